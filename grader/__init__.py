@@ -1,0 +1,1 @@
+"""Builds the lessons and grades the notebooks that learners hand in."""

@@ -1,0 +1,168 @@
+"""Builds the solved and the released notebook of each lesson, or proves them fresh."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from tqdm import tqdm
+
+from grader.autograde import error_of
+from grader.lesson import MODULES, ROOT, colab_badge, read_lesson, repository_address
+from grader.notebooks import lesson_paths, release
+from grader.sandbox import execute
+
+COMMAND = "python -m grader build"
+LIST_MARKS = "<!-- lessons: written by `python -m grader build` -->", "<!-- end -->"
+
+
+class BuildError(Exception):
+    """A solution that fails, or a file that a build needs and does not find."""
+
+
+def build(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
+    """Writes solutions/*.ipynb (executed), lessons/*.ipynb and README's lesson list.
+
+    All files are written at the end, each in one step: a fault anywhere leaves every
+    file as it was. Returns the files that changed.
+
+    Raises:
+        SourceError: a source breaks a rule.
+        BuildError: a solved lesson's cell raises.
+    """
+    files: dict[Path, str] = {}
+    sources = {path: read(path, root) for path in lesson_paths(names, root)}
+    for path, notebook in sources.items():
+        code = sum(cell.cell_type == "code" for cell in notebook.cells)
+        with tqdm(total=code, desc=path.stem, unit="cell") as bar:
+            solved = execute(notebook, on_cell=bar.update)
+        for number, cell in enumerate(solved.cells):
+            error = error_of(cell) if cell.cell_type == "code" else None
+            if error:
+                where = f"{path.name}, cell {number + 1} ({cell.id})"
+                raise BuildError(f"{where}: {error.ename}: {error.evalue}")
+        solved.metadata["course"] = {
+            "inputs": inputs_hash(notebook, root),
+            "outputs": outputs_hash(solved),
+        }
+        files[path.with_suffix(".ipynb")] = dumps(solved)
+        files[released_path(path)] = dumps(release(notebook))
+    files[root / "README.md"] = with_lesson_list(root)
+    changed = [path for path, text in files.items() if read_text(path) != text]
+    for path in changed:
+        write(path, files[path])
+    return changed
+
+
+def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
+    """Rebuilds in memory and names each file that a build would change, and why.
+
+    Nothing is executed: a solved notebook carries the hash of all that went into its
+    run and of the outputs that came out.
+    """
+    found = {}
+    for path in lesson_paths(names, root):
+        notebook = read(path, root)
+        solved_path = path.with_suffix(".ipynb")
+        reason = why_stale(read_text(solved_path), notebook, root)
+        if reason:
+            found[solved_path] = reason
+        if read_text(released_path(path)) != dumps(release(notebook)):
+            found[released_path(path)] = "differs from what its source releases"
+    if read_text(root / "README.md") != with_lesson_list(root):
+        found[root / "README.md"] = "its list of lessons is not the present one"
+    return found
+
+
+def why_stale(text: str, notebook: NotebookNode, root: Path) -> str:
+    """Says why a solved notebook's file is not what a build would write, or ""."""
+    if not text:
+        return "is missing"
+    try:
+        solved = nbformat.reads(text, as_version=4)
+    except Exception as error:  # whatever a damaged file leads to
+        return f"is no notebook ({type(error).__name__})"
+    course = solved.metadata.pop("course", {})
+    if course.get("inputs") != inputs_hash(notebook, root):
+        return "was run with another source or other modules"
+    if course.get("outputs") != outputs_hash(solved):
+        return "has outputs that no build wrote"
+    if dumps(without_outputs(solved)) != dumps(without_outputs(notebook)):
+        return "was edited by hand"
+    return ""
+
+
+def read(path: Path, root: Path) -> NotebookNode:
+    """Makes the notebook of a lesson's source, not executed."""
+    return read_lesson(path, repository_address(root))
+
+
+def released_path(source: Path) -> Path:
+    """Names the file that learners open: lessons/ beside solutions/."""
+    return source.parent.parent / "lessons" / f"{source.stem}.ipynb"
+
+
+def inputs_hash(notebook: NotebookNode, root: Path) -> str:
+    """Hashes what a run depends on: the cells' code and the learner's modules."""
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    code += [read_text(root / "lessons" / f"{name}.py") for name in MODULES]
+    return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:16]
+
+
+def outputs_hash(solved: NotebookNode) -> str:
+    """Hashes all outputs of an executed notebook."""
+    outputs = [cell.get("outputs") for cell in solved.cells]
+    return hashlib.sha256(json.dumps(outputs, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def without_outputs(notebook: NotebookNode) -> NotebookNode:
+    """Copies a notebook without what a run adds to it."""
+    bare = copy.deepcopy(notebook)
+    for cell in bare.cells:
+        if cell.cell_type == "code":
+            cell.update(outputs=[], execution_count=None)
+    return bare
+
+
+def dumps(notebook: NotebookNode) -> str:
+    """Writes a notebook as text, the same bytes for the same content."""
+    return json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def with_lesson_list(root: Path) -> str:
+    """Returns README's text with the list of lessons between its marks renewed."""
+    begin, end = LIST_MARKS
+    text = read_text(root / "README.md")
+    if begin not in text or end not in text:
+        raise BuildError(f"README.md needs the lines {begin} and {end}.")
+    lines = []
+    for path in lesson_paths(root=root):
+        title = re.search(r"(?m)^# # (.+)$", path.read_text(encoding="utf-8"))
+        badge = colab_badge(repository_address(root), path.stem)
+        name = title.group(1) if title else path.stem
+        lines.append(f"- [{name}](lessons/{path.stem}.ipynb) {badge}")
+    before, after = text.split(begin)[0], text.split(end, 1)[1]
+    return f"{before}{begin}\n\n" + "\n".join(lines) + f"\n\n{end}{after}"
+
+
+def read_text(path: Path) -> str:
+    """Reads a file's text; a missing file reads as nothing."""
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def write(path: Path, text: str) -> None:
+    """Replaces a file in one step, so that nobody ever sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with open(handle, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+    os.chmod(temporary, 0o644)
+    os.replace(temporary, path)

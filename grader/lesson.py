@@ -1,0 +1,151 @@
+"""Makes a lesson's notebook, solutions included, out of its source's cells."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from grader.source import Cell, read_source
+
+ROOT = Path(__file__).resolve().parent.parent
+MODULES = ("start", "facts", "observe", "outcomes", "expect", "viz")
+
+
+def read_lesson(path: Path, repository: str) -> NotebookNode:
+    """Makes the notebook of the lesson in `path`, with solutions and without outputs.
+
+    `repository` is the course's address, from which Colab fetches the modules.
+
+    Raises:
+        SourceError: the source breaks one of the rules in CONTRIBUTING.md.
+    """
+    cells = read_source(path)
+    points = {c.name: c.number("points") for c in cells if c.mark == "check"}
+    made = []
+    for position, cell in enumerate(cells):
+        follower = cells[position + 1] if position + 1 < len(cells) else None
+        made.append(make_cell(cell, follower, points, repository, path.stem))
+    metadata = {
+        "kernelspec": {
+            "display_name": "Python 3 (ipykernel)",
+            "language": "python",
+            "name": "python3",
+        },
+        "language_info": {"name": "python"},
+    }
+    notebook = nbformat.v4.new_notebook(cells=made, metadata=metadata)
+    set_ids(notebook)
+    return notebook
+
+
+def make_cell(
+    cell: Cell, follower: Cell | None, points: dict, repository: str, lesson: str
+) -> NotebookNode:
+    """Makes a notebook cell: generated text, the source's, and nbgrader's metadata."""
+    source = cell.source
+    if cell.mark == "setup":
+        template = (ROOT / "solutions" / "setup_cell.py").read_text(encoding="utf-8")
+        source = template.strip().replace("COURSE_FILES", files_address(repository))
+    elif cell.mark == "exercise":
+        source = f"# exercise: {cell.name}\n{source}"
+    elif cell.mark == "check":
+        body = re.sub(r"(?m)^(?=.)", "    ", source)
+        source = f'with check("{cell.name}", points={points[cell.name]}):\n{body}'
+    elif cell.mark == "scorecard":
+        rows = "".join(f"    {name}={value},\n" for name, value in points.items())
+        source = f"scorecard(\n{rows})"
+    elif cell.mark == "hints":
+        source = details(cell)
+    elif not cell.is_code:
+        source = source.replace("COLAB_BADGE", colab_badge(repository, lesson))
+    if follower is not None and follower.mark == "exercise":
+        source = with_exercise_facts(cell, follower, points[follower.name])
+    if not cell.is_code:
+        return nbformat.v4.new_markdown_cell(source)
+    return nbformat.v4.new_code_cell(source, metadata=grading_metadata(cell, points))
+
+
+def grading_metadata(cell: Cell, points: dict) -> dict:
+    """Writes nbgrader's metadata; a failed check must not stop a "run all"."""
+    is_check, is_exercise = cell.mark == "check", cell.mark == "exercise"
+    marks = {
+        "grade": is_check,
+        "grade_id": f"check-{cell.name}" if is_check else cell.name,
+        "locked": not is_exercise,
+        "schema_version": 3,
+        "solution": is_exercise,
+        "task": False,
+    }
+    if not is_check:
+        return {"nbgrader": marks}
+    marks["points"] = points[cell.name]
+    return {"nbgrader": marks, "tags": ["raises-exception"]}
+
+
+def with_exercise_facts(cell: Cell, exercise: Cell, points: float) -> str:
+    """Writes minutes, difficulty and points below the heading of an exercise."""
+    heading = re.match(rf"### Exercise [\d.]+: {exercise.name}\b.*\n", cell.source)
+    if cell.is_code or not heading:
+        exercise.fail(
+            f'Exercise "{exercise.name}" has no statement right before it.',
+            f'Add a text cell that starts with "### Exercise N.M: {exercise.name}".',
+        )
+    minutes, difficulty = exercise.number("minutes"), exercise.number("difficulty")
+    if difficulty not in (1, 2, 3):
+        exercise.fail(f"difficulty is {difficulty}.", "Choose 1, 2 or 3.")
+    worth = f"{points} point{'' if points == 1 else 's'}"
+    facts = f"\n*About {minutes} minutes. Difficulty {difficulty} of 3. {worth}.*\n"
+    return heading.group() + facts + cell.source[heading.end() :]
+
+
+def details(cell: Cell) -> str:
+    """Folds a list of two or three hints, each a `- ` item, into collapsed blocks."""
+    hints = re.split(r"(?m)^- ", cell.source)[1:]
+    if not 2 <= len(hints) <= 3:
+        problem = f'"{cell.name}" has {len(hints)} hints.'
+        cell.fail(problem, 'Give two or three, each a list item ("# - ...").')
+    return "\n".join(
+        f"<details><summary>Hint {number}</summary>\n\n"
+        + re.sub(r"(?m)^  ", "", hint).strip()
+        + "\n\n</details>"
+        for number, hint in enumerate(hints, 1)
+    )
+
+
+def set_ids(notebook: NotebookNode) -> None:
+    """Gives each cell its grade id, or one derived from its text, so builds agree."""
+    seen: dict[str, int] = {}
+    for cell in notebook.cells:
+        marks = cell.metadata.get("nbgrader", {})
+        name = marks.get("grade_id") or ""
+        if not name:
+            name = "cell-" + hashlib.sha256(cell.source.encode()).hexdigest()[:12]
+            seen[name] = seen.get(name, 0) + 1
+            name += f"-{seen[name]}" if seen[name] > 1 else ""
+        cell.id = name
+        if marks:
+            marks["grade_id"] = name
+
+
+def repository_address(root: Path = ROOT) -> str:
+    """Reads the course's address, the one place a fork changes, from pyproject.toml."""
+    with open(root / "pyproject.toml", "rb") as file:
+        return tomllib.load(file)["tool"]["course"]["repository"].rstrip("/")
+
+
+def files_address(repository: str) -> str:
+    """Names the folder from which Colab fetches the learner's modules."""
+    return f"{repository}/raw/main/lessons"
+
+
+def colab_badge(repository: str, lesson: str) -> str:
+    """Writes the Markdown badge that opens a lesson in Colab."""
+    owner_and_name = "/".join(repository.split("/")[-2:])
+    target = f"github/{owner_and_name}/blob/main/lessons/{lesson}.ipynb"
+    image = "https://colab.research.google.com/assets/colab-badge.svg"
+    return f"[![Open in Colab]({image})](https://colab.research.google.com/{target})"

@@ -1,0 +1,60 @@
+"""Runs a notebook in a process, a folder and a time limit of its own."""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from nbclient import NotebookClient
+from nbclient.exceptions import DeadKernelError
+from nbformat import NotebookNode
+
+from grader.lesson import MODULES, ROOT
+
+TIMEOUT_S = 120
+
+
+def execute(
+    notebook: NotebookNode,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    on_cell: Callable[[], None] = lambda: None,
+) -> NotebookNode:
+    """Returns a copy of `notebook` with the outputs of a fresh run.
+
+    Errors become outputs. A cell over `timeout_s` is interrupted and the next one runs;
+    where the kernel dies, the cells behind it stay without an execution count.
+    `on_cell` is called after each code cell.
+    """
+    notebook = copy.deepcopy(notebook)
+    with tempfile.TemporaryDirectory(prefix="lesson-") as folder:
+        for name in MODULES:
+            shutil.copy(ROOT / "lessons" / f"{name}.py", folder)
+        client = NotebookClient(
+            notebook,
+            timeout=timeout_s,
+            interrupt_on_timeout=True,
+            allow_errors=True,
+            record_timing=False,
+            coalesce_streams=True,
+            kernel_name="python3",
+            extra_arguments=["--log-level=ERROR"],  # no remark on unencrypted TCP
+            resources={"metadata": {"path": folder}},
+            on_cell_executed=lambda **_: on_cell(),
+        )
+        try:
+            client.execute(env=environment(folder))
+        except DeadKernelError:
+            pass  # what ran before has its outputs; judging sees what did not
+    return notebook
+
+
+def environment(folder: str | Path) -> dict[str, str]:
+    """The kernel's environment: ours, without what would change JAX or IPython."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "JAX_"))}
+    # A profile of the user's own could run start-up files in front of the lesson.
+    return {**kept, "IPYTHONDIR": str(Path(folder) / ".ipython")}

@@ -1,0 +1,203 @@
+"""Checks observations and says what is wrong in terms of devices and shapes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from facts import Observation, describe, difference, leaves, plain
+from observe import count_devices
+from outcomes import NOT_WRITTEN, NotAttempted, Raised, Wrong
+
+__all__ = [
+    "expect",
+    "expect_arrays",
+    "expect_child_devices",
+    "expect_close",
+    "expect_devices",
+    "expect_entries",
+    "expect_error",
+    "expect_result",
+    "expect_shapes",
+    "expect_unchanged",
+]
+
+
+def expect(seen: Observation, holds: Any, headline: str, /, **rows: Any) -> None:
+    """Raises `Wrong(headline)` unless `holds` is true; rows: seen, expected, likely."""
+    expect_result(seen)
+    if not holds:
+        _wrong(seen, headline, **rows)
+
+
+def expect_result(seen: Observation) -> None:
+    """Raises unless the call returned: `NotAttempted` for a stub, else `Raised`."""
+    if seen.error is None:
+        return
+    _expect_attempt(seen)
+    error = seen.error
+    raise Raised(
+        error.text,
+        called=seen.call,
+        where=f"line {error.line} of your cell: {error.code}" if error.line else "",
+    )
+
+
+def expect_error(seen: Observation, kind: str, mentions: Sequence[Any] = ()) -> None:
+    """Raises unless the call raised `kind` and its text names all of `mentions`."""
+    _expect_attempt(seen)
+    wanted = f"{kind} whose text names {' and '.join(map(str, mentions))}"
+    expected = wanted if mentions else kind
+    if seen.error is None:
+        was = describe(seen.value)
+        _wrong(
+            seen, f"No {kind} was raised.", seen=f"returned {was}", expected=expected
+        )
+    was = seen.error.text
+    if kind not in seen.error.kinds:
+        headline = f"{seen.error.kinds[0]} was raised where {kind} was expected."
+        _wrong(seen, headline, seen=was, expected=expected)
+    for value in mentions:
+        if not re.search(
+            rf"(?<![\w.]){re.escape(str(value))}(?!\w)", seen.error.message
+        ):
+            headline = f"The {kind} does not name {value}."
+            _wrong(seen, headline, seen=was, expected=expected)
+
+
+def expect_unchanged(seen: Observation) -> None:
+    """Raises `Wrong` where the call modified one of its arguments in place."""
+    expect_result(seen)
+    if seen.changed:
+        headline = f"Argument {seen.changed[0] + 1} was modified in place."
+        _wrong(seen, headline, expected="a new object; the caller's stays as it was")
+
+
+def expect_entries(seen: Observation, entries: Mapping[str, Any]) -> None:
+    """Raises `Wrong` unless the result is a dict that holds all of `entries`."""
+    expect_result(seen)
+    is_dict = isinstance(seen.value, dict)
+    headline = f"The result is {describe(seen.value)}, not a dict."
+    expect(seen, is_dict, headline, expected="a dict")
+    for key, wanted in entries.items():
+        was = describe(seen.value.get(key, "no such entry"))
+        holds = key in seen.value and seen.value[key] == wanted
+        headline = f'The entry "{key}" is not what it should be.'
+        expect(seen, holds, headline, seen=was, expected=describe(wanted))
+
+
+def expect_child_devices(seen: Observation, num_devices: int) -> None:
+    """Raises unless a process in the returned environment sees `num_devices`."""
+    expect_entries(seen, {})
+    [count] = count_devices([seen.value])
+    headline = f"A fresh process saw {count} devices."
+    if isinstance(count, str):
+        headline = "JAX did not start in a fresh process with this environment."
+    flags = f'XLA_FLAGS="{seen.value.get("XLA_FLAGS", "")}"'
+    rows = {"seen": flags, "expected": f"{num_devices} devices"}
+    expect(seen, count == num_devices, headline, **rows)
+
+
+def expect_shapes(seen: Observation, expected: Any) -> None:
+    """Compares the result's structure, shapes and dtypes, not its values."""
+    expect_result(seen)
+    problem = difference(seen.value, plain(expected), 0, np.inf, seen.layout)
+    if problem:
+        _wrong(seen, problem[0], seen=problem[1], expected=problem[2])
+
+
+def expect_close(
+    seen: Observation,
+    expected: Any,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 1e-6,
+    mistakes: Mapping[str, Any] | None = None,
+    likely: str = "",
+) -> None:
+    """Compares the result with `expected`: structure, shapes, dtypes, values.
+
+    A float64 leaf of `expected` is a reference for any floating dtype; other dtypes
+    must agree. `mistakes` maps a likely cause to the value that it leads to: the cause
+    that matches the result is shown.
+    """
+    expect_result(seen)
+    expected = plain(expected)
+    problem = difference(seen.value, expected, rtol, atol, seen.layout)
+    if problem is None:
+        return
+    for cause, value in (mistakes or {}).items():
+        if difference(seen.value, plain(value), rtol, atol, {}) is None:
+            likely = cause
+    headline, was, wanted = problem
+    _wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+
+
+def expect_devices(seen: Observation, num_devices: int, *, likely: str = "") -> None:
+    """Raises unless each of `num_devices` devices holds one row of every array."""
+    expect_result(seen)
+    wanted = f"{num_devices} devices with one row of the leading axis each"
+    for path, leaf in leaves(seen.value):
+        pieces = seen.layout.get(path, ())
+        name = path or "The result"
+        rows = [piece.index[0] if piece.index else (0, 1) for piece in pieces]
+        if not pieces:
+            headline, was = f"{name} is on no device.", f"{describe(leaf)} on the host"
+        elif len(pieces) != num_devices:
+            count = f"{len(pieces)} device{'s' if len(pieces) > 1 else ''}"
+            headline = f"{name} lives on {count}, not on {num_devices}."
+            was = f"{describe(leaf)} on {count}"
+        elif sorted(rows) != [(row, row + 1) for row in range(num_devices)]:
+            headline = f"{name} is not split along its leading axis."
+            start, stop = rows[0]
+            was = f"device {pieces[0].device} holds rows {start} to {stop - 1}"
+        else:
+            continue
+        _wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+
+
+def expect_arrays(
+    seen: Observation,
+    *,
+    largest: int | None = None,
+    never: Sequence[int] = (),
+    likely: str = "",
+) -> None:
+    """Limits the arrays in the traced program: their elements, or one shape of them.
+
+    Inside a mapped function an array counts with one device's block.
+    """
+    expect_result(seen)
+    if seen.traced_shapes is None:
+        headline = "JAX could not trace the function."
+        likely = "NumPy or Python numbers inside: use jnp, which traces."
+        _wrong(seen, headline, likely=likely)
+    for shape in seen.traced_shapes:
+        if largest is not None and np.prod(shape, dtype=int) > largest:
+            wanted = f"no array of more than {largest} elements"
+        elif never and shape == tuple(never):
+            wanted = "a program without an array of this shape"
+        else:
+            continue
+        headline = f"The program builds an array of shape {list(shape)}."
+        was = f"{np.prod(shape, dtype=int)} elements"
+        _wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+
+
+def _expect_attempt(seen: Observation) -> None:
+    error = seen.error
+    if error and (error.kinds[0], error.message) == (
+        "NotImplementedError",
+        NOT_WRITTEN,
+    ):
+        raise NotAttempted(
+            f"{seen.function} still holds its stub.",
+            likely="replace its last line by your answer, run the cell, then this one.",
+        )
+
+
+def _wrong(seen: Observation, headline: str, /, **rows: Any) -> NoReturn:
+    raise Wrong(headline, called=seen.call, **rows)

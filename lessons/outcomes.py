@@ -1,0 +1,105 @@
+"""The outcomes of a check, how a learner reads them, and the scorecard."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from start import Notice
+
+NOT_WRITTEN = "not written yet"  # what the stub of a released exercise raises
+_results: dict[str, tuple[str, float]] = {}  # exercise: outcome in words, points
+
+
+class NotPassed(Notice):
+    """A check's answer other than "right"; the class is the outcome.
+
+    Attributes:
+        headline: the first sentence: what went wrong.
+        rows: what was called, what was seen, what was expected, the likely cause.
+    """
+
+    outcome = "wrong"
+
+    def __init__(self, headline: str, **rows: Any):
+        self.headline = headline
+        self.rows = {name: str(text) for name, text in rows.items() if text}
+        self.score_line = ""
+
+    def __str__(self) -> str:
+        lines = textwrap.wrap(f"{self.outcome.capitalize()}: {self.headline}", 88)
+        for name, text in self.rows.items():
+            lines += textwrap.wrap(
+                f"  {name:<10}{text}", 88, subsequent_indent=" " * 12
+            )
+        return "\n".join([*lines, *filter(None, [self.score_line])])
+
+
+class Wrong(NotPassed):
+    """The function ran and did not do what its contract says."""
+
+
+class NotAttempted(NotPassed):
+    """The exercise still holds its stub, or its cell has not been run."""
+
+    outcome = "not attempted yet"
+
+
+class Raised(NotPassed):
+    """The learner's code raised where the contract asks for a result."""
+
+    outcome = "your code raised"
+
+
+class BrokenCheck(NotPassed):
+    """The check itself failed: a fault of the course, never of the answer."""
+
+    outcome = "the check could not run"
+
+
+class check:
+    """Runs a block of expectations as one exercise's check and keeps its outcome.
+
+    Leaving the block without an exception says "Right"; any other way raises one of
+    the `NotPassed` classes, which a notebook shows without a traceback.
+    """
+
+    def __init__(self, exercise: str, points: float):
+        self.exercise = exercise
+        self.points = points
+
+    def __enter__(self) -> check:
+        _results.pop(self.exercise, None)
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        total = f"{self.points} {'point' if self.points == 1 else 'points'}"
+        if error is None:
+            _results[self.exercise] = ("right", self.points)
+            print(f"Right: {self.exercise} does what it should. {total} of {total}.")
+            return
+        if not isinstance(error, Exception):
+            return  # an interrupt stays an interrupt
+        if isinstance(error, NameError) and error.name == self.exercise:
+            error = NotAttempted(
+                f"{self.exercise} is not defined.",
+                likely="its cell was not run: run the exercise's cell, then this one.",
+            )
+        elif not isinstance(error, NotPassed):
+            error = BrokenCheck(
+                f"{type(error).__name__}: {error}",
+                likely="a fault of the course, not of your answer: please report it.",
+            )
+        error.score_line = f"{self.exercise}: 0 of {total}."
+        _results[self.exercise] = (error.outcome, 0)
+        raise error from None
+
+
+def scorecard(**points: float) -> None:
+    """Prints each exercise's latest outcome and points; `points` gives the maxima."""
+    width = max(map(len, points), default=0)
+    for exercise, maximum in points.items():
+        outcome, scored = _results.get(exercise, ("check not run yet", 0))
+        print(f"{exercise:<{width}}  {scored} of {maximum}  {outcome}")
+    total = sum(_results.get(exercise, ("", 0))[1] for exercise in points)
+    print(f"{'total':<{width}}  {total} of {sum(points.values())}")

@@ -1,0 +1,102 @@
+"""Gives a notebook its devices: environment first, then JAX, then a look at both."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+OLDEST_JAX = (0, 7, 2)
+PYTHONS = ((3, 11), (3, 13))
+COUNT_FLAG = "--xla_force_host_platform_device_count"
+
+
+class Notice(Exception):
+    """An error meant for the learner: notebooks show its text and no traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython 7.34 and newer ask an exception for its own rendering.
+        return str(self).splitlines()
+
+
+class SetupError(Notice):
+    """The notebook cannot start here; the text says why and what to do."""
+
+
+def with_devices(num_devices: int) -> None:
+    """Starts JAX with simulated CPU devices and says how many there are.
+
+    A platform named by `JAX_PLATFORMS` (say `cuda`) is kept, so that the same notebook
+    runs on real devices; Colab always gets simulated ones.
+
+    Raises:
+        SetupError: Python or JAX is not supported, or JAX had already started with
+            another number of devices.
+    """
+    check_python(sys.version_info[:2])
+    earlier = set_environment(os.environ, num_devices)
+    if "google.colab" in sys.modules:
+        os.environ["JAX_PLATFORMS"] = "cpu"
+
+    import jax  # only now: the environment above is read when JAX starts
+
+    check_jax(jax.__version__)
+    platforms = os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    jax.config.update("jax_platforms", platforms)
+    check_devices(jax.devices(), num_devices)
+    if earlier:
+        print(
+            f"Your shell asked for {earlier} devices; this notebook uses {num_devices}."
+            " To silence this line, unset XLA_FLAGS or JAX_NUM_CPU_DEVICES there."
+        )
+    kind = "simulated CPU" if platforms == "cpu" else jax.devices()[0].platform.upper()
+    print(f"Ready: {num_devices} {kind} devices.")
+
+
+def set_environment(env, num_devices: int) -> str:
+    """Sets what XLA reads at its start; returns another count found there, or ""."""
+    flags = env.get("XLA_FLAGS", "").split()
+    counts = [flag.partition("=")[2] for flag in flags if flag.startswith(COUNT_FLAG)]
+    counts += [env.pop("JAX_NUM_CPU_DEVICES", "")]
+    others = [flag for flag in flags if not flag.startswith(COUNT_FLAG)]
+    env["XLA_FLAGS"] = " ".join([*others, f"{COUNT_FLAG}={num_devices}"])
+    # Up to JAX 0.11.2 an all-reduce on few cores can run out of threads and abort.
+    env["NPROC"] = env["PJRT_NPROC"] = "32"
+    return next((count for count in counts if count not in ("", str(num_devices))), "")
+
+
+def check_python(version: tuple[int, int]) -> None:
+    """Raises `SetupError` unless the course supports this Python."""
+    if not PYTHONS[0] <= tuple(version) <= PYTHONS[1]:
+        raise SetupError(
+            f"This is Python {version[0]}.{version[1]}; the course needs 3.11, 3.12 or "
+            "3.13. Choose a kernel with one of these (Kernel > Change Kernel)."
+        )
+
+
+def check_jax(version: str) -> None:
+    """Raises `SetupError` unless the course supports this JAX."""
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:3]) < OLDEST_JAX:
+        raise SetupError(
+            f"This is JAX {version}; the course needs 0.7.2 or newer. "
+            'Run `pip install "jax>=0.7.2"`, then restart the kernel.'
+        )
+
+
+def check_devices(devices, num_devices: int) -> None:
+    """Raises `SetupError` unless there are `num_devices` devices."""
+    if len(devices) == num_devices:
+        return
+    if devices[0].platform != "cpu":
+        raise SetupError(
+            f"JAX_PLATFORMS={os.environ['JAX_PLATFORMS']} gives {len(devices)} devices;"
+            f" this notebook needs {num_devices}. Unset JAX_PLATFORMS to simulate them."
+        )
+    where = "session (Runtime > Restart session)"
+    if "google.colab" not in sys.modules:
+        where = "kernel (Kernel > Restart Kernel)"
+    raise SetupError(
+        f"JAX had already started with {len(devices)} device(s) before this cell ran, "
+        f"and the number is fixed from then on. Restart the {where} and run this cell "
+        "first."
+    )

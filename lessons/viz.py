@@ -1,0 +1,273 @@
+"""Draws what sits on which device. Every colour comes with a label that says the same.
+
+The pictures have a white ground of their own, so that they read alike in light and
+dark themes, and on grey paper.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyBboxPatch, Rectangle
+
+from facts import describe, leaves
+from observe import on_device, shards
+
+INK, FAINT, HOST = "#1a1a1a", "#8a8a8a", "#f2f2f2"
+# Light tints of the Okabe-Ito colours, which colour-blind readers can tell apart.
+TINTS = (
+    "#fbe3a8", "#bfe3f7", "#a9dfc9", "#f6f0a0",
+    "#b5cfe8", "#f3c3a4", "#e6c6da", "#d9d9d9",
+)  # fmt: skip
+LINES = ("-", "--", ":", "-.")
+MAX_GRID = 16  # elements per axis up to which single elements are outlined
+
+
+def draw_devices(devices: Sequence[jax.Device] | None = None) -> None:
+    """Draws one box per device, with its number and platform.
+
+    Args:
+        devices: the devices; by default all that JAX has.
+    """
+    devices = jax.devices() if devices is None else devices
+    _, axes = _canvas(len(devices), 1.2, width=min(9, 1.15 * len(devices) + 0.4))
+    for number, device in enumerate(devices):
+        _box(axes, number, 0.1, f"device {number}\n{device.platform.upper()}", number)
+
+
+def draw_array(array: Any, title: str = "") -> None:
+    """Draws which part of an array each device holds; replicated parts are hatched.
+
+    Axes 0 and 1 of a matrix run down and across. Of a rank-3 array each block of axis 0
+    is a panel of its own, of a rank-4 array each block of axes 0 and 1.
+
+    Args:
+        array: a `jax.Array` of rank 0 to 4 under any sharding, or a NumPy array.
+        title: a line above the picture; dtype and shape are always given.
+
+    Raises:
+        ValueError: the array has more than four axes.
+    """
+    shape = tuple(array.shape)
+    if len(shape) > 4:
+        raise ValueError(f"draw_array draws up to 4 axes; {describe(array)} has more.")
+    holders = _holders(array)
+    cuts = [sorted({index[axis] for index in holders}) for axis in range(len(shape))]
+    padded = [*((2 - len(shape)) * [[(0, 1)]]), *cuts]
+    across = padded[-3] if len(padded) > 2 else [(0, 1)]
+    down = padded[-4] if len(padded) > 3 else [(0, 1)]
+    per_row = len(across) if len(padded) > 3 else min(len(across), 4)
+    lines = len(down) * -(-len(across) // per_row)
+    height = max(1.0, 0.42 * len(padded[-2])) + 0.55
+    figure, panels = plt.subplots(
+        lines,
+        per_row,
+        squeeze=False,
+        figsize=(9 if per_row > 1 or len(padded[-1]) > 1 else 5, lines * height + 0.3),
+        facecolor="white",
+    )
+    for panel in panels.flat:
+        panel.axis("off")
+    for number, (outer, inner) in enumerate(itertools.product(down, across)):
+        lead = (outer, inner)[4 - len(padded) :]
+        _panel(panels.flat[number], padded, lead, holders, shape)
+    name = f"{title}   " if title else ""
+    figure.suptitle(f"{name}{describe(array)}", fontsize=11, color=INK)
+    figure.tight_layout()
+
+
+def draw_pmap(
+    name: str,
+    mapped: Mapping[str, Any],
+    result: Any,
+    broadcast: Mapping[str, Any] | None = None,
+) -> None:
+    """Draws one `pmap` call: what each device receives, runs and returns.
+
+    Args:
+        name: the function's name.
+        mapped: the arguments with a leading device axis, by name.
+        result: what the call returned.
+        broadcast: the arguments that every device receives whole, by name.
+    """
+    num_devices = int(next(leaf for _, leaf in leaves(dict(mapped))).shape[0])
+    rows = 4 if broadcast else 3
+    _, axes = _canvas(num_devices, rows * 1.1, width=9)
+    axes.set_ylim(-0.1, rows * 1.1 - 0.1)
+    height = 2.2
+    for device in range(num_devices):
+        takes = ", ".join(f"{key}[{device}]" for key in mapped)
+        _box(axes, device, height, f"{takes}\n{_block(mapped)}", device)
+        _arrow(axes, device + 0.5, height, height - 0.32)
+        _box(axes, device, height - 1.1, f"device {device}\n{name}", device, bold=True)
+        _arrow(axes, device + 0.5, height - 1.1, height - 1.42)
+        _box(axes, device, height - 2.2, f"out[{device}]\n{_block(result)}", device)
+    if broadcast:
+        whole = ",  ".join(
+            f"{key}: {describe(value)}" for key, value in broadcast.items()
+        )
+        text = f"to every device  (in_axes=None)    {whole}"
+        _box(axes, 0, height + 1.1, text, None, width=num_devices)
+        for device in range(num_devices):
+            _arrow(axes, device + 0.5, height + 1.1, height + 0.78)
+
+
+def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
+    """Plots one line per device over the steps of a run, each labelled at its end.
+
+    Args:
+        history: f32[num_steps, num_devices], a value per step and device.
+        ylabel: what the value is, with its unit where it has one.
+        title: a line above the picture.
+    """
+    history = np.asarray(history)
+    figure, axes = plt.subplots(figsize=(8, 3.6), facecolor="white")
+    order = np.argsort(history[-1])
+    low, high = history.min(), history.max()
+    gap = (high - low or 1) / 14
+    height = -np.inf
+    for device in order:
+        style = LINES[device % len(LINES)]
+        shade = plt.cm.viridis(0.85 * device / max(1, history.shape[1] - 1))
+        axes.plot(history[:, device], style, color=shade, linewidth=1.8)
+        height = max(height + gap, history[-1, device])
+        axes.annotate(
+            f"device {device}",
+            (len(history) - 1, history[-1, device]),
+            xytext=(1.03, height),
+            textcoords=("axes fraction", "data"),
+            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.7},
+            fontsize=9,
+            va="center",
+            color=INK,
+        )
+    axes.set_xlabel("step")
+    axes.set_ylabel(ylabel)
+    axes.set_title(title, fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+
+
+def _holders(array: Any) -> dict[tuple, list[int]]:
+    if not on_device(array):
+        return {tuple((0, size) for size in np.shape(array)): []}
+    holders: dict[tuple, list[int]] = {}
+    for shard in shards(array):
+        holders.setdefault(shard.index, []).append(shard.device)
+    return holders
+
+
+def _panel(axes: Axes, cuts: list, lead: tuple, holders: Mapping, shape: tuple) -> None:
+    rows, columns = cuts[-2], cuts[-1]
+    axes.set_xlim(-0.01, len(columns) + 0.01)
+    axes.set_ylim(len(rows) + 0.01, -0.01)
+    for (y, row), (x, column) in itertools.product(enumerate(rows), enumerate(columns)):
+        index = (*lead, row, column)[len(cuts) - len(shape) :]
+        devices = holders.get(index)
+        if devices is None:
+            continue
+        tint = TINTS[devices[0] % len(TINTS)] if devices else HOST
+        hatch = "///" if len(devices) > 1 else None
+        axes.add_patch(Rectangle((x, y), 1, 1, facecolor=tint, edgecolor=INK, lw=1.3))
+        axes.add_patch(
+            Rectangle(
+                (x, y), 1, 1, fill=False, hatch=hatch, edgecolor="#00000030", lw=0
+            )
+        )
+        _elements(axes, x, y, row, column)
+        text = axes.text(x + 0.5, y + 0.5, _holder_text(devices), fontsize=9)
+        text.set(ha="center", va="center", color=INK)
+        text.set_bbox({"facecolor": tint, "edgecolor": "none", "pad": 1.5})
+    _ticks(axes, rows, columns, shape)
+    if lead:
+        where = ", ".join(f"{a}:{b}" if b - a > 1 else f"{a}" for a, b in lead)
+        axes.set_title(f"[{where}, :, :]", fontsize=9, color=INK)
+
+
+def _elements(axes: Axes, x: int, y: int, row: tuple, column: tuple) -> None:
+    heights, widths = row[1] - row[0], column[1] - column[0]
+    style = {"color": FAINT, "linewidth": 0.6, "linestyle": ":"}
+    if 1 < heights <= MAX_GRID:
+        for step in range(1, heights):
+            axes.plot([x, x + 1], 2 * [y + step / heights], **style)
+    if 1 < widths <= MAX_GRID:
+        for step in range(1, widths):
+            axes.plot(2 * [x + step / widths], [y, y + 1], **style)
+
+
+def _ticks(axes: Axes, rows: list, columns: list, shape: tuple) -> None:
+    style = {"fontsize": 8, "color": INK}
+    if len(shape) > 1:
+        for y, (start, stop) in enumerate(rows):
+            text = f"{start}:{stop}"
+            axes.text(-0.02, y + 0.5, text, ha="right", va="center", **style)
+    if shape:
+        for x, (start, stop) in enumerate(columns):
+            text = f"{start}:{stop}"
+            axes.text(x + 0.5, len(rows) + 0.06, text, ha="center", va="top", **style)
+
+
+def _holder_text(devices: list[int]) -> str:
+    if not devices:
+        return "host"
+    if len(devices) == 1:
+        return f"device {devices[0]}"
+    return f"devices {_ranges(devices)}: {len(devices)} replicas"
+
+
+def _ranges(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(
+        f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs
+    )
+
+
+def _block(tree: Any) -> str:
+    blocks = [describe(leaf[0]) for _, leaf in leaves(tree)]
+    return ", ".join(blocks[:2]) + (", ..." if len(blocks) > 2 else "")
+
+
+def _canvas(columns: int, height: float, width: float) -> tuple[Any, Axes]:
+    figure, axes = plt.subplots(figsize=(width, height), facecolor="white")
+    axes.set_xlim(0, columns)
+    axes.set_ylim(0, 1)
+    axes.axis("off")
+    return figure, axes
+
+
+def _box(
+    axes: Axes,
+    x: float,
+    y: float,
+    text: str,
+    device: int | None,
+    *,
+    width: float = 1,
+    bold: bool = False,
+) -> None:
+    tint = HOST if device is None else TINTS[device % len(TINTS)]
+    style = "round,pad=0,rounding_size=0.08"
+    axes.add_patch(
+        FancyBboxPatch(
+            (x + 0.05, y), width - 0.1, 0.78, style, facecolor=tint, edgecolor=INK
+        )
+    )
+    weight = "bold" if bold else "normal"
+    label = axes.text(x + width / 2, y + 0.39, text, fontsize=9, weight=weight)
+    label.set(ha="center", va="center", color=INK)
+
+
+def _arrow(axes: Axes, x: float, start: float, stop: float) -> None:
+    arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1}
+    axes.annotate("", (x, stop), (x, start), arrowprops=arrow)
