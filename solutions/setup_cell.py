@@ -1,12 +1,14 @@
 # Set-up: run this cell first. It gives this notebook its devices and its checks.
 import importlib.util
+import sys
 import urllib.request
 
 if importlib.util.find_spec("google") and importlib.util.find_spec("google.colab"):
     for name in ("start", "facts", "observe", "outcomes", "expect", "viz"):
         urllib.request.urlretrieve(f"COURSE_FILES/{name}.py", f"{name}.py")
+sys.path.append("../lessons")  # where a solved notebook finds the course's modules
 if not importlib.util.find_spec("start"):
-    raise ModuleNotFoundError("Open this notebook in the folder that holds start.py.")
+    raise ModuleNotFoundError("Put this notebook beside start.py, in lessons/.")
 
 import start
 
