@@ -73,10 +73,12 @@ class check:
         return self
 
     def __exit__(self, kind, error, trace) -> None:
-        total = f"{self.points} {'point' if self.points == 1 else 'points'}"
+        total = f"{self.points} point{'' if self.points == 1 else 's'}"
         if error is None:
             _results[self.exercise] = ("right", self.points)
-            print(f"Right: {self.exercise} does what it should. {total} of {total}.")
+            print(
+                f"Right: {self.exercise} does what it should. {self.points} of {total}."
+            )
             return
         if not isinstance(error, Exception):
             return  # an interrupt stays an interrupt

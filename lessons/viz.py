@@ -127,25 +127,18 @@ def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
         title: a line above the picture.
     """
     history = np.asarray(history)
+    num_devices = history.shape[1]
     figure, axes = plt.subplots(figsize=(8, 3.6), facecolor="white")
-    order = np.argsort(history[-1])
-    low, high = history.min(), history.max()
-    gap = (high - low or 1) / 14
-    height = -np.inf
-    for device in order:
-        style = LINES[device % len(LINES)]
-        shade = plt.cm.viridis(0.85 * device / max(1, history.shape[1] - 1))
-        axes.plot(history[:, device], style, color=shade, linewidth=1.8)
-        height = max(height + gap, history[-1, device])
+    for place, device in enumerate(np.argsort(history[-1])):
+        shade = plt.cm.viridis(0.85 * device / max(1, num_devices - 1))
+        axes.plot(history[:, device], LINES[device % len(LINES)], color=shade)
         axes.annotate(
             f"device {device}",
             (len(history) - 1, history[-1, device]),
-            xytext=(1.03, height),
-            textcoords=("axes fraction", "data"),
-            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.7},
-            fontsize=9,
+            xytext=(1.05, (place + 0.5) / num_devices),
+            textcoords="axes fraction",
+            arrowprops={"arrowstyle": "-", "color": FAINT, "relpos": (0, 0.5)},
             va="center",
-            color=INK,
         )
     axes.set_xlabel("step")
     axes.set_ylabel(ylabel)
@@ -193,12 +186,10 @@ def _panel(axes: Axes, cuts: list, lead: tuple, holders: Mapping, shape: tuple) 
 def _elements(axes: Axes, x: int, y: int, row: tuple, column: tuple) -> None:
     heights, widths = row[1] - row[0], column[1] - column[0]
     style = {"color": FAINT, "linewidth": 0.6, "linestyle": ":"}
-    if 1 < heights <= MAX_GRID:
-        for step in range(1, heights):
-            axes.plot([x, x + 1], 2 * [y + step / heights], **style)
-    if 1 < widths <= MAX_GRID:
-        for step in range(1, widths):
-            axes.plot(2 * [x + step / widths], [y, y + 1], **style)
+    for step in range(1, heights if heights <= MAX_GRID else 0):
+        axes.plot([x, x + 1], 2 * [y + step / heights], **style)
+    for step in range(1, widths if widths <= MAX_GRID else 0):
+        axes.plot(2 * [x + step / widths], [y, y + 1], **style)
 
 
 def _ticks(axes: Axes, rows: list, columns: list, shape: tuple) -> None:
@@ -222,15 +213,9 @@ def _holder_text(devices: list[int]) -> str:
 
 
 def _ranges(numbers: list[int]) -> str:
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(
-        f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs
-    )
+    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]}-{numbers[-1]}"
+    return ", ".join(map(str, numbers))
 
 
 def _block(tree: Any) -> str:

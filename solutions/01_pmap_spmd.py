@@ -460,8 +460,8 @@ def noisy(key, x):  # one number on each device
 key, zeros = jax.random.key(0), np.zeros(8, np.float32)
 same = jax.pmap(noisy, in_axes=(None, 0))(key, zeros)
 own = jax.pmap(noisy)(jax.random.split(key, 8), zeros)
-print("one key for all:", np.round(same, 2))
-print("a key for each: ", np.round(own, 2))
+print("one key for all:", " ".join(f"{value:.2f}" for value in np.asarray(same)))
+print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
 
 # %% [markdown]
 # ### Exercise 1.6: init_ensemble
@@ -549,7 +549,7 @@ expect(other, changed, "Another key gives the same parameters.")
 # %% [markdown]
 # ## 7. Training without talking
 #
-# Now train: `y = 2x - 1` plus noise, 16 points on each device, the same start
+# Now train: `y = 2x - 1` plus noise, 8 points on each device, the same start
 # everywhere. Each device computes a gradient from **its own** points and takes a step.
 # No device hears of another.
 
@@ -565,24 +565,25 @@ def local_step(params, x, y):
 
 
 rng = np.random.default_rng(0)
-x = rng.normal(size=(8, 16, 1)).astype(np.float32)
-y = (2 * x[..., 0] - 1 + 0.5 * rng.normal(size=(8, 16))).astype(np.float32)
-start_params = {"w": np.zeros((8, 1), np.float32), "b": np.zeros(8, np.float32)}
+train_x = np.float32(rng.normal(size=(8, 8, 1)))
+noise = 0.5 * rng.normal(size=(8, 8))
+train_y = np.float32(2 * train_x[..., 0] - 1 + noise)
+zeros = {"w": np.zeros((8, 1), np.float32), "b": np.zeros(8, np.float32)}
 
 # %% [markdown]
 # **Predict, then run.** Will each loss fall? Will the eight models agree at the end?
 
 # %%
 step, losses = jax.pmap(local_step), jax.pmap(mse)
-params, slopes = start_params, []
+params, slopes = zeros, []
 for number in range(60):
     slopes.append(np.asarray(params["w"])[:, 0])
-    params = step(params, x, y)
+    params = step(params, train_x, train_y)
     if number % 10 == 9:
         jax.block_until_ready(params)  # keep the queue of simulated devices short
-before, after = losses(start_params, x, y), losses(params, x, y)
-print("loss before:", np.round(before, 1))
-print("loss after: ", np.round(after, 1))
+for when, state in (("before", zeros), ("after", params)):
+    values = np.asarray(losses(state, train_x, train_y))
+    print("loss", when, " ".join(f"{value:.1f}" for value in values))
 viz.draw_replicas(slopes, "slope w", "Eight replicas, no communication (true slope: 2)")
 
 # %% [markdown]
