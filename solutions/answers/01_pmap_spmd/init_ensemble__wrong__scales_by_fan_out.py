@@ -1,0 +1,13 @@
+"""Divides by the square root of n_out: variance grows where a layer narrows."""
+
+
+def init_ensemble(key, num_devices, sizes):
+    def init(key):
+        layers = []
+        for n, m in zip(sizes[:-1], sizes[1:], strict=True):
+            key, layer_key = jax.random.split(key)
+            w = jax.random.normal(layer_key, (n, m)) / jnp.sqrt(float(m))
+            layers.append({"w": w, "b": jnp.zeros(m)})
+        return layers
+
+    return jax.pmap(init)(jax.random.split(key, num_devices))

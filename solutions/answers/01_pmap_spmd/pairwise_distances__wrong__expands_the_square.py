@@ -1,0 +1,9 @@
+"""Saves memory by |p|^2 - 2pq + |q|^2, which cancels far from the origin."""
+
+
+def pairwise_distances(points, queries):
+    def block(points, queries):
+        squares = (points**2).sum(-1)[:, None] + (queries**2).sum(-1)[None, :]
+        return jnp.sqrt(jnp.maximum(squares - 2 * points @ queries.T, 0))
+
+    return jax.pmap(block, in_axes=(0, None))(points, queries)

@@ -1,0 +1,5 @@
+"""Multiplies by w and adds nothing."""
+
+
+def parallel_predict(params, x):
+    return jax.pmap(lambda p, x: x @ p["w"], in_axes=(None, 0))(params, x)

@@ -1,0 +1,98 @@
+"""Known wrong answers lose the points of their check alone; other right ones get all.
+
+Each answer is set into the solved lesson's namespace, and the lesson's checks are run on
+it, hidden tests included. Everything happens in this process: a kernel for each of
+dozens of answers would take minutes.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import jax
+import nbformat
+import outcomes
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LESSONS = sorted((ROOT / "solutions").glob("[0-9][0-9]_*.ipynb"))
+ANSWERS = sorted((ROOT / "solutions" / "answers").glob("*/*.py"))
+# Its check starts Python processes; no other exercise's answer can touch it.
+SLOW = "launch_env"
+
+
+class Lesson:
+    """A solved lesson, run once up to its checks."""
+
+    def __init__(self, path):
+        cells = nbformat.read(path, as_version=4).cells
+        code = [cell for cell in cells if cell.cell_type == "code"]
+        self.checks = {}
+        self.exercises = []
+        self.namespace = {"__name__": path.stem}
+        for cell in code:
+            marks = cell.metadata.nbgrader
+            if marks.grade:
+                self.checks[marks.grade_id.removeprefix("check-")] = cell.source
+            elif marks.grade_id not in ("setup", "scorecard"):
+                self.exercises += [marks.grade_id] if marks.solution else []
+                exec(cell.source, self.namespace)
+            elif marks.grade_id == "setup":
+                exec(cell.source, self.namespace)
+
+    def outcomes(self, answer, exercise):
+        """Runs the checks with `answer` in place; returns {exercise: outcome}."""
+        namespace = dict(self.namespace)
+        exec(compile(answer.read_text(), str(answer), "exec"), namespace)
+        checks = {n: c for n, c in self.checks.items() if n in (exercise,) or n != SLOW}
+        return {name: self.outcome(source, namespace) for name, source in checks.items()}
+
+    def outcome(self, source, namespace):
+        try:
+            exec(source, dict(namespace))
+        except outcomes.NotPassed as failure:
+            return failure.outcome
+        return "right"
+
+
+@pytest.fixture(scope="module")
+def lessons(tmp_path_factory):
+    loaded = {}
+    # Checks compile their small programs anew for each answer; most are the same.
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("jit")))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+    def load(name):
+        if name not in loaded:
+            loaded[name] = Lesson(ROOT / "solutions" / f"{name}.ipynb")
+        return loaded[name]
+
+    # Learners' kernels run with JAX's usual promotion.
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield load
+    jax.config.update("jax_compilation_cache_dir", None)
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda path: path.stem)
+def test_answer_gets_the_points_it_deserves(answer, lessons):
+    exercise, verdict, _ = answer.stem.split("__")
+    found = lessons(answer.parent.name).outcomes(answer, exercise)
+    assert found.pop(exercise) in (
+        ("right",) if verdict == "right" else ("wrong", "your code raised")
+    )
+    assert set(found.values()) == {"right"}
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_each_exercise_has_three_wrong_and_two_right_answers(path, lessons):
+    names = [answer.stem for answer in ANSWERS if answer.parent.name == path.stem]
+    for exercise in lessons(path.stem).exercises:
+        assert sum(name.startswith(f"{exercise}__wrong__") for name in names) >= 3
+        assert sum(name.startswith(f"{exercise}__right__") for name in names) >= 2
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda path: path.stem)
+def test_answer_says_what_it_stands_for(answer):
+    assert re.fullmatch(r"\w+?__(wrong|right)__\w+", answer.stem)
+    assert ast.get_docstring(ast.parse(answer.read_text()))
