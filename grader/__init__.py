@@ -1,1 +1,7 @@
 """Builds the lessons and grades the notebooks that learners hand in."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# What a notebook needs beside it; Colab fetches the same files.
+MODULES = ("start", "facts", "observe", "outcomes", "expect", "viz")

@@ -15,8 +15,9 @@ import nbformat
 from nbformat import NotebookNode
 from tqdm import tqdm
 
+from grader import MODULES, ROOT
 from grader.autograde import error_of
-from grader.lesson import MODULES, ROOT, colab_badge, read_lesson, repository_address
+from grader.lesson import colab_badge, read_lesson, repository_address
 from grader.notebooks import lesson_paths, release
 from grader.sandbox import execute
 
@@ -42,13 +43,15 @@ def build(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
     sources = {path: read(path, root) for path in lesson_paths(names, root)}
     for path, notebook in sources.items():
         code = sum(cell.cell_type == "code" for cell in notebook.cells)
-        with tqdm(total=code, desc=path.stem, unit="cell") as bar:
+        with tqdm(total=code, desc=path.stem, unit="cell", disable=None) as bar:
             solved = execute(notebook, on_cell=bar.update)
         for number, cell in enumerate(solved.cells):
             error = error_of(cell) if cell.cell_type == "code" else None
             if error:
                 where = f"{path.name}, cell {number + 1} ({cell.id})"
                 raise BuildError(f"{where}: {error.ename}: {error.evalue}")
+        # The kernel's own description names its Python's version.
+        solved.metadata = copy.deepcopy(notebook.metadata)
         solved.metadata["course"] = {
             "inputs": inputs_hash(notebook, root),
             "outputs": outputs_hash(solved),

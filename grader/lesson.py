@@ -10,10 +10,8 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from grader import MODULES, ROOT
 from grader.source import Cell, read_source
-
-ROOT = Path(__file__).resolve().parent.parent
-MODULES = ("start", "facts", "observe", "outcomes", "expect", "viz")
 
 
 def read_lesson(path: Path, repository: str) -> NotebookNode:
@@ -49,8 +47,9 @@ def make_cell(
     """Makes a notebook cell: generated text, the source's, and nbgrader's metadata."""
     source = cell.source
     if cell.mark == "setup":
-        template = (ROOT / "solutions" / "setup_cell.py").read_text(encoding="utf-8")
+        template = cell.path.with_name("setup_cell.py").read_text(encoding="utf-8")
         source = template.strip().replace("COURSE_FILES", files_address(repository))
+        source = source.replace('"COURSE_MODULES"', repr(MODULES).replace("'", '"'))
     elif cell.mark == "exercise":
         source = f"# exercise: {cell.name}\n{source}"
     elif cell.mark == "check":

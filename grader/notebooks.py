@@ -23,7 +23,7 @@ from nbgrader.preprocessors import (
 )
 from traitlets.config import Config
 
-from grader.lesson import ROOT
+from grader import ROOT
 
 sys.path.append(str(ROOT / "lessons"))
 from outcomes import NOT_WRITTEN

@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import DeadKernelError
 from nbformat import NotebookNode
 
-from grader.lesson import MODULES, ROOT
+from grader import MODULES, ROOT
 
 TIMEOUT_S = 120
 

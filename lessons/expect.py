@@ -93,7 +93,7 @@ def expect_child_devices(seen: Observation, num_devices: int) -> None:
     """Raises unless a process in the returned environment sees `num_devices`."""
     expect_entries(seen, {})
     [count] = count_devices([seen.value])
-    headline = f"A fresh process saw {count} devices."
+    headline = f"A fresh process saw {count} device{'' if count == 1 else 's'}."
     if isinstance(count, str):
         headline = "JAX did not start in a fresh process with this environment."
     flags = f'XLA_FLAGS="{seen.value.get("XLA_FLAGS", "")}"'
@@ -124,9 +124,8 @@ def expect_close(
     must agree. `mistakes` maps a likely cause to the value that it leads to: the cause
     that matches the result is shown.
     """
-    expect_result(seen)
-    expected = plain(expected)
-    problem = difference(seen.value, expected, rtol, atol, seen.layout)
+    expect_shapes(seen, expected)
+    problem = difference(seen.value, plain(expected), rtol, atol, seen.layout)
     if problem is None:
         return
     for cause, value in (mistakes or {}).items():

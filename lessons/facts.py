@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ class Failure:
     def text(self) -> str:
         """The exception in one line: its class and the first line of its message."""
         first = (self.message.splitlines() or [""])[0]
-        return f"{self.kinds[0]}: {first}"[:300]
+        return f"{self.kinds[0]}: {first[:200]}{' ...' if len(first) > 200 else ''}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +151,8 @@ def difference(
 
     Without `atol` only structure, shapes and dtypes count.
     """
-    whole = describe(value), describe(expected)
+    # A float64 reference stands for f32, the dtype that JAX computes in.
+    whole = describe(value), describe(expected).replace("f64[", "f32[")
     if value is None and expected is not None:
         return "The function returned None: is a return missing?", *whole
     ours, theirs = dict(leaves(expected)), dict(leaves(value))
@@ -191,6 +193,8 @@ def _where_wrong(wrong: np.ndarray, name: str, pieces: Sequence) -> str:
         blocks = [wrong[tuple(slice(*b) for b in piece.index)] for piece in pieces]
         bad = [p.device for p, block in zip(pieces, blocks, strict=True) if block.any()]
         return f"{name} is wrong on {_listing(bad, len(pieces), 'devices')}."
+    if not wrong.ndim:
+        return f"{name} is wrong."
     if wrong.ndim > 1 and len(wrong) > 1:
         bad = [row for row, block in enumerate(wrong) if block.any()]
         return f"{name} is wrong in {_listing(bad, len(wrong), 'leading-axis blocks')}."
@@ -200,4 +204,13 @@ def _where_wrong(wrong: np.ndarray, name: str, pieces: Sequence) -> str:
 def _listing(bad: Sequence[int], total: int, noun: str) -> str:
     if len(bad) == total:
         return f"all {total} {noun}"
-    return f"{noun} {', '.join(map(str, bad))} of {total}"
+    return f"{noun} {ranges(bad)} of {total}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Writes ascending numbers in short: `0-3, 6`."""
+    runs = []
+    for _, run in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in run]
+        runs.append(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}")
+    return ", ".join(runs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from typing import Any
 
@@ -27,11 +28,10 @@ class NotPassed(Notice):
         self.score_line = ""
 
     def __str__(self) -> str:
-        lines = textwrap.wrap(f"{self.outcome.capitalize()}: {self.headline}", 88)
+        wrap = functools.partial(textwrap.wrap, width=88, break_on_hyphens=False)
+        lines = wrap(f"{self.outcome.capitalize()}: {self.headline}")
         for name, text in self.rows.items():
-            lines += textwrap.wrap(
-                f"  {name:<10}{text}", 88, subsequent_indent=" " * 12
-            )
+            lines += wrap(f"  {name:<10}{text}", subsequent_indent=" " * 12)
         return "\n".join([*lines, *filter(None, [self.score_line])])
 
 

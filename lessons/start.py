@@ -70,7 +70,7 @@ def check_python(version: tuple[int, int]) -> None:
     if not PYTHONS[0] <= tuple(version) <= PYTHONS[1]:
         raise SetupError(
             f"This is Python {version[0]}.{version[1]}; the course needs 3.11, 3.12 or "
-            "3.13. Choose a kernel with one of these (Kernel > Change Kernel)."
+            "3.13. Use one of these (in JupyterLab: Kernel > Change Kernel)."
         )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from facts import describe, leaves
+from facts import describe, leaves, ranges
 from observe import on_device, shards
 
 INK, FAINT, HOST = "#1a1a1a", "#8a8a8a", "#f2f2f2"
@@ -209,13 +209,7 @@ def _holder_text(devices: list[int]) -> str:
         return "host"
     if len(devices) == 1:
         return f"device {devices[0]}"
-    return f"devices {_ranges(devices)}: {len(devices)} replicas"
-
-
-def _ranges(numbers: list[int]) -> str:
-    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]}-{numbers[-1]}"
-    return ", ".join(map(str, numbers))
+    return f"devices {ranges(devices)}: {len(devices)} replicas"
 
 
 def _block(tree: Any) -> str:

@@ -4,7 +4,7 @@ import sys
 import urllib.request
 
 if importlib.util.find_spec("google") and importlib.util.find_spec("google.colab"):
-    for name in ("start", "facts", "observe", "outcomes", "expect", "viz"):
+    for name in "COURSE_MODULES":
         urllib.request.urlretrieve(f"COURSE_FILES/{name}.py", f"{name}.py")
 sys.path.append("../lessons")  # where a solved notebook finds the course's modules
 if not importlib.util.find_spec("start"):

@@ -1,7 +1,7 @@
 """Known wrong answers lose the points of their check alone; other right ones get all.
 
-Each answer is set into the solved lesson's namespace, and the lesson's checks are run on
-it, hidden tests included. Everything happens in this process: a kernel for each of
+Each answer is set into the solved lesson's namespace, and the lesson's checks are run
+on it, hidden tests included. Everything happens in this process: a kernel for each of
 dozens of answers would take minutes.
 """
 
@@ -11,8 +11,9 @@ from pathlib import Path
 
 import jax
 import nbformat
-import outcomes
 import pytest
+
+import outcomes
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "solutions").glob("[0-9][0-9]_*.ipynb"))
@@ -45,7 +46,9 @@ class Lesson:
         namespace = dict(self.namespace)
         exec(compile(answer.read_text(), str(answer), "exec"), namespace)
         checks = {n: c for n, c in self.checks.items() if n in (exercise,) or n != SLOW}
-        return {name: self.outcome(source, namespace) for name, source in checks.items()}
+        return {
+            name: self.outcome(source, namespace) for name, source in checks.items()
+        }
 
     def outcome(self, source, namespace):
         try:
