@@ -20,9 +20,16 @@ except SetupError as error:
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; returns the exit status: 0 done, 1 stale, 2 bad input."""
     options = parse(argv)
-    from grader.build import BuildError
-    from grader.source import SourceError
-
+    try:
+        from grader.build import BuildError
+        from grader.source import SourceError
+    except ModuleNotFoundError as error:
+        print(
+            f"{sys.executable} lacks the package {error.name}. Run `make lab` once, or "
+            "`pip install -r requirements.txt`, and use that environment's Python.",
+            file=sys.stderr,
+        )
+        return 2
     try:
         return options.run(options)
     except (SourceError, BuildError, ValueError) as error:

@@ -137,7 +137,7 @@ def without_outputs(notebook: NotebookNode) -> NotebookNode:
 
 def dumps(notebook: NotebookNode) -> str:
     """Writes a notebook as text, the same bytes for the same content."""
-    return json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return nbformat.writes(notebook) + "\n"
 
 
 def with_lesson_list(root: Path) -> str:

@@ -16,15 +16,16 @@ import sys
 
 sys.path.insert(0, {root!r})  # the course's repository, which has grader/
 from grader.notebooks import RELEASE_CONFIG
+from traitlets.config import Config
 
 c = get_config()
-c.merge(RELEASE_CONFIG)  # the stub and the locks that lessons/ have as well
+c.merge(Config(RELEASE_CONFIG))  # the stub and the locks that lessons/ have too
 c.CourseDirectory.course_id = "distributed-jax"
 c.ExecutePreprocessor.timeout = 120  # seconds a cell
 c.ExecutePreprocessor.interrupt_on_timeout = True
-# Downloads named as most learning platforms name them: ada_01_pmap_spmd.ipynb.
+# zip_collect takes files that are named as this: ada_01_pmap_spmd.ipynb.
 c.FileNameCollectorPlugin.named_regexp = (
-    r"(?P<student_id>[^_\\\\/]+)_(?P<file_name>[0-9][0-9]_\\w+\\.ipynb)$"
+    r".*[/\\\\](?P<student_id>[^/\\\\]+)_(?P<file_id>[0-9][0-9]_\\w+)\\.ipynb"
 )
 '''
 

@@ -12,6 +12,17 @@ from facts import Observation, describe, difference, leaves, plain
 from observe import count_devices
 from outcomes import NOT_WRITTEN, NotAttempted, Raised, Wrong
 
+CAUSES = (  # what JAX's own messages mean in a lesson
+    (
+        r"pmap.*(axis|argument|rank)|_internal_pmap",
+        "pmap looked for a device axis in an argument that has none, or another one;"
+        " in_axes=None sends an argument whole",
+    ),
+    (
+        r"TracerArrayConversion|__array__\(\) method was called on traced",
+        "a NumPy function inside traced code: use jnp there",
+    ),
+)
 __all__ = [
     "expect",
     "expect_arrays",
@@ -39,14 +50,18 @@ def expect_result(seen: Observation) -> None:
         return
     _expect_attempt(seen)
     error = seen.error
+    causes = (cause for pattern, cause in CAUSES if re.search(pattern, error.message))
     raise Raised(
         error.text,
+        likely=next(causes, ""),
         called=seen.call,
         where=f"line {error.line} of your cell: {error.code}" if error.line else "",
     )
 
 
-def expect_error(seen: Observation, kind: str, mentions: Sequence[Any] = ()) -> None:
+def expect_error(
+    seen: Observation, kind: str, mentions: Sequence[Any] = (), *, likely: str = ""
+) -> None:
     """Raises unless the call raised `kind` and its text names all of `mentions`."""
     _expect_attempt(seen)
     wanted = f"{kind} whose text names {' and '.join(map(str, mentions))}"
@@ -59,13 +74,13 @@ def expect_error(seen: Observation, kind: str, mentions: Sequence[Any] = ()) -> 
     was = seen.error.text
     if kind not in seen.error.kinds:
         headline = f"{seen.error.kinds[0]} was raised where {kind} was expected."
-        _wrong(seen, headline, seen=was, expected=expected)
+        _wrong(seen, headline, seen=was, expected=expected, likely=likely)
     for value in mentions:
         if not re.search(
             rf"(?<![\w.]){re.escape(str(value))}(?!\w)", seen.error.message
         ):
             headline = f"The {kind} does not name {value}."
-            _wrong(seen, headline, seen=was, expected=expected)
+            _wrong(seen, headline, seen=was, expected=expected, likely=likely)
 
 
 def expect_unchanged(seen: Observation) -> None:
@@ -97,6 +112,7 @@ def expect_child_devices(seen: Observation, num_devices: int) -> None:
     if isinstance(count, str):
         headline = "JAX did not start in a fresh process with this environment."
     flags = f'XLA_FLAGS="{seen.value.get("XLA_FLAGS", "")}"'
+    flags += f"; it said: {count}" if isinstance(count, str) else ""
     rows = {"seen": flags, "expected": f"{num_devices} devices"}
     expect(seen, count == num_devices, headline, **rows)
 
@@ -116,18 +132,23 @@ def expect_close(
     rtol: float = 1e-5,
     atol: float = 1e-6,
     mistakes: Mapping[str, Any] | None = None,
+    imprecise: str = "",
     likely: str = "",
 ) -> None:
     """Compares the result with `expected`: structure, shapes, dtypes, values.
 
     A float64 leaf of `expected` is a reference for any floating dtype; other dtypes
     must agree. `mistakes` maps a likely cause to the value that it leads to: the cause
-    that matches the result is shown.
+    that matches the result is shown. `imprecise` is the cause for values that are
+    right within 0.1.
     """
     expect_shapes(seen, expected)
-    problem = difference(seen.value, plain(expected), rtol, atol, seen.layout)
+    expected = plain(expected)
+    problem = difference(seen.value, expected, rtol, atol, seen.layout)
     if problem is None:
         return
+    if difference(seen.value, expected, 0.1, 0.1, {}) is None:
+        likely = imprecise or likely
     for cause, value in (mistakes or {}).items():
         if difference(seen.value, plain(value), rtol, atol, {}) is None:
             likely = cause
@@ -145,6 +166,7 @@ def expect_devices(seen: Observation, num_devices: int, *, likely: str = "") -> 
         rows = [piece.index[0] if piece.index else (0, 1) for piece in pieces]
         if not pieces:
             headline, was = f"{name} is on no device.", f"{describe(leaf)} on the host"
+            likely = "NumPy computes on the host; jax.pmap computes on devices"
         elif len(pieces) != num_devices:
             count = f"{len(pieces)} device{'s' if len(pieces) > 1 else ''}"
             headline = f"{name} lives on {count}, not on {num_devices}."
@@ -172,8 +194,8 @@ def expect_arrays(
     expect_result(seen)
     if seen.traced_shapes is None:
         headline = "JAX could not trace the function."
-        likely = "NumPy or Python numbers inside: use jnp, which traces."
-        _wrong(seen, headline, likely=likely)
+        likely = "NumPy on a value that JAX computed: use jnp, which traces"
+        _wrong(seen, headline, expected="a program that traces", likely=likely)
     for shape in seen.traced_shapes:
         if largest is not None and np.prod(shape, dtype=int) > largest:
             wanted = f"no array of more than {largest} elements"

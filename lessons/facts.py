@@ -32,9 +32,9 @@ class Failure:
 
     @property
     def text(self) -> str:
-        """The exception in one line: its class and the first line of its message."""
-        first = (self.message.splitlines() or [""])[0]
-        return f"{self.kinds[0]}: {first[:200]}{' ...' if len(first) > 200 else ''}"
+        """The exception in one line: its class and the start of its message."""
+        message = " ".join(self.message.split())
+        return f"{self.kinds[0]}: {message[:200]}{' ...' if len(message) > 200 else ''}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,6 +160,8 @@ def difference(
         return "The result has another structure.", *whole
     for path, wanted in ours.items():
         was, name = theirs[path], path or "The result"
+        if isinstance(was, Opaque) or (was is None and wanted is not None):
+            return f"{name} is {describe(was)}, not {describe(wanted)}.", *whole
         if isinstance(wanted, str) or not isinstance(was, np.ndarray | int | float):
             if isinstance(was, np.ndarray) or was != wanted:
                 return f"{name} is another value.", describe(was), describe(wanted)

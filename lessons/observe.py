@@ -125,26 +125,20 @@ def bounds(index: tuple, shape: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
 
 
 def traced_shapes(function, arguments) -> tuple[tuple[int, ...], ...] | None:
-    """Shapes of all arrays in the traced program, or None where it does not trace."""
-    arrays, tree = jax.tree.flatten(arguments)
-    is_array = [isinstance(leaf, jax.Array | np.ndarray) for leaf in arrays]
+    """Shapes of all arrays in the traced program, or None where it does not trace.
 
-    def on_arrays(*given):
-        rest = iter(given)
-        chosen = [
-            next(rest) if a else leaf for a, leaf in zip(is_array, arrays, strict=True)
-        ]
-        return function(*jax.tree.unflatten(tree, chosen))
-
+    The arguments stay concrete, so NumPy may prepare what JAX then computes with.
+    """
     silence = io.StringIO()
     with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
         try:
-            program = jax.make_jaxpr(on_arrays)(
-                *(leaf for a, leaf in zip(is_array, arrays, strict=True) if a)
-            )
+            inputs = [copy_of(argument) for argument in arguments]
+            program = jax.make_jaxpr(lambda: function(*inputs))()
         except Exception:
             return None
-    return tuple(sorted({tuple(v.aval.shape) for v in variables(program.jaxpr)}))
+    constants = [np.shape(constant) for constant in program.consts]
+    computed = [v.aval.shape for v in variables(program.jaxpr)]
+    return tuple(sorted({tuple(shape) for shape in [*constants, *computed]}))
 
 
 def variables(jaxpr: Any) -> Iterator[Any]:

@@ -82,10 +82,10 @@ class check:
             return
         if not isinstance(error, Exception):
             return  # an interrupt stays an interrupt
-        if isinstance(error, NameError) and error.name == self.exercise:
+        if isinstance(error, NameError):
             error = NotAttempted(
-                f"{self.exercise} is not defined.",
-                likely="its cell was not run: run the exercise's cell, then this one.",
+                f"{error.name} is not defined.",
+                likely="the cell that defines it was not run, or the name is misspelt.",
             )
         elif not isinstance(error, NotPassed):
             error = BrokenCheck(

@@ -85,7 +85,7 @@ def draw_array(array: Any, title: str = "") -> None:
 def draw_pmap(
     name: str,
     mapped: Mapping[str, Any],
-    result: Any,
+    result: Mapping[str, Any],
     broadcast: Mapping[str, Any] | None = None,
 ) -> None:
     """Draws one `pmap` call: what each device receives, runs and returns.
@@ -93,29 +93,28 @@ def draw_pmap(
     Args:
         name: the function's name.
         mapped: the arguments with a leading device axis, by name.
-        result: what the call returned.
+        result: what the call returned, by name.
         broadcast: the arguments that every device receives whole, by name.
     """
     num_devices = int(next(leaf for _, leaf in leaves(dict(mapped))).shape[0])
-    rows = 4 if broadcast else 3
-    _, axes = _canvas(num_devices, rows * 1.1, width=9)
-    axes.set_ylim(-0.1, rows * 1.1 - 0.1)
-    height = 2.2
+    height = 4.3 if broadcast else 3.2
+    _, axes = _canvas(num_devices, height, width=9)
+    axes.set_ylim(-0.1, height - 0.1)
+    width = 0.8 if broadcast else 1
     for device in range(num_devices):
-        takes = ", ".join(f"{key}[{device}]" for key in mapped)
-        _box(axes, device, height, f"{takes}\n{_block(mapped)}", device)
-        _arrow(axes, device + 0.5, height, height - 0.32)
-        _box(axes, device, height - 1.1, f"device {device}\n{name}", device, bold=True)
-        _arrow(axes, device + 0.5, height - 1.1, height - 1.42)
-        _box(axes, device, height - 2.2, f"out[{device}]\n{_block(result)}", device)
+        _box(axes, device, 2.2, _rows(mapped, device), device, width=width)
+        _arrow(axes, device + width / 2, 2.2, 1.88)
+        _box(axes, device, 1.1, f"device {device}\n{name}", device, bold=True)
+        _arrow(axes, device + 0.5, 1.1, 0.78)
+        _box(axes, device, 0, _rows(result, device), device)
     if broadcast:
-        whole = ",  ".join(
+        whole = ", ".join(
             f"{key}: {describe(value)}" for key, value in broadcast.items()
         )
-        text = f"to every device  (in_axes=None)    {whole}"
-        _box(axes, 0, height + 1.1, text, None, width=num_devices)
+        text = f"to every device, whole (in_axes=None)   {whole}"
+        _box(axes, 0, 3.3, text, None, width=num_devices)
         for device in range(num_devices):
-            _arrow(axes, device + 0.5, height + 1.1, height + 0.78)
+            _arrow(axes, device + 0.88, 3.3, 1.88)
 
 
 def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
@@ -212,9 +211,10 @@ def _holder_text(devices: list[int]) -> str:
     return f"devices {ranges(devices)}: {len(devices)} replicas"
 
 
-def _block(tree: Any) -> str:
-    blocks = [describe(leaf[0]) for _, leaf in leaves(tree)]
-    return ", ".join(blocks[:2]) + (", ..." if len(blocks) > 2 else "")
+def _rows(trees: Mapping[str, Any], device: int) -> str:
+    names = ", ".join(f"{name}[{device}]" for name in trees)
+    blocks = [describe(leaf[device]) for _, leaf in leaves(dict(trees))]
+    return f"{names}\n{', '.join(blocks[:2])}{', ...' if len(blocks) > 2 else ''}"
 
 
 def _canvas(columns: int, height: float, width: float) -> tuple[Any, Axes]:

@@ -4,16 +4,16 @@
 # COLAB_BADGE
 #
 # A cluster trains one model on many devices at once. You will learn how on your laptop,
-# with eight devices that JAX simulates. The programs run unchanged on eight GPUs.
+# with eight devices that JAX simulates. The same programs run on eight GPUs.
 #
 # **After this lesson you can**
 #
 # - start a process with as many simulated devices as you like;
 # - run one function on all of them with `jax.pmap`, and say what lies where;
 # - split a batch, broadcast parameters, and give each device its own randomness;
-# - recognise replicas that drift apart because nothing keeps them together.
+# - recognise replicas (a model's copies, one per device) that drift apart.
 #
-# **You need** NumPy, and a first look at `jax.jit` and `jax.grad`. **Time**: about 80
+# **You need** NumPy, and a first look at `jax.jit` and `jax.grad`. **Time**: about 90
 # minutes, seven exercises.
 
 # %% setup=true
@@ -21,6 +21,9 @@
 # %% [markdown]
 # These are your devices. Each has memory of its own: an array that lies on device 0
 # cannot be read by device 1 unless somebody sends it.
+#
+# Below, exercises wait for you. Each is followed by a check, which judges the exercise
+# as it was **last run**: after a change, run the exercise's cell, then its check.
 
 # %%
 viz.draw_devices()
@@ -70,8 +73,8 @@ print("set before its first use: ", run_child(IN_TIME), "devices")
 # **copy** of the dict `env` with which a fresh Python process sees `num_devices` CPU
 # devices.
 #
-# - Every other variable stays, and so do other flags in `XLA_FLAGS`.
-# - A device count that is already there is replaced.
+# - Every other variable stays, and so do other flags in `XLA_FLAGS`, if there are any.
+# - A device count that is already there no longer holds.
 # - Below one device: `ValueError`, and its text names the number.
 
 
@@ -111,16 +114,18 @@ env = {"HOME": "/home/ada", "XLA_FLAGS": flags}
 seen = observe(launch_env, 4, env)
 expect_unchanged(seen)
 expect_entries(seen, {"HOME": "/home/ada"})
-kept = "fast_math=false" in seen.value.get("XLA_FLAGS", "")
-expect(seen, kept, "A flag that was already in XLA_FLAGS is gone.")
+flags = seen.value.get("XLA_FLAGS", "")
+rows = {"seen": flags, "expected": "--xla_cpu_enable_fast_math=false is still there"}
+expect(seen, "fast_math=false" in flags, "A flag in XLA_FLAGS is gone.", **rows)
 expect_child_devices(seen, 4)
+expect_entries(observe(launch_env, 4, {"HOME": "/home/bob"}), {"HOME": "/home/bob"})
 expect_error(observe(launch_env, 0, {}), "ValueError", mentions=[0])
+expect_error(observe(launch_env, -3, {}), "ValueError", mentions=[-3])
 ### BEGIN HIDDEN TESTS
 expect_child_devices(observe(launch_env, 3, {"PATH": "/bin"}), 3)
 seen = observe(launch_env, 1, {"XLA_FLAGS": "--xla_cpu_enable_fast_math=true"})
 kept = "fast_math=true" in seen.value.get("XLA_FLAGS", "")
-expect(seen, kept, "A flag that was already in XLA_FLAGS is gone.")
-expect_error(observe(launch_env, -2, {}), "ValueError", mentions=[-2])
+expect(seen, kept, "A flag in XLA_FLAGS is gone.")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -129,10 +134,11 @@ expect_error(observe(launch_env, -2, {}), "ValueError", mentions=[-2])
 # `jax.pmap(f)` runs `f` on several devices at once: one program, many devices, each
 # with data of its own (SPMD). If you know MPI, think of a device as a rank.
 #
-# The data's **leading axis** says who gets what. From `x: f32[8, 2]` device 3 receives
-# `x[3]: f32[2]`. `f` never sees the axis; the results come back stacked along it.
+# The data's **leading axis** says who gets what. From `x: f32[8, 2]`, an array of
+# 32-bit floats with 8 rows, device 3 receives `x[3]: f32[2]`. `f` never sees the axis;
+# the results come back stacked along it.
 #
-# **Predict, then run.** Which shape has `y`? Where does `y[3]` lie?
+# **Predict, then run.** Which shape has `y`? Where does its row 3 lie?
 
 
 # %%
@@ -143,11 +149,12 @@ def f(x):  # x: f32[2], one device's row
 x = np.linspace(0, 3, 16, dtype=np.float32).reshape(8, 2)
 y = jax.pmap(f)(x)
 print("x:", x.shape, "  y:", y.shape, "  same as f(x):", np.allclose(y, f(x)))
-viz.draw_pmap("f", {"x": x}, y)
+viz.draw_pmap("f", {"x": x}, {"y": y})
 
 # %% [markdown]
-# Nothing was gathered at the end. `y` is one array whose rows still lie where they were
-# computed.
+# Nothing was gathered at the end. `y` is one array whose rows, its **shards**, still
+# lie where they were computed. (Indexing is a program of its own: `y[3]` would fetch
+# the row and hand a copy to every device.)
 
 # %%
 viz.draw_array(y, "y = pmap(f)(x)")
@@ -168,14 +175,14 @@ print("4 rows:", four.shape, "on", len(four.addressable_shards), "devices")
 images = np.zeros((128, 784), np.float32)
 blocks = images.reshape(8, 16, 784)
 means = jax.pmap(lambda block: block.mean(axis=1))(blocks)  # block: f32[16, 784]
-viz.draw_pmap("mean", {"images": blocks}, means)
+viz.draw_pmap("mean", {"blocks": blocks}, {"means": means})
 
 # %% [markdown]
 # ### Exercise 1.2: shard_batch
 #
-# Real batches are trees: images, labels, weights. `shard_batch(batch, num_devices)`
-# takes a pytree of arrays `(B, ...)` and returns the same tree of arrays `(num_devices,
-# B / num_devices, ...)`.
+# Real batches are *pytrees*: arrays in nested dicts, lists and tuples, or one bare
+# array. `shard_batch(batch, num_devices)` takes a pytree of arrays `(B, ...)` and
+# returns the same tree of arrays `(num_devices, B / num_devices, ...)`.
 #
 # - Order stays: device 0 gets the first `B / num_devices` rows. Dtypes stay too.
 # - Where `B` does not divide: `ValueError`, and its text names both sizes.
@@ -220,7 +227,11 @@ causes = {"the rows were dealt out like cards, not cut in order": dealt}
 seen = observe(shard_batch, batch, 8)
 expect_close(seen, cut, mistakes=causes)
 expect_unchanged(seen)
-expect_error(observe(shard_batch, x[:15], 8), "ValueError", mentions=[15, 8])
+quarters = x.reshape(4, 4, 3)
+expect_close(observe(shard_batch, [{"x": x}, x], 4), [{"x": quarters}, quarters])
+uneven = observe(shard_batch, x[:15], 8)
+likely = "another function's error: test whether B divides before you reshape"
+expect_error(uneven, "ValueError", mentions=[15, 8], likely=likely)
 
 
 ### BEGIN HIDDEN TESTS
@@ -288,8 +299,9 @@ viz.draw_array(by_vmap, "vmap(f)(x)")
 # ## 4. Broadcasting with in_axes
 #
 # Devices share the model and differ in their data. `in_axes` says so per argument: `0`
-# splits the leading axis, `None` sends the whole argument to every device. It works on
-# trees: one `None` covers all parameters.
+# splits the leading axis, `None` sends the whole argument to every device (it is
+# *broadcast*; NumPy's shape rules are another thing). One `None` covers a whole tree of
+# parameters.
 #
 # Here `x: f32[8, 4, 3]` is split, and the parameters go to everybody.
 
@@ -299,11 +311,20 @@ def predict(params, x):  # x: f32[B, F] -> f32[B, C]
     return x @ params["w"] + params["b"]
 
 
+def total(params, x):
+    return predict(params, x).sum()
+
+
 params = {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)}
 x = np.ones((8, 4, 3), np.float32)
-summed = jax.pmap(lambda p, x: predict(p, x).sum(), in_axes=(None, 0))(params, x)
-print("one number per device:", summed)
-viz.draw_pmap("sum", {"x": x}, summed, broadcast={"params": params})
+totals = jax.pmap(total, in_axes=(None, 0))(params, x)
+print("one number per device:", totals)
+viz.draw_pmap("total", {"x": x}, {"totals": totals}, {"params": params})
+
+# %% [markdown]
+# **Common mistake: no `in_axes`.** Then `pmap` looks for a device axis in the
+# parameters too. You are lucky if that fails: with 8 devices and `w: f32[8, 2]` it
+# runs, and each device gets one row of `w`.
 
 # %% [markdown]
 # ### Exercise 1.4: parallel_predict
@@ -312,8 +333,8 @@ viz.draw_pmap("sum", {"x": x}, summed, broadcast={"params": params})
 # `{"w": (F, C), "b": (C,)}` are broadcast, the batch `x: (D, B, F)` is mapped; the
 # result is `(D, B, C)`, one block per device.
 #
-# Do not stack `D` copies of the parameters yourself: the program holds no array `(D, F,
-# C)`.
+# Do not stack `D` copies of the parameters yourself: the check reads the traced
+# program, which must hold no array `(D, F, C)`.
 
 
 # %% exercise="parallel_predict" minutes=6 difficulty=1
@@ -364,8 +385,8 @@ for num_devices in (2, 4):
 # Euclidean distance of each point to each query, `(D, N, Q)`, one block per device:
 # `pmap` over `vmap`.
 #
-# - An array `(D, N, Q, F)` of all differences never exists. One device's block `(N, Q,
-#   F)` is fine.
+# - Memory is what large models run out of, so no array `(D, N, Q, F)` of all
+#   differences may exist in the program. One device's block `(N, Q, F)` is fine.
 # - Five digits must be right, also for points near 1000: subtract before you square.
 
 
@@ -405,9 +426,10 @@ gaps = np.float64(points)[:, :, None] - np.float64(queries)
 squares = (gaps**2).sum(-1)
 causes = {"the square root is missing": squares}
 causes["absolute differences were added up"] = np.abs(gaps).sum(-1)
-likely = "|p|^2 - 2pq + |q|^2 cancels near 1000: subtract before you square"
+imprecise = "|p|^2 - 2pq + |q|^2 cancels near 1000: subtract before you square"
 seen = observe(pairwise_distances, points, queries, traced=True)
-expect_close(seen, np.sqrt(squares), rtol=1e-4, mistakes=causes, likely=likely)
+expected = np.sqrt(squares)
+expect_close(seen, expected, rtol=1e-4, mistakes=causes, imprecise=imprecise)
 expect_devices(seen, 8, likely="computed on one device, without jax.pmap")
 likely = "the differences of all devices were built at once"
 expect_arrays(seen, largest=8 * 4 * 5, likely=likely)
@@ -448,6 +470,9 @@ for shape in [(8, 2), (8, 2), (8, 3)]:
 # %% [markdown]
 # ## 6. Randomness of its own for each device
 #
+# JAX draws random numbers from a *key*: the same key, the same numbers.
+# `jax.random.split(key, n)` makes `n` new keys out of one.
+#
 # A key is data like any other. Broadcast one key, and all devices draw the same
 # numbers. Split it, and each device gets its own.
 
@@ -473,10 +498,11 @@ print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
 #
 # - Weights are normal with standard deviation `1 / sqrt(n_in)`, biases zero, all f32.
 # - Each device draws from its own key, each layer too.
-# - The same `key` gives the same parameters.
+# - The same `key` gives the same parameters, another `key` gives others.
+# - Where the arrays lie does not matter: the first `pmap` will spread them.
 
 
-# %% exercise="init_ensemble" minutes=12 difficulty=2
+# %% exercise="init_ensemble" minutes=15 difficulty=2
 def init_ensemble(key, num_devices, sizes):
     """Draws one multi-layer perceptron per device.
 
@@ -509,41 +535,38 @@ def init_ensemble(key, num_devices, sizes):
 #   results for you.
 
 # %% check="init_ensemble" points=3
-seen = observe(init_ensemble, jax.random.key(3), 8, (64, 64, 64))
-layer = {"w": np.zeros((8, 64, 64), np.float32), "b": np.zeros((8, 64), np.float32)}
-expect_shapes(seen, [layer, layer])
-first, second = (layer["w"] for layer in seen.value)
-members = len(np.unique(first[:, 0, 0]))
-likely = "the devices share a key: split it, one key per device"
-expect(seen, members == 8, f"Only {members} of 8 members differ.", likely=likely)
-likely = "the layers share a key: split it per layer too"
-expect(seen, np.any(first != second), "Both layers are alike.", likely=likely)
-expect(seen, not np.any(seen.value[0]["b"]), "The biases are not zero.")
-std = np.std(first) * 8
-was = {"seen": f"{std:.2f} / sqrt(n_in)", "expected": "1 / sqrt(n_in)"}
-expect(seen, 0.95 < std < 1.05, "The weights have another deviation.", **was)
-again = observe(init_ensemble, jax.random.key(3), 8, (64, 64, 64))
+sizes = (64, 32, 32, 128)
+seen = observe(init_ensemble, jax.random.key(3), 8, sizes)
+zeros = [
+    {"w": np.zeros((8, n, m), np.float32), "b": np.zeros((8, m), np.float32)}
+    for n, m in zip(sizes[:-1], sizes[1:], strict=True)
+]
+expect_shapes(seen, zeros)
+for layer, n_in in zip(seen.value, sizes, strict=False):
+    w, b = layer["w"] * np.sqrt(n_in), layer["b"]
+    distinct = len(np.unique(w[:, 0, 0]))
+    likely = "the devices share a key: split it, one key per device"
+    expect(seen, distinct == 8, f"{distinct} of 8 members are distinct.", likely=likely)
+    expect(seen, not b.any(), "The biases are not zero.")
+    rows = {"seen": f"{w.std():.2f} / sqrt({n_in})", "expected": f"1 / sqrt({n_in})"}
+    expect(seen, 0.95 < w.std() < 1.05, "The deviation of w is off.", **rows)
+again, other = (observe(init_ensemble, jax.random.key(k), 8, sizes) for k in (3, 4))
 expect_close(again, seen.value, likely="the same key must give the same parameters")
-### BEGIN HIDDEN TESTS
-for num_devices, sizes in ((4, (100, 40, 3)), (2, (256, 30))):
-    seen = observe(init_ensemble, jax.random.key(7), num_devices, sizes)
-    shapes = zip(sizes[:-1], sizes[1:], strict=True)
-    layers = [
-        {
-            "w": np.zeros((num_devices, n_in, n_out), np.float32),
-            "b": np.zeros((num_devices, n_out), np.float32),
-        }
-        for n_in, n_out in shapes
-    ]
-    expect_shapes(seen, layers)
-    w = seen.value[0]["w"] * np.sqrt(sizes[0])
-    expect(seen, 0.95 < np.std(w) < 1.05, "The weights have another deviation.")
-    expect(seen, abs(np.mean(w)) < 0.05, "The weights' mean is not zero.")
-    likeness = np.corrcoef(w.reshape(num_devices, -1)) - np.eye(num_devices)
-    expect(seen, np.abs(likeness).max() < 0.2, "Members resemble each other.")
-other = observe(init_ensemble, jax.random.key(8), 2, (256, 30))
 changed = np.any(other.value[0]["w"] != seen.value[0]["w"])
 expect(other, changed, "Another key gives the same parameters.")
+### BEGIN HIDDEN TESTS
+middle = seen.value[1]["w"] * np.sqrt(32)
+expect(seen, abs(middle.mean()) < 0.05, "The weights' mean is not zero.")
+expect(seen, np.abs(middle).max() > 2.5, "The weights are not normal.")
+likeness = np.corrcoef(middle.reshape(8, -1)) - np.eye(8)
+expect(seen, np.abs(likeness).max() < 0.2, "Members resemble each other.")
+square = observe(init_ensemble, jax.random.key(7), 2, (40, 40, 40))
+layer = {"w": np.zeros((2, 40, 40), np.float32), "b": np.zeros((2, 40), np.float32)}
+expect_shapes(square, [layer, layer])
+first, second = (layer["w"].ravel() for layer in square.value)
+likely = "the layers share a key: split it per layer too"
+alike = abs(np.corrcoef(first, second)[0, 1]) > 0.2
+expect(square, not alike, "The layers resemble each other.", likely=likely)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -580,7 +603,7 @@ for number in range(60):
     slopes.append(np.asarray(params["w"])[:, 0])
     params = step(params, train_x, train_y)
     if number % 10 == 9:
-        jax.block_until_ready(params)  # keep the queue of simulated devices short
+        jax.block_until_ready(params)  # few cores, eight devices: let them catch up
 for when, state in (("before", zeros), ("after", params)):
     values = np.asarray(losses(state, train_x, train_y))
     print("loss", when, " ".join(f"{value:.1f}" for value in values))
@@ -596,6 +619,24 @@ viz.draw_replicas(slopes, "slope w", "Eight replicas, no communication (true slo
 # *collective*, the subject of lesson 2. First, measure the illness.
 
 # %% [markdown]
+# The check of the last exercise compares with this reference: the same steps, written
+# out in NumPy with 64-bit floats.
+
+
+# %%
+def reference_sgd(params, x, y, lr, num_steps, average=False):
+    w, b = np.float64(params["w"]), np.float64(params["b"])
+    for _ in range(num_steps):
+        error = np.einsum("dbf,df->db", x, w) + b[:, None] - y
+        dw = 2 * np.einsum("db,dbf->df", error, x) / x.shape[1]
+        db = 2 * error.mean(1)
+        if average:  # what lesson 2 will do
+            dw, db = (grad.mean(0, keepdims=True) for grad in (dw, db))
+        w, b = w - lr * dw, b - lr * db
+    return {"w": w, "b": b}
+
+
+# %% [markdown]
 # ### Exercise 1.7: local_sgd_steps
 #
 # A stretch exercise, two functions in one cell.
@@ -603,13 +644,14 @@ viz.draw_replicas(slopes, "slope w", "Eight replicas, no communication (true slo
 # `local_sgd_steps(params, x, y, lr, num_steps)` starts from `{"w": (D, F), "b": (D,)}`
 # and takes `num_steps` steps of gradient descent on `mse` on each device, on that
 # device's `x: (D, B, F)` and `y: (D, B)`, without communication. It returns the
-# parameters, one row per device.
+# parameters, one row per device, and leaves its arguments as they were.
 #
 # `replica_spread(params)` returns one number for a tree of arrays `(D, ...)`: the
-# largest absolute distance of a replica from the mean of the replicas, over all arrays.
+# largest absolute difference of any single entry from the replicas' mean of that entry,
+# over all arrays.
 
 
-# %% exercise="local_sgd_steps" minutes=15 difficulty=3
+# %% exercise="local_sgd_steps" minutes=20 difficulty=3
 def local_sgd_steps(params, x, y, lr, num_steps):
     """Takes `num_steps` SGD steps on each device's own data.
 
@@ -656,36 +698,33 @@ def replica_spread(params):
 
 
 # %% check="local_sgd_steps" points=3
-def sgd(params, x, y, lr, num_steps, average=False):
-    w, b = np.float64(params["w"]), np.float64(params["b"])
-    for _ in range(num_steps):
-        error = np.einsum("dbf,df->db", x, w) + b[:, None] - y
-        grads = 2 * np.einsum("db,dbf->df", error, x) / x.shape[1], 2 * error.mean(1)
-        dw, db = (g.mean(0, keepdims=True) for g in grads) if average else grads
-        w, b = w - lr * dw, b - lr * db
-    return {"w": w, "b": b}
-
-
-x, y = np.float32(np.random.default_rng(4).normal(size=(2, 8, 6, 3)))
-y = y[..., 0]
+data = np.float32(np.random.default_rng(4).normal(size=(8, 6, 4)))
+x, y = data[..., :3], data[..., 3]
 params = {"w": np.ones((8, 3), np.float32), "b": np.zeros(8, np.float32)}
-expected = sgd(params, x, y, 0.05, 20)
-causes = {"the devices averaged their gradients": sgd(params, x, y, 0.05, 20, True)}
+expected = reference_sgd(params, x, y, 0.05, 20)
+causes = {
+    "the devices averaged": reference_sgd(params, x, y, 0.05, 20, average=True),
+    "the gradient was added": reference_sgd(params, x, y, -0.05, 20),
+    "the step used 0.1 in place of lr": reference_sgd(params, x, y, 0.1, 20),
+    "one step is missing": reference_sgd(params, x, y, 0.05, 19),
+}
 seen = observe(local_sgd_steps, params, x, y, 0.05, 20)
 expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=causes)
+expect_unchanged(seen)
 expect_devices(seen, 8, likely="all replicas were computed on one device")
-expect_close(observe(replica_spread, params), 0.0)
-spread = max(np.abs(leaf - leaf.mean(0)).max() for leaf in expected.values())
-likely = "it is the largest distance, over all entries of all arrays"
-expect_close(observe(replica_spread, seen.value), spread, rtol=1e-3, likely=likely)
-### BEGIN HIDDEN TESTS
+expect_close(observe(local_sgd_steps, params, x, y, 0.05, 0), params)
+likely = "it is the largest single difference, over all entries of all arrays"
+expect_close(observe(replica_spread, params), 0.0, likely=likely)
 tree = [np.float32([0, 0, 0, -4]), {"w": np.ones((4, 2, 2), np.float32)}]
-expect_close(observe(replica_spread, tree), 3.0)
+expect_close(observe(replica_spread, tree), 3.0, likely=likely)
+### BEGIN HIDDEN TESTS
+spread = max(np.abs(leaf - leaf.mean(0)).max() for leaf in expected.values())
+expect_close(observe(replica_spread, seen.value), spread, rtol=1e-3)
 for num_devices, num_steps in ((4, 0), (2, 7)):
     x, y = x[:num_devices, :, :2], y[:num_devices]
-    w, b = x[:, 0], y[:, 0]
-    expected = sgd({"w": w, "b": b}, x, y, 0.1, num_steps)
-    seen = observe(local_sgd_steps, {"w": w, "b": b}, x, y, 0.1, num_steps)
+    start_from = {"w": x[:, 0], "b": y[:, 0]}
+    expected = reference_sgd(start_from, x, y, 0.1, num_steps)
+    seen = observe(local_sgd_steps, start_from, x, y, 0.1, num_steps)
     expect_close(seen, expected, rtol=1e-4, atol=1e-5)
     expect_devices(seen, num_devices)
 ### END HIDDEN TESTS
@@ -695,7 +734,8 @@ for num_devices, num_steps in ((4, 0), (2, 7)):
 #
 # You will read much code with `pmap`: it was JAX's first tool for several devices.
 # Today it is a legacy name. Since JAX 0.8 it receives no new features, and underneath
-# it is `jax.jit` around `jax.shard_map`, which you can write yourself:
+# it is `jax.jit` around `jax.shard_map`, which you can write yourself. A mesh names the
+# devices; `P("devices")` splits an array's leading axis over them (lesson 4 has more).
 
 # %%
 from jax.sharding import AxisType
@@ -733,11 +773,6 @@ print("same as pmap:", np.allclose(jax.jit(over_rows)(x), jax.pmap(f)(x)))
 # **1. `x` has shape `(8, 32, 10)` and `y = jax.pmap(lambda b: b.sum(axis=0))(x)`. What
 # is `y.shape`?**
 #
-# <details><summary>(8, 10)</summary>
-#
-# Right. A device sees `b: (32, 10)`; its axis 0 is the batch. The results are stacked.
-#
-# </details>
 # <details><summary>(32, 10)</summary>
 #
 # This would sum over the devices. `pmap` removes the device axis before your function
@@ -747,6 +782,11 @@ print("same as pmap:", np.allclose(jax.jit(over_rows)(x), jax.pmap(f)(x)))
 # <details><summary>(8, 32)</summary>
 #
 # This would sum the features: axis 1 of the block.
+#
+# </details>
+# <details><summary>(8, 10)</summary>
+#
+# Right. A device sees `b: (32, 10)`; its axis 0 is the batch. The results are stacked.
 #
 # </details>
 
@@ -773,14 +813,14 @@ print("same as pmap:", np.allclose(jax.jit(over_rows)(x), jax.pmap(f)(x)))
 # %% [markdown]
 # **3. Dropout runs inside `pmap` with `in_axes=None` for the key. What goes wrong?**
 #
-# <details><summary>All devices drop the same positions</summary>
-#
-# Right. They share a key, so they draw the same mask. Split the key first.
-#
-# </details>
 # <details><summary>Nothing: pmap makes keys differ</summary>
 #
 # `pmap` treats a key like any other array. Broadcast means identical.
+#
+# </details>
+# <details><summary>All devices drop the same positions</summary>
+#
+# Right. They share a key, so they draw the same mask. Split the key first.
 #
 # </details>
 # <details><summary>An error: keys cannot be broadcast</summary>
@@ -792,9 +832,8 @@ print("same as pmap:", np.allclose(jax.jit(over_rows)(x), jax.pmap(f)(x)))
 # %% [markdown]
 # ## Now in the wild
 #
-# - [JAX's guide from pmap to
-#   shard_map](https://docs.jax.dev/en/latest/migrate_pmap.html): what changes for
-#   existing code.
+# - [JAX's guide to today's pmap](https://docs.jax.dev/en/latest/migrate_pmap.html):
+#   what changes for existing code.
 # - Older training code, for instance Flax's first ImageNet example, is built as in this
 #   lesson: shard the batch, replicate the parameters, `pmap` the step.
 # - `solutions/references/pmap_spmd.py` in this repository: the lesson's programs as one

@@ -1,0 +1,68 @@
+# The first Python of 3.11 to 3.13 that is found; `make lab PYTHON=python3.12` chooses.
+SUPPORTED = import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+NEWER = import sys; sys.exit(not (3, 12) <= sys.version_info[:2] <= (3, 13))
+PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c '$(SUPPORTED)' 2>/dev/null && { echo $$p; break; }; done)
+# For test-newest: the newest JAX needs Python 3.12.
+NEWER_PYTHON := $(shell for p in python3 python3.13 python3.12 \
+	$(wildcard $(HOME)/.pyenv/versions/3.13*/bin/python $(HOME)/.pyenv/versions/3.12*/bin/python); do \
+	$$p -c '$(NEWER)' 2>/dev/null && { echo $$p; break; }; done)
+LEARNERS_TESTS = tests/lessons solutions
+
+.PHONY: lab test build check lint grade test-oldest test-newest has-newer-python lock
+
+lab: .venv/ready
+	@.venv/bin/python -m grader lab $(if $(PORT),--port $(PORT))
+
+test: .venv/ready
+	.venv/bin/python -m pytest
+
+build: .venv/ready
+	.venv/bin/python -m grader build
+
+check: .venv/ready
+	.venv/bin/python -m grader build --check
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+grade: .venv/ready
+	@.venv/bin/python -m grader check
+
+# The lessons and the learner's modules on the oldest JAX, and on Colab's IPython.
+test-oldest: .venv-oldest/ready
+	.venv-oldest/bin/python -m pytest $(LEARNERS_TESTS)
+
+test-newest: .venv-newest/ready
+	.venv-newest/bin/python -m pytest $(LEARNERS_TESTS)
+
+has-newer-python:
+	@test -n "$(NEWER_PYTHON)"
+
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --group test \
+		pyproject.toml --output-file requirements.txt
+	uv pip compile --quiet --universal --python-version 3.11 --group oldest \
+		--output-file tests/oldest-requirements.txt
+
+# An environment is made from nothing whenever its lock is newer than it.
+.venv/ready: requirements.txt
+	$(call make_environment,$(PYTHON),3.11, 3.12 or 3.13)
+
+.venv-oldest/ready: tests/oldest-requirements.txt
+	$(call make_environment,$(PYTHON),3.11, 3.12 or 3.13)
+
+.venv-newest/ready: requirements.txt
+	$(call make_environment,$(NEWER_PYTHON),3.12 or 3.13)
+
+comma := ,
+define make_environment
+	@test -n "$(1)" || { echo "No Python $(2)$(if $(3),$(comma)$(3)) was found. Install one" \
+		"or name it: make lab PYTHON=/path/to/python3.12"; exit 1; }
+	@$(1) -c '$(SUPPORTED)' || { echo "$(1) is `$(1) --version`; this course needs" \
+		"Python 3.11 to 3.13. Name one: make lab PYTHON=/path/to/python3.12"; exit 1; }
+	@echo "Setting up $(@D) from $< (one to three minutes)."
+	@$(1) -m venv --clear $(@D) || { echo "Python's venv module is missing: on Debian" \
+		"and Ubuntu, sudo apt install python3-venv"; exit 1; }
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+endef
