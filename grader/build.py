@@ -58,7 +58,7 @@ def build(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
         }
         files[path.with_suffix(".ipynb")] = dumps(solved)
         files[released_path(path)] = dumps(release(notebook))
-    files[root / "README.md"] = with_lesson_list(root)
+    files |= lesson_lists(root)
     changed = [path for path, text in files.items() if read_text(path) != text]
     for path in changed:
         write(path, files[path])
@@ -80,8 +80,9 @@ def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
             found[solved_path] = reason
         if read_text(released_path(path)) != dumps(release(notebook)):
             found[released_path(path)] = "differs from what its source releases"
-    if read_text(root / "README.md") != with_lesson_list(root):
-        found[root / "README.md"] = "its list of lessons is not the present one"
+    for path, text in lesson_lists(root).items():
+        if read_text(path) != text:
+            found[path] = "has another list of lessons than solutions/"
     return found
 
 
@@ -93,13 +94,19 @@ def why_stale(text: str, notebook: NotebookNode, root: Path) -> str:
         solved = nbformat.reads(text, as_version=4)
     except Exception as error:  # whatever a damaged file leads to
         return f"is no notebook ({type(error).__name__})"
+    canonical = dumps(solved)
     course = solved.metadata.pop("course", {})
+    if not isinstance(course, dict):
+        return "was edited by hand"
     if course.get("inputs") != inputs_hash(notebook, root):
         return "was run with another source or other modules"
     if course.get("outputs") != outputs_hash(solved):
         return "has outputs that no build wrote"
-    if dumps(without_outputs(solved)) != dumps(without_outputs(notebook)):
-        return "was edited by hand"
+    counts = [c.execution_count for c in solved.cells if c.cell_type == "code"]
+    in_order = counts == list(range(1, len(counts) + 1))
+    same_cells = dumps(without_outputs(solved)) == dumps(without_outputs(notebook))
+    if text != canonical or not in_order or not same_cells:
+        return "differs from its source"
     return ""
 
 
@@ -140,25 +147,34 @@ def dumps(notebook: NotebookNode) -> str:
     return nbformat.writes(notebook) + "\n"
 
 
-def with_lesson_list(root: Path) -> str:
-    """Returns README's text with the list of lessons between its marks renewed."""
+def lesson_lists(root: Path) -> dict[Path, str]:
+    """Returns both READMEs' texts, the list of lessons between their marks renewed."""
     begin, end = LIST_MARKS
-    text = read_text(root / "README.md")
-    if begin not in text or end not in text:
-        raise BuildError(f"README.md needs the lines {begin} and {end}.")
-    lines = []
-    for path in lesson_paths(root=root):
-        title = re.search(r"(?m)^# # (.+)$", path.read_text(encoding="utf-8"))
-        badge = colab_badge(repository_address(root), path.stem)
-        name = title.group(1) if title else path.stem
-        lines.append(f"- [{name}](lessons/{path.stem}.ipynb) {badge}")
-    before, after = text.split(begin)[0], text.split(end, 1)[1]
-    return f"{before}{begin}\n\n" + "\n".join(lines) + f"\n\n{end}{after}"
+    texts = {}
+    for path, folder in (
+        (root / "README.md", "lessons/"),
+        (root / "lessons" / "README.md", ""),
+    ):
+        text = read_text(path)
+        before, found, rest = text.partition(begin)
+        if not found or end not in rest:
+            raise BuildError(f"{path} needs the lines {begin} and {end}.")
+        lines = []
+        for source in lesson_paths(root=root):
+            title = re.search(r"(?m)^# # (.+)$", source.read_text(encoding="utf-8"))
+            name = title.group(1) if title else source.stem
+            badge = colab_badge(repository_address(root), source.stem)
+            lines.append(f"- [{name}]({folder}{source.stem}.ipynb) {badge}")
+        after = rest.split(end, 1)[1]
+        texts[path] = f"{before}{begin}\n\n" + "\n".join(lines) + f"\n\n{end}{after}"
+    return texts
 
 
 def read_text(path: Path) -> str:
     """Reads a file's text; a missing file reads as nothing."""
-    return path.read_text(encoding="utf-8") if path.exists() else ""
+    if not path.exists():
+        return ""
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def write(path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grader import ROOT
 
-PAGE = "/lab/tree/README.md?file-browser-path=/lessons"
+PAGE = "/lab/tree/lessons/README.md"
 DEFAULT_PORT, MORE_PORTS = 8888, 50
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
 import tomllib
@@ -25,6 +26,8 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
     cells = read_source(path)
     points = {c.name: c.number("points") for c in cells if c.mark == "check"}
     made = []
+    if cells[0].mark == "exercise":
+        with_exercise_facts(cells[0], cells[0], points[cells[0].name])
     for position, cell in enumerate(cells):
         follower = cells[position + 1] if position + 1 < len(cells) else None
         made.append(make_cell(cell, follower, points, repository, path.stem))
@@ -53,8 +56,8 @@ def make_cell(
     elif cell.mark == "exercise":
         source = f"# exercise: {cell.name}\n{source}"
     elif cell.mark == "check":
-        body = re.sub(r"(?m)^(?=.)", "    ", source)
-        source = f'with check("{cell.name}", points={points[cell.name]}):\n{body}'
+        header = f'with check("{cell.name}", points={points[cell.name]}):\n'
+        source = header + indented(source)
     elif cell.mark == "scorecard":
         rows = "".join(f"    {name}={value},\n" for name, value in points.items())
         source = f"scorecard(\n{rows})"
@@ -67,6 +70,17 @@ def make_cell(
     if not cell.is_code:
         return nbformat.v4.new_markdown_cell(source)
     return nbformat.v4.new_code_cell(source, metadata=grading_metadata(cell, points))
+
+
+def indented(source: str) -> str:
+    """Indents code by four spaces, except inside strings over several lines."""
+    strings = (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Constant))
+    inside = {line for n in strings for line in range(n.lineno + 1, n.end_lineno + 1)}
+    lines = enumerate(source.split("\n"), 1)
+    return "\n".join(
+        line if number in inside or not line else f"    {line}"
+        for number, line in lines
+    )
 
 
 def grading_metadata(cell: Cell, points: dict) -> dict:
@@ -104,9 +118,11 @@ def with_exercise_facts(cell: Cell, exercise: Cell, points: float) -> str:
 
 def details(cell: Cell) -> str:
     """Folds a list of two or three hints, each a `- ` item, into collapsed blocks."""
-    hints = re.split(r"(?m)^- ", cell.source)[1:]
-    if not 2 <= len(hints) <= 3:
+    before, *hints = re.split(r"(?m)^- ", cell.source)
+    if before.strip() or not 2 <= len(hints) <= 3:
         problem = f'"{cell.name}" has {len(hints)} hints.'
+        if hints and before.strip():
+            problem = f'"{cell.name}" has text before its first hint.'
         cell.fail(problem, 'Give two or three, each a list item ("# - ...").')
     return "\n".join(
         f"<details><summary>Hint {number}</summary>\n\n"

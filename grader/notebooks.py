@@ -92,37 +92,33 @@ def extract_answers(submitted: NotebookNode, lesson: NotebookNode) -> Answers:
     else by the function that it defines.
     """
     code = [c for c in submitted.cells if c.get("cell_type") == "code"]
-    found: dict[str, NotebookNode] = {}
+    found: dict[str, str] = {}
+    taken: dict[int, str] = {}  # every copy of an exercise: only the first one counts
     for name in exercises(lesson):
-        candidates = (
+        for is_answer in (
             lambda c, name=name: marks(c).get("grade_id") == name,
             lambda c, name=name: c.source.lstrip().startswith(f"# exercise: {name}\n"),
             lambda c, name=name: re.search(rf"(?m)^def {name}\(", c.source),
-        )
-        for is_answer in candidates:
-            cell = next((c for c in code if is_answer(c)), None)
-            if cell is not None:
-                found[name] = cell
-                break
+        ):
+            copies = [cell for cell in code if is_answer(cell)]
+            taken |= {id(cell): name for cell in copies}
+            for cell in copies[:1]:
+                found.setdefault(name, cell.source)
     extras, anchor = [], ""
-    ours = {cell.id: cell for cell in lesson.cells}
-    answered = {id(cell): name for name, cell in found.items()}
+    known = [*lesson.cells, *release(lesson).cells]
     for cell in submitted.cells:
-        known = answered.get(id(cell)) or anchor_of(cell, ours)
-        if known:
-            anchor = known
+        ours = taken.get(id(cell)) or anchor_of(cell, known)
+        if ours:
+            anchor = ours
         elif cell.get("cell_type") == "code" and cell.source.strip():
             extras.append((anchor, cell.source))
-    sources = {name: cell.source for name, cell in found.items()}
-    return Answers(sources, tuple(extras))
+    return Answers(found, tuple(extras))
 
 
-def anchor_of(cell: NotebookNode, ours: dict[str, NotebookNode]) -> str:
+def anchor_of(cell: NotebookNode, known: list[NotebookNode]) -> str:
     """Names the lesson's cell that a submitted cell is, or "" for a learner's own."""
-    for name in (marks(cell).get("grade_id"), cell.get("id")):
-        if name in ours:
-            return name
-    return next((name for name, our in ours.items() if our.source == cell.source), "")
+    names = (marks(cell).get("grade_id"), cell.get("id"))
+    return next((k.id for k in known if k.id in names or k.source == cell.source), "")
 
 
 def answer(lesson: NotebookNode, answers: Answers) -> NotebookNode:
@@ -172,4 +168,4 @@ def lesson_paths(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
             known = ", ".join(path.stem for path in paths)
             raise ValueError(f'There is no lesson "{name}". The lessons are: {known}.')
         chosen += matching
-    return chosen or paths
+    return list(dict.fromkeys(chosen)) or paths

@@ -27,13 +27,14 @@ def execute(
     """Returns a copy of `notebook` with the outputs of a fresh run.
 
     Errors become outputs. A cell over `timeout_s` is interrupted and the next one runs;
-    where the kernel dies, the cells behind it stay without an execution count.
+    where the kernel dies, that cell and the ones behind it have no execution count.
     `on_cell` is called after each code cell.
     """
     notebook = copy.deepcopy(notebook)
     with tempfile.TemporaryDirectory(prefix="lesson-") as folder:
         for name in MODULES:
             shutil.copy(ROOT / "lessons" / f"{name}.py", folder)
+        running: list[int] = []
         client = NotebookClient(
             notebook,
             timeout=timeout_s,
@@ -44,12 +45,15 @@ def execute(
             kernel_name="python3",
             extra_arguments=["--log-level=ERROR"],  # no remark on unencrypted TCP
             resources={"metadata": {"path": folder}},
+            on_cell_start=lambda cell_index, **_: running.append(cell_index),
             on_cell_executed=lambda **_: on_cell(),
         )
         try:
             client.execute(env=environment(folder))
         except DeadKernelError:
-            pass  # what ran before has its outputs; judging sees what did not
+            # The cell that ran then has a count, but it never came to its end.
+            for index in running[-1:]:
+                notebook.cells[index].execution_count = None
     return notebook
 
 

@@ -56,13 +56,23 @@ def read_source(path: Path) -> list[Cell]:
     Raises:
         SourceError: the source breaks one of the rules in CONTRIBUTING.md.
     """
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise SourceError(path, line, "Not UTF-8.", "Save it as UTF-8.") from None
     cells = jupytext.reads(text, fmt="py:percent").cells
     lines = [
         number
         for number, line in enumerate(text.splitlines(), 1)
         if re.match(r"# %%(\s|$)", line)
     ]
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.match(r"#\s*%%", line) and number not in lines:
+            remedy = 'Start it with "# %%" and a space: "# %% [markdown]".'
+            raise SourceError(path, number, "Not a cell's header.", remedy)
+    if not lines:
+        raise SourceError(path, 1, "No cells.", 'Begin with "# %% [markdown]".')
     if len(cells) != len(lines):
         raise SourceError(path, 1, "Text before the first cell.", "Move it into one.")
     cells = [Cell(path, *pair) for pair in zip(lines, cells, strict=True)]
@@ -83,10 +93,15 @@ def check_marks(cells: list[Cell]) -> None:
             cell.fail(f'Duplicate {cell.mark} "{cell.name}".', "Rename one of the two.")
         if cell.mark:
             named[cell.mark, cell.name] = cell
+        if cell.mark and cell.is_code != (cell.mark != "hints"):
+            kind = "a text cell: # %% [markdown]" if cell.is_code else "a code cell"
+            cell.fail(
+                f'{cell.mark} "{cell.name}" is in the wrong cell.', f"Use {kind}."
+            )
         if cell.mark in ("check", "hints") and ("exercise", cell.name) not in named:
             cell.fail(
                 f'{cell.mark} "{cell.name}" has no exercise before it.',
-                f'Add a cell "# %% exercise=\\"{cell.name}\\"" or mend the name.',
+                f"Add a cell '# %% exercise=\"{cell.name}\"' or mend the name.",
             )
     for mark in ("setup", "scorecard"):
         if (mark, mark) not in named:
@@ -97,7 +112,7 @@ def check_marks(cells: list[Cell]) -> None:
         for partner in ("hints", "check"):
             if (partner, name) not in named:
                 kind = " [markdown]" if partner == "hints" else ""
-                remedy = f'Add a cell "# %%{kind} {partner}=\\"{name}\\"" after it.'
+                remedy = f"Add a cell '# %%{kind} {partner}=\"{name}\"' after it."
                 what = "hint" if partner == "hints" else "check"
                 cell.fail(f'Exercise "{name}" has no {what}.', remedy)
 
@@ -117,6 +132,9 @@ def check_size(cell: Cell) -> None:
         problem = f"The solution has {sizes['SOLUTION']} lines."
         cell.fail(problem, f"Shorten it to {MAX_SOLUTION_LINES}.")
     visible = len(re.findall(r"(?m)^\s*(?!### )\S", cell.source)) - sum(sizes.values())
+    if cell.mark == "check" and not visible:
+        remedy = "Move a line before ### BEGIN HIDDEN TESTS: learners see only those."
+        cell.fail(f'Check "{cell.name}" has only hidden tests.', remedy)
     if visible > MAX_LINES and cell.mark != "exercise":
         cell.fail(f"The code has {visible} lines.", f"Split it: {MAX_LINES} at most.")
     try:

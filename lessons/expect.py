@@ -8,13 +8,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from facts import Observation, describe, difference, leaves, plain
+from facts import Observation, describe, difference, leaves, plain, same
 from observe import count_devices
 from outcomes import NOT_WRITTEN, NotAttempted, Raised, Wrong
 
 CAUSES = (  # what JAX's own messages mean in a lesson
     (
-        r"pmap.*(axis|argument|rank)|_internal_pmap",
+        r"_internal_pmap|pmap was requested to map|pmap got inconsistent sizes"
+        r"|select an axis to squeeze out",
         "pmap looked for a device axis in an argument that has none, or another one;"
         " in_axes=None sends an argument whole",
     ),
@@ -77,7 +78,7 @@ def expect_error(
         _wrong(seen, headline, seen=was, expected=expected, likely=likely)
     for value in mentions:
         if not re.search(
-            rf"(?<![\w.]){re.escape(str(value))}(?!\w)", seen.error.message
+            rf"(?<![\w.]){re.escape(str(value))}(?!\w|\.\d)", seen.error.message
         ):
             headline = f"The {kind} does not name {value}."
             _wrong(seen, headline, seen=was, expected=expected, likely=likely)
@@ -99,7 +100,7 @@ def expect_entries(seen: Observation, entries: Mapping[str, Any]) -> None:
     expect(seen, is_dict, headline, expected="a dict")
     for key, wanted in entries.items():
         was = describe(seen.value.get(key, "no such entry"))
-        holds = key in seen.value and seen.value[key] == wanted
+        holds = key in seen.value and same(plain(wanted), seen.value[key])
         headline = f'The entry "{key}" is not what it should be.'
         expect(seen, holds, headline, seen=was, expected=describe(wanted))
 

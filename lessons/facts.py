@@ -74,7 +74,7 @@ class Observation:
 
 def describe(value: Any, limit: int = 120) -> str:
     """Names a value in JAX's short form: `{"x": f32[8,2]}`; long text is cut."""
-    if hasattr(value, "dtype") and hasattr(value, "shape"):
+    if hasattr(value, "dtype") and isinstance(getattr(value, "shape", 0), tuple):
         text = f"{short_dtype(value.dtype)}[{','.join(map(str, value.shape))}]"
     elif isinstance(value, Mapping):
         pairs = (f'"{key}": {describe(item)}' for key, item in value.items())
@@ -104,6 +104,8 @@ def short_dtype(dtype: Any) -> str:
 
 def plain(value: Any) -> Any:
     """Turns a result into containers of NumPy arrays, plain values and `Opaque`s."""
+    if isinstance(value, jax.core.Tracer):
+        return Opaque("tracer")
     if isinstance(value, jax.Array):
         if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
             value = jax.random.key_data(value)
@@ -138,10 +140,15 @@ def same(before: Any, after: Any) -> bool:
     pairs = list(leaves(before)), list(leaves(after))
     return [path for path, _ in pairs[0]] == [path for path, _ in pairs[1]] and all(
         type(a) is type(b)
-        and np.array_equal(a, b)
+        and (np.array_equal(a, b) or _equal_numbers(a, b))
         and getattr(a, "dtype", None) == getattr(b, "dtype", None)
         for (_, a), (_, b) in zip(*pairs, strict=True)
     )
+
+
+def _equal_numbers(a, b) -> bool:
+    kinds = {np.asarray(value).dtype.kind for value in (a, b)}
+    return kinds <= set("fc") and np.array_equal(a, b, equal_nan=True)
 
 
 def difference(
@@ -163,7 +170,8 @@ def difference(
         if isinstance(was, Opaque) or (was is None and wanted is not None):
             return f"{name} is {describe(was)}, not {describe(wanted)}.", *whole
         if isinstance(wanted, str) or not isinstance(was, np.ndarray | int | float):
-            if isinstance(was, np.ndarray) or was != wanted:
+            arrays = np.ndarray in (type(was), type(wanted))
+            if arrays or was != wanted:
                 return f"{name} is another value.", describe(was), describe(wanted)
             continue
         if np.shape(was) != np.shape(wanted):
@@ -171,10 +179,12 @@ def difference(
             return f"{name} has shape {shapes}.", *whole
         a, b = np.asarray(was), np.asarray(wanted)
         if not _same_kind(a.dtype, b.dtype):
-            return f"{name} has dtype {a.dtype}, not {b.dtype}.", *whole
+            wanted_dtype = "float32" if b.dtype == np.float64 else b.dtype
+            return f"{name} has dtype {a.dtype}, not {wanted_dtype}.", *whole
         if atol is None:
             continue
-        a, b = a.astype(np.float64), b.astype(np.float64)
+        wide = np.complex128 if "c" in a.dtype.kind + b.dtype.kind else np.float64
+        a, b = a.astype(wide), b.astype(wide)
         wrong = ~np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
         if wrong.any():
             first = tuple(int(i) for i in np.argwhere(wrong)[0])

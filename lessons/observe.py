@@ -84,6 +84,7 @@ def count_devices(
             out, errors = child.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             child.kill()
+            child.communicate()
             out, errors = "", f"no answer within {timeout_s} s"
         last = (errors.strip().splitlines() or ["no error text"])[-1]
         counts.append(last if child.wait() else int(out))
@@ -99,11 +100,14 @@ def copy_of(value: Any) -> Any:
 
 def on_device(leaf: Any) -> bool:
     """Tells whether `leaf` is a JAX array with data behind it."""
-    return isinstance(leaf, jax.Array) and not leaf.is_deleted()
+    is_array = isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
+    return is_array and not leaf.is_deleted()
 
 
 def shards(array: jax.Array) -> tuple[Shard, ...]:
     """Lists which device holds which part of `array`, numbered as `jax.devices()`."""
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
     numbers = {device: number for number, device in enumerate(jax.devices())}
     return tuple(
         sorted(
@@ -134,7 +138,9 @@ def traced_shapes(function, arguments) -> tuple[tuple[int, ...], ...] | None:
         try:
             inputs = [copy_of(argument) for argument in arguments]
             program = jax.make_jaxpr(lambda: function(*inputs))()
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             return None
     constants = [np.shape(constant) for constant in program.consts]
     computed = [v.aval.shape for v in variables(program.jaxpr)]
@@ -163,6 +169,9 @@ def failure(error: BaseException, function: Callable) -> Failure:
     ]
     line = frames[-1].lineno if frames else None
     text = linecache.getline(code.co_filename, line).strip() if line else ""
-    message = str(error).strip()
+    try:
+        message = str(error).strip()
+    except Exception:
+        message = ""
     kinds = [kind.__name__ for kind in type(error).__mro__ if kind is not object]
     return Failure(tuple(kinds), message, line, text)

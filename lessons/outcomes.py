@@ -24,7 +24,7 @@ class NotPassed(Notice):
 
     def __init__(self, headline: str, **rows: Any):
         self.headline = headline
-        self.rows = {name: str(text) for name, text in rows.items() if text}
+        self.rows = {k: str(text) for k, text in rows.items() if text not in ("", None)}
         self.score_line = ""
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ class check:
 
 def scorecard(**points: float) -> None:
     """Prints each exercise's latest outcome and points; `points` gives the maxima."""
-    width = max(map(len, points), default=0)
+    width = max(map(len, [*points, "total"]))
     for exercise, maximum in points.items():
         outcome, scored = _results.get(exercise, ("check not run yet", 0))
         print(f"{exercise:<{width}}  {scored} of {maximum}  {outcome}")

@@ -43,7 +43,14 @@ def with_devices(num_devices: int) -> None:
     check_jax(jax.__version__)
     platforms = os.environ.setdefault("JAX_PLATFORMS", "cpu")
     jax.config.update("jax_platforms", platforms)
-    check_devices(jax.devices(), num_devices)
+    try:
+        devices = jax.devices()
+    except (AssertionError, RuntimeError):
+        raise SetupError(
+            f"JAX_PLATFORMS={platforms}, but this machine or this JAX has no such "
+            "device. Unset JAX_PLATFORMS to simulate devices on the CPU."
+        ) from None
+    check_devices(devices, num_devices)
     if earlier:
         print(
             f"Your shell asked for {earlier} devices; this notebook uses {num_devices}."
@@ -87,7 +94,7 @@ def check_devices(devices, num_devices: int) -> None:
     """Raises `SetupError` unless there are `num_devices` devices."""
     if len(devices) == num_devices:
         return
-    if devices[0].platform != "cpu":
+    if devices[0].platform != "cpu" and os.environ["JAX_PLATFORMS"] != "cpu":
         raise SetupError(
             f"JAX_PLATFORMS={os.environ['JAX_PLATFORMS']} gives {len(devices)} devices;"
             f" this notebook needs {num_devices}. Unset JAX_PLATFORMS to simulate them."

@@ -37,8 +37,9 @@ def draw_devices(devices: Sequence[jax.Device] | None = None) -> None:
     """
     devices = jax.devices() if devices is None else devices
     _, axes = _canvas(len(devices), 1.2, width=min(9, 1.15 * len(devices) + 0.4))
-    for number, device in enumerate(devices):
-        _box(axes, number, 0.1, f"device {number}\n{device.platform.upper()}", number)
+    for x, device in enumerate(devices):
+        number = jax.devices().index(device)
+        _box(axes, x, 0.1, f"device {number}\n{device.platform.upper()}", number)
 
 
 def draw_array(array: Any, title: str = "") -> None:
@@ -138,10 +139,14 @@ def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
             textcoords="axes fraction",
             arrowprops={"arrowstyle": "-", "color": FAINT, "relpos": (0, 0.5)},
             va="center",
+            color=INK,
         )
-    axes.set_xlabel("step")
-    axes.set_ylabel(ylabel)
-    axes.set_title(title, fontsize=11)
+    axes.set_facecolor("white")
+    axes.tick_params(colors=INK)
+    axes.spines[:].set_color(INK)
+    axes.set_xlabel("step", color=INK)
+    axes.set_ylabel(ylabel, color=INK)
+    axes.set_title(title, fontsize=11, color=INK)
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
 
@@ -212,9 +217,11 @@ def _holder_text(devices: list[int]) -> str:
 
 
 def _rows(trees: Mapping[str, Any], device: int) -> str:
-    names = ", ".join(f"{name}[{device}]" for name in trees)
-    blocks = [describe(leaf[device]) for _, leaf in leaves(dict(trees))]
-    return f"{names}\n{', '.join(blocks[:2])}{', ...' if len(blocks) > 2 else ''}"
+    lines = []
+    for name, tree in trees.items():
+        blocks = [describe(leaf[device]) for _, leaf in leaves(tree)]
+        lines += [f"{name}[{device}]", *blocks[:2], *["..."] * (len(blocks) > 2)]
+    return "\n".join(lines)
 
 
 def _canvas(columns: int, height: float, width: float) -> tuple[Any, Axes]:
@@ -243,7 +250,9 @@ def _box(
         )
     )
     weight = "bold" if bold else "normal"
-    label = axes.text(x + width / 2, y + 0.39, text, fontsize=9, weight=weight)
+    longest = max(map(len, text.splitlines()))
+    size = min(9, 9 * 9.8 * width / longest, 27 / len(text.splitlines()))
+    label = axes.text(x + width / 2, y + 0.39, text, fontsize=size, weight=weight)
     label.set(ha="center", va="center", color=INK)
 
 

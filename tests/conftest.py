@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "lessons")]
+sys.path[:0] = [str(ROOT), str(ROOT / "lessons"), str(ROOT / "tests")]
 
 import start
 

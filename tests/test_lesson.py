@@ -5,14 +5,13 @@ import re
 
 import nbformat
 import pytest
-from nbgrader.nbgraderformat import ValidationError
+import tiny
 from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 from nbgrader.preprocessors import CheckCellMetadata
 
-from grader import MODULES, ROOT
+from grader import MODULES
 from grader.lesson import read_lesson, repository_address
 from grader.notebooks import lesson_paths
-from tests import tiny
 
 DEMO = 'print("a demonstration")\n'
 
@@ -135,13 +134,6 @@ def test_nbgrader_knows_the_role_of_a_cell(lesson, cell_id, grade, solution, loc
 def test_nbgrader_accepts_the_metadata(lesson):
     CheckCellMetadata().preprocess(lesson, {})
     MetadataValidatorV3().validate_nb(lesson)
-
-
-def test_nbgrader_would_refuse_a_check_without_points(lesson):
-    broken = nbformat.from_dict(lesson)
-    del cell_of(broken, "check-double").metadata.nbgrader["points"]
-    with pytest.raises(ValidationError):
-        MetadataValidatorV3().validate_nb(broken)
 
 
 def test_a_failed_check_does_not_stop_run_all(lesson):

@@ -1,10 +1,10 @@
 """A fault in a lesson's source is named with its file, its line and its remedy."""
 
 import pytest
+from tiny import REPOSITORY, SOURCE, changed, write_course
 
 from grader.lesson import read_lesson
 from grader.source import SourceError, read_source
-from tests.tiny import REPOSITORY, SOURCE, changed, write_course
 
 DEMO = "# %%\nprint("
 DOUBLE = '# %% exercise="double" minutes=3 difficulty=1'

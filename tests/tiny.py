@@ -128,7 +128,9 @@ def write_course(root: Path, source: str = SOURCE, setup: str = SETUP) -> Path:
         shutil.copy(ROOT / "lessons" / f"{name}.py", root / "lessons")
     course = f'[tool.course]\nrepository = "{REPOSITORY}"\n'
     (root / "pyproject.toml").write_text(course)
-    (root / "README.md").write_text("# Tiny\n\n{}\n{}\n\nMore.\n".format(*LIST_MARKS))
+    for folder in (root, root / "lessons"):
+        begin, end = LIST_MARKS
+        (folder / "README.md").write_text(f"# Tiny\n\n{begin}\n{end}\n\nMore.\n")
     (root / "solutions" / "setup_cell.py").write_text(setup)
     path = root / "solutions" / f"{NAME}.py"
     path.write_text(source)

@@ -157,14 +157,11 @@ def test_another_number_in_a_started_kernel_asks_for_a_restart(platforms):
         start.with_devices(4)
 
 
-@pytest.mark.parametrize(
-    "variables",
-    [{"XLA_FLAGS": FOUR}, {"JAX_NUM_CPU_DEVICES": "4"}],
-    ids=lambda variables: next(iter(variables)),
-)
-def test_a_count_from_the_shell_is_overruled_with_a_note(variables):
-    program = "import start; start.with_devices(8); import jax; print(len(jax.devices()))"
-    child = run_child(program, **variables)
+def test_a_count_from_the_shell_is_overruled_with_a_note():
+    program = (
+        "import start; start.with_devices(8); import jax; print(len(jax.devices()))"
+    )
+    child = run_child(program, XLA_FLAGS=FOUR, JAX_NUM_CPU_DEVICES="4")
     assert child.stdout.splitlines() == [NOTE, READY, "8"], child.stderr
 
 

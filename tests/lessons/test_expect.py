@@ -1,0 +1,415 @@
+"""Each expectation passes on what it asks for and says what is wrong with the rest."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from expect import (
+    expect,
+    expect_arrays,
+    expect_child_devices,
+    expect_close,
+    expect_devices,
+    expect_entries,
+    expect_error,
+    expect_result,
+    expect_shapes,
+    expect_unchanged,
+)
+from facts import Failure, Observation, Opaque, Shard, plain
+from observe import observe
+from outcomes import NOT_WRITTEN, NotAttempted, Raised, Wrong
+
+X = np.arange(16, dtype=np.float32).reshape(8, 2)
+FLAG = "--xla_force_host_platform_device_count"
+ROWS = tuple(Shard(d, ((d, d + 1), (0, 2))) for d in range(8))
+
+
+def returned(value=None, **facts):
+    return Observation("f", "f(f32[8,2])", value=plain(value), **facts)
+
+
+def raised(kind, message, line=None, code=""):
+    kinds = (kind.__name__, "Exception", "BaseException")
+    return Observation("f", "f(x)", error=Failure(kinds, message, line, code))
+
+
+def on_devices(pieces, value=X):
+    return returned(value, layout={"": tuple(pieces)})
+
+
+def problem(function, *arguments, kind=Wrong, **options):
+    with pytest.raises(kind) as error:
+        function(*arguments, **options)
+    return error.value
+
+
+def stub():
+    raise NotImplementedError(NOT_WRITTEN)
+
+
+EVERY = [
+    (expect, (True, "No.")),
+    (expect_arrays, ()),
+    (expect_child_devices, (8,)),
+    (expect_close, (X,)),
+    (expect_devices, (8,)),
+    (expect_entries, ({},)),
+    (expect_error, ("ValueError",)),
+    (expect_result, ()),
+    (expect_shapes, (X,)),
+    (expect_unchanged, ()),
+]
+
+
+@pytest.mark.parametrize(("function", "arguments"), EVERY)
+def test_a_stub_was_not_attempted(function, arguments):
+    error = problem(function, observe(stub), *arguments, kind=NotAttempted)
+    assert error.headline == "stub still holds its stub."
+    assert error.rows == {
+        "likely": "replace its last line by your answer, run the cell, then this one."
+    }
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"), [pair for pair in EVERY if pair[0] is not expect_error]
+)
+def test_an_error_where_a_result_was_asked_for_is_shown(function, arguments):
+    seen = raised(TypeError, "bad\noperand", line=3, code="return x + 'a'")
+    error = problem(function, seen, *arguments, kind=Raised)
+    assert error.headline == "TypeError: bad operand"
+    assert error.rows == {
+        "called": "f(x)",
+        "where": "line 3 of your cell: return x + 'a'",
+    }
+
+
+def test_an_error_from_elsewhere_names_no_line():
+    error = problem(expect_result, raised(TypeError, "bad"), kind=Raised)
+    assert "where" not in error.rows
+
+
+@pytest.mark.parametrize("text", ["not ready", "", "not written yet, sorry"])
+def test_another_not_implemented_error_is_no_stub(text):
+    problem(expect_result, raised(NotImplementedError, text), kind=Raised)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [np.float32(1), X[:4], {"w": X, "b": X[0]}],
+    ids=["no axis", "another axis", "one leaf without"],
+)
+def test_a_missing_device_axis_is_explained(argument):
+    seen = observe(jax.pmap(lambda row, other: row), X, argument)
+    error = problem(expect_result, seen, kind=Raised)
+    assert "in_axes=None sends an argument whole" in error.rows["likely"]
+
+
+def test_numpy_in_traced_code_is_explained():
+    seen = observe(jax.pmap(lambda row: np.asarray(row)), X)
+    error = problem(expect_result, seen, kind=Raised)
+    assert "use jnp" in error.rows["likely"]
+
+
+@pytest.mark.parametrize(
+    "function", [lambda row: row if row[0] > 0 else -row, lambda row: float(row[0])]
+)
+def test_a_value_that_only_a_device_knows_is_not_called_a_missing_axis(function):
+    error = problem(expect_result, observe(jax.pmap(function), X), kind=Raised)
+    assert "in_axes" not in error.rows.get("likely", "")
+
+
+def test_a_result_is_a_result():
+    expect_result(returned(None))
+
+
+@pytest.mark.parametrize("holds", [True, np.True_, 1, [0]])
+def test_what_holds_passes(holds):
+    expect(returned(1), holds, "No.")
+
+
+@pytest.mark.parametrize("holds", [False, np.False_, 0, None])
+def test_what_does_not_hold_is_said_in_the_checks_words(holds):
+    error = problem(expect, returned(1), holds, "No.", seen="2", likely="This.")
+    assert error.headline == "No."
+    assert error.rows == {"called": "f(f32[8,2])", "seen": "2", "likely": "This."}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "15 rows on 8 devices",
+        "rows=15, devices=8",
+        "(15, 3) / 8",
+        "8 does not divide 15.",
+        "8:15",
+    ],
+)
+def test_an_error_that_names_the_numbers_passes(text):
+    expect_error(raised(ValueError, text), "ValueError", mentions=[15, 8])
+
+
+@pytest.mark.parametrize(
+    "text", ["150 and 8", "115", "15th", "a15", "0.15", "15.5", "x_15"]
+)
+def test_a_number_inside_another_is_not_named(text):
+    seen = raised(ValueError, text)
+    error = problem(expect_error, seen, "ValueError", mentions=[15])
+    assert error.headline == "The ValueError does not name 15."
+    assert error.rows["seen"] == f"ValueError: {text}"
+    assert error.rows["expected"] == "ValueError whose text names 15"
+
+
+def test_an_error_of_a_derived_class_passes():
+    def function():
+        raise UnicodeDecodeError("utf-8", b"", 0, 1, "no")
+
+    expect_error(observe(function), "ValueError")
+
+
+def test_no_error_where_one_was_asked_for():
+    error = problem(expect_error, returned(X), "ValueError", mentions=[15, 8])
+    assert error.headline == "No ValueError was raised."
+    assert error.rows == {
+        "called": "f(f32[8,2])",
+        "seen": "returned f32[8,2]",
+        "expected": "ValueError whose text names 15 and 8",
+    }
+
+
+def test_another_error_than_the_one_asked_for():
+    seen = raised(TypeError, "15")
+    error = problem(expect_error, seen, "ValueError", likely="This.")
+    assert error.headline == "TypeError was raised where ValueError was expected."
+    assert error.rows == {
+        "called": "f(x)",
+        "seen": "TypeError: 15",
+        "expected": "ValueError",
+        "likely": "This.",
+    }
+
+
+def test_an_unchanged_argument_passes():
+    expect_unchanged(returned(1))
+
+
+def test_a_changed_argument_is_counted_from_one():
+    error = problem(expect_unchanged, returned(1, changed=(1,)))
+    assert error.headline == "Argument 2 was modified in place."
+    assert error.rows["expected"] == "a new object; the caller's stays as it was"
+
+
+def test_more_entries_than_asked_for_pass():
+    expect_entries(returned({"HOME": "/home/ada", "n": 1}), {"HOME": "/home/ada"})
+
+
+@pytest.mark.parametrize("value", [None, [1], X, Opaque("_Environ")])
+def test_entries_need_a_dict(value):
+    seen = Observation("f", "f(x)", value=value)
+    error = problem(expect_entries, seen, {})
+    assert error.headline.endswith(", not a dict.")
+    assert error.rows["expected"] == "a dict"
+
+
+@pytest.mark.parametrize("entry", ["/root", None, np.ones(2)])
+def test_a_wrong_entry_is_named(entry):
+    seen = returned({"HOME": entry})
+    error = problem(expect_entries, seen, {"HOME": "/home/ada"})
+    assert error.headline == 'The entry "HOME" is not what it should be.'
+    assert error.rows["expected"] == "'/home/ada'"
+
+
+def test_a_missing_entry_is_named():
+    error = problem(expect_entries, returned({}), {"HOME": "/home/ada"})
+    assert "no such entry" in error.rows["seen"]
+
+
+def test_a_child_with_its_devices_passes():
+    expect_child_devices(returned({"XLA_FLAGS": f"{FLAG}=3"}), 3)
+
+
+def test_a_child_with_too_few_devices():
+    error = problem(expect_child_devices, returned({"XLA_FLAGS": ""}), 3)
+    assert error.headline == "A fresh process saw 1 device."
+    assert error.rows["seen"] == 'XLA_FLAGS=""'
+    assert error.rows["expected"] == "3 devices"
+
+
+def test_a_child_that_does_not_start():
+    env = {"XLA_FLAGS": "--xla_no_such_flag=1"}
+    error = problem(expect_child_devices, returned(env), 3)
+    assert error.headline == (
+        "JAX did not start in a fresh process with this environment."
+    )
+    assert error.rows["seen"].startswith('XLA_FLAGS="--xla_no_such_flag=1"')
+
+
+@pytest.mark.parametrize(
+    "value", [X + 1, np.float64(X), jnp.asarray(X)], ids=["other", "f64", "device"]
+)
+def test_shapes_do_not_look_at_values(value):
+    expect_shapes(returned(value), np.float64(X) if value.dtype == "float64" else X)
+
+
+def test_another_shape_is_shown():
+    error = problem(expect_shapes, returned({"w": X[:4]}), {"w": X})
+    assert error.headline == '["w"] has shape [4, 2], not [8, 2].'
+    assert error.rows["seen"] == '{"w": f32[4,2]}'
+    assert error.rows["expected"] == '{"w": f32[8,2]}'
+
+
+@pytest.mark.parametrize(
+    "value", [X, jnp.asarray(X), X * (1 + 5e-6)], ids=["host", "device", "rounded"]
+)
+def test_close_values_pass(value):
+    expect_close(returned(value), X)
+    expect_close(returned(value), np.float64(X))
+
+
+def test_close_values_within_the_given_tolerance_pass():
+    expect_close(returned(X * 1.01), X, rtol=0.02)
+    expect_close(returned(X + 0.1), X, atol=0.2)
+
+
+def test_a_wrong_value_is_shown_with_its_place():
+    error = problem(expect_close, on_devices(ROWS, X + 10), X, likely="This.")
+    assert error.headline == "The result is wrong on all 8 devices."
+    assert error.rows == {
+        "called": "f(f32[8,2])",
+        "seen": "10 at [0, 0]",
+        "expected": "0 at [0, 0]",
+        "likely": "This.",
+    }
+
+
+def test_a_wrong_device_is_named():
+    value = X.copy()
+    value[[2, 3]] = -1
+    error = problem(expect_close, on_devices(ROWS, value), X)
+    assert error.headline == "The result is wrong on devices 2-3 of 8."
+
+
+def test_the_shape_is_looked_at_before_the_values():
+    error = problem(expect_close, returned(X.T + 1), X, mistakes={"This.": X.T + 1})
+    assert error.headline == "The result has shape [2, 8], not [8, 2]."
+
+
+@pytest.mark.parametrize(
+    ("value", "cause"),
+    [
+        (X + 10, "the bias was added twice"),
+        (X * 20, "it was doubled"),
+        (X - 30, "something else"),
+    ],
+)
+def test_the_mistake_that_matches_is_the_likely_cause(value, cause):
+    causes = {"the bias was added twice": X + 10, "it was doubled": X * 20}
+    options = {"mistakes": causes, "likely": "something else"}
+    assert problem(expect_close, returned(value), X, **options).rows["likely"] == cause
+
+
+def test_a_mistake_of_another_shape_does_not_match():
+    options = {"mistakes": {"it was summed": np.float32(7)}, "likely": "This."}
+    error = problem(expect_close, returned(X + 10), X, **options)
+    assert error.rows["likely"] == "This."
+
+
+@pytest.mark.parametrize(("offset", "cause"), [(0.05, "rounding"), (5, "This.")])
+def test_a_nearly_right_value_is_called_imprecise(offset, cause):
+    options = {"imprecise": "rounding", "likely": "This."}
+    error = problem(expect_close, returned(X + np.float32(offset)), X, **options)
+    assert error.rows["likely"] == cause
+
+
+def test_one_row_per_device_passes():
+    expect_devices(on_devices(ROWS), 8)
+    expect_devices(on_devices(ROWS[:4], X[:4]), 4)
+
+
+def test_one_number_per_device_passes():
+    expect_devices(on_devices([Shard(d, ((d, d + 1),)) for d in range(8)], X[:, 0]), 8)
+
+
+def test_the_order_of_the_devices_is_free():
+    backwards = [Shard(d, ROWS[7 - d].index) for d in range(8)]
+    expect_devices(on_devices(backwards), 8)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "headline", "seen"),
+    [
+        ([], "The result is on no device.", "f32[8,2] on the host"),
+        (
+            [Shard(0, ((0, 8), (0, 2)))],
+            "The result lives on 1 device, not on 8.",
+            "f32[8,2] on 1 device",
+        ),
+        (
+            [Shard(d, ((2 * d, 2 * d + 2), (0, 2))) for d in range(4)],
+            "The result lives on 4 devices, not on 8.",
+            "f32[8,2] on 4 devices",
+        ),
+        (
+            [Shard(d, ((0, 8), (0, 2))) for d in range(8)],
+            "The result is not split along its leading axis.",
+            "device 0 holds rows 0 to 7",
+        ),
+        (
+            [Shard(d, ((2 * (d // 2), 2 * (d // 2) + 2), (0, 2))) for d in range(8)],
+            "The result is not split along its leading axis.",
+            "device 0 holds rows 0 to 1",
+        ),
+    ],
+    ids=["host", "one device", "four devices", "replicated", "wrong split"],
+)
+def test_each_other_layout_has_its_own_words(pieces, headline, seen):
+    error = problem(expect_devices, on_devices(pieces), 8)
+    assert error.headline == headline
+    assert error.rows["seen"] == seen
+    assert error.rows["expected"] == ("8 devices with one row of the leading axis each")
+
+
+def test_the_checks_likely_cause_is_shown():
+    pieces = [Shard(0, ((0, 8), (0, 2)))]
+    error = problem(expect_devices, on_devices(pieces), 8, likely="no pmap")
+    assert error.rows["likely"] == "no pmap"
+
+
+def test_every_array_of_the_result_is_looked_at():
+    seen = returned({"b": X, "w": X}, layout={'["b"]': ROWS})
+    error = problem(expect_devices, seen, 8)
+    assert error.headline == '["w"] is on no device.'
+
+
+def test_arrays_within_the_limits_pass():
+    seen = returned(X, traced_shapes=((), (4, 5), (20,)))
+    expect_arrays(seen, largest=20)
+    expect_arrays(seen, never=(5, 4))
+    expect_arrays(returned(X, traced_shapes=()), largest=0)
+
+
+def test_too_large_an_array_is_shown():
+    seen = returned(X, traced_shapes=((4, 5), (8, 4, 5)))
+    error = problem(expect_arrays, seen, largest=20, likely="This.")
+    assert error.headline == "The program builds an array of shape [8, 4, 5]."
+    assert error.rows == {
+        "called": "f(f32[8,2])",
+        "seen": "160 elements",
+        "expected": "no array of more than 20 elements",
+        "likely": "This.",
+    }
+
+
+def test_a_shape_that_must_not_occur_is_shown():
+    seen = returned(X, traced_shapes=((4, 5), (8, 4, 5)))
+    error = problem(expect_arrays, seen, never=[8, 4, 5])
+    assert error.headline == "The program builds an array of shape [8, 4, 5]."
+    assert error.rows["expected"] == "a program without an array of this shape"
+
+
+def test_a_program_that_does_not_trace_says_so():
+    seen = observe(lambda x: float(jnp.sum(x)), X, traced=True)
+    error = problem(expect_arrays, seen, largest=100)
+    assert error.headline == "JAX could not trace the function."
+    assert "jnp" in error.rows["likely"]

@@ -1,0 +1,82 @@
+"""Starts Jupyter servers and a browser for tests that look at real pages."""
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def jupyter_env(folder):
+    """The tests' environment, activated, without a user's own Jupyter settings."""
+    own = {
+        "JUPYTER_CONFIG_DIR": "config",
+        "JUPYTER_DATA_DIR": "data",
+        "JUPYTER_RUNTIME_DIR": "runtime",
+        "JUPYTERLAB_SETTINGS_DIR": "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+        "IPYTHONDIR": "ipython",
+    }
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
+    env |= {name: str(folder / path) for name, path in own.items()}
+    # An activated environment: nbgrader calls alembic by its bare name.
+    programs = os.path.dirname(sys.executable)
+    return env | {"PATH": os.pathsep.join([programs, env.get("PATH", "")])}
+
+
+@contextlib.contextmanager
+def server(command, *, cwd, env):
+    """Runs a Jupyter server; yields the address, token included, that it prints."""
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        seen = []
+        for line in process.stdout:
+            seen.append(line)
+            found = re.search(r"http://127\.0\.0\.1:\d+/\S*token=\w+", line)
+            if found:
+                yield found.group()
+                break
+        else:
+            pytest.fail("The server ended before it was ready:\n" + "".join(seen))
+    finally:
+        process.terminate()
+        process.stdout.close()
+        process.wait(timeout=30)
+
+
+@contextlib.contextmanager
+def browser_page(*, width=1400, height=1000):
+    """Opens a page of headless Chromium; skips, saying so, where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    program = next(filter(None, map(shutil.which, CHROMIUMS)), None)
+    if program is None:
+        pytest.skip(f"none of {', '.join(CHROMIUMS)} is installed")
+    # Chromium's own sandbox does not work as root or in most containers.
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=program, args=arguments)
+        try:
+            page = browser.new_page(viewport={"width": width, "height": height})
+            page.set_default_timeout(20_000)
+            yield page
+        finally:
+            browser.close()

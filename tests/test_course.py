@@ -1,0 +1,159 @@
+"""A class goes the stock nbgrader way: release, collect, grade, feedback, export."""
+
+import copy
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbgrader.api import Gradebook
+from servers import free_port, jupyter_env, server
+
+from grader.course import make_course
+
+ROOT = Path(__file__).resolve().parent.parent
+LESSON = "01_pmap_spmd"
+# ada solves all exercises, bob the first three, cleo hands in what she downloaded
+SOLVED = {"ada": 7, "bob": 3, "cleo": 0}
+SCORES = {"ada": 15.0, "bob": 4.0, "cleo": 0.0}
+
+
+def nbgrader(folder, *arguments):
+    command = [sys.executable, "-m", "nbgrader", *arguments]
+    env = jupyter_env(folder / "jupyter")
+    run = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return run.stderr
+
+
+def submission(num_solved):
+    released = nbformat.read(ROOT / "lessons" / f"{LESSON}.ipynb", as_version=4)
+    solved = nbformat.read(ROOT / "solutions" / f"{LESSON}.ipynb", as_version=4)
+    sources = {cell.id: cell.source for cell in solved.cells}
+    exercises = [
+        c for c in released.cells if c.metadata.get("nbgrader", {}).get("solution")
+    ]
+    for cell in exercises[:num_solved]:
+        cell.source = sources[cell.id]
+    return released
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("class") / "course"
+    make_course(folder)
+    nbgrader(folder, "generate_assignment", LESSON)
+    archive = folder / "downloaded" / LESSON / "archive"
+    archive.mkdir(parents=True)
+    for learner, num_solved in SOLVED.items():
+        notebook = copy.deepcopy(submission(num_solved))
+        nbformat.write(notebook, archive / f"{learner}_{LESSON}.ipynb")
+    nbgrader(folder, "zip_collect", LESSON)
+    nbgrader(folder, "autograde", LESSON)
+    nbgrader(folder, "generate_feedback", LESSON)
+    nbgrader(folder, "export")
+    return folder
+
+
+def test_release_is_the_lesson_that_learners_open(course):
+    released = course / "release" / LESSON / f"{LESSON}.ipynb"
+    ours = ROOT / "lessons" / f"{LESSON}.ipynb"
+    assert nbformat.read(released, as_version=4) == nbformat.read(ours, as_version=4)
+
+
+def test_export_has_each_learners_score(course):
+    with open(course / "grades.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["student_id"]: float(row["score"]) for row in rows} == SCORES
+    assert {float(row["max_score"]) for row in rows} == {15.0}
+
+
+def test_gradebook_has_each_exercise_by_name_and_points(course):
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}", "distributed-jax") as book:
+        notebook = book.find_submission_notebook(LESSON, LESSON, "bob")
+        grades = {
+            g.cell.name: (g.auto_score, g.cell.max_score) for g in notebook.grades
+        }
+    assert grades == {
+        "check-launch_env": (1, 1),
+        "check-shard_batch": (2, 2),
+        "check-parallel_square": (1, 1),
+        "check-parallel_predict": (0, 2),
+        "check-pairwise_distances": (0, 3),
+        "check-init_ensemble": (0, 3),
+        "check-local_sgd_steps": (0, 3),
+    }
+
+
+@pytest.mark.parametrize("learner", SCORES)
+def test_feedback_shows_score_and_messages_without_a_traceback(course, learner):
+    page = course / "feedback" / learner / LESSON / f"{LESSON}.html"
+    text = re.sub(r"<[^>]*>", "", page.read_text(encoding="utf-8"))
+    assert f"Score: {SCORES[learner]} / 15.0" in text
+    assert ("still holds its stub" in text) == (learner != "ada")
+    assert "Traceback (most recent call last)" not in text
+
+
+def test_formgrader_lists_the_submissions(course):
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser"]
+    command += [f"--port={free_port()}"]
+    command += ["--allow-root"] if os.name == "posix" and os.geteuid() == 0 else []
+    with server(command, cwd=course, env=jupyter_env(course / "jupyter")) as address:
+        base, token = re.fullmatch(r"(http://[^/]+)/.*token=(\w+)", address).groups()
+
+        def get(path):
+            headers = {"Authorization": f"token {token}"}
+            request = urllib.request.Request(
+                f"{base}/formgrader{path}", headers=headers
+            )
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.read().decode()
+
+        [assignment] = json.loads(get("/api/assignments"))
+        submissions = json.loads(get(f"/api/submissions/{LESSON}"))
+        page = get("/gradebook")
+    assert (assignment["name"], assignment["max_score"]) == (LESSON, 15.0)
+    assert {s["student"]: s["score"] for s in submissions} == SCORES
+    assert "gradebook" in page.lower()
+
+
+def test_folder_that_holds_something_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"is not empty.*--update"):
+        make_course(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_update_renews_the_lessons_and_nothing_else(tmp_path):
+    folder = tmp_path / "course"
+    make_course(folder)
+    source = folder / "source" / LESSON / f"{LESSON}.ipynb"
+    fresh = source.read_bytes()
+    source.write_text("old")
+    (folder / "nbgrader_config.py").write_text("mine")
+    make_course(folder, update=True)
+    assert source.read_bytes() == fresh
+    assert (folder / "nbgrader_config.py").read_text() == "mine"
+
+
+def test_update_of_no_course_folder_says_so(tmp_path):
+    with pytest.raises(ValueError, match="no course folder yet"):
+        make_course(tmp_path, update=True)
+
+
+def test_class_data_never_lives_in_the_repository():
+    with pytest.raises(ValueError, match="inside the course's repository"):
+        make_course(ROOT / "class")
+    assert not (ROOT / "class").exists()
+
+
+def test_file_is_no_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="is a file"):
+        make_course(tmp_path / "file")

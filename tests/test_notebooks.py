@@ -1,0 +1,330 @@
+"""Releasing hides solutions; answers travel from a submission into a clean lesson."""
+
+import ast
+import copy
+
+import nbformat
+import pytest
+import tiny
+from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
+
+from grader.notebooks import (
+    STUB,
+    Answers,
+    answer,
+    checks,
+    exercises,
+    extract_answers,
+    lesson_paths,
+    release,
+)
+
+DOUBLE = "# exercise: double\ndef double(x):\n    return x + x"
+NEGATE = "# exercise: negate\ndef negate(x):\n    return 0 - x"
+SOLUTION = "    secret = 2\n    return secret * x\n"
+TWO_REGIONS = """\
+    secret = 2
+    ### END SOLUTION
+    if x is None:
+        ### BEGIN SOLUTION
+        secret = 0
+        ### END SOLUTION
+    ### BEGIN SOLUTION
+    return secret * x
+"""
+
+
+@pytest.fixture(scope="module")
+def lesson(tmp_path_factory):
+    return tiny.lesson(tmp_path_factory.mktemp("course") / "course")
+
+
+@pytest.fixture
+def submitted(lesson):
+    """The released lesson, in which both exercises are answered."""
+    notebook = release(lesson)
+    exercises(notebook)["double"].source = DOUBLE
+    exercises(notebook)["negate"].source = NEGATE
+    return notebook
+
+
+def code(source, **metadata):
+    return nbformat.v4.new_code_cell(source, metadata=metadata)
+
+
+def forget(notebook, *, comments=False):
+    """Loses all metadata and ids, as some front ends do."""
+    notebook.metadata = {}
+    for number, cell in enumerate(notebook.cells):
+        cell.metadata, cell.id = {}, f"new-{number}"
+        if comments:
+            cell.source = cell.source.removeprefix("# exercise: double\n")
+            cell.source = cell.source.removeprefix("# exercise: negate\n")
+
+
+def place_of(notebook, cell_id):
+    return [cell.id for cell in notebook.cells].index(cell_id)
+
+
+def sources(notebook):
+    return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+
+
+@pytest.mark.parametrize("hidden", ["secret", "return -x", "-7", "-14", "### "])
+def test_released_code_holds_neither_solutions_nor_hidden_tests(lesson, hidden):
+    assert hidden in "".join(sources(lesson))
+    assert hidden not in "".join(sources(release(lesson)))
+
+
+def test_released_lesson_keeps_its_visible_tests_and_docstrings(lesson):
+    cells = {cell.id: cell.source for cell in release(lesson).cells}
+    visible = "    expect_close(observe(double, 3), 6)"
+    assert cells["check-double"] == f'with check("double", points=1):\n{visible}'
+    start = '# exercise: double\ndef double(x):\n    """Returns twice `x`."""\n'
+    assert cells["double"] == f"{start}    {STUB}"
+
+
+def test_each_solution_region_becomes_one_stub(tmp_path):
+    notebook = tiny.lesson(tmp_path / "course", (SOLUTION, TWO_REGIONS))
+    source = exercises(release(notebook))["double"].source
+    lines = [line for line in source.splitlines() if "raise" in line]
+    assert lines == [f"    {STUB}", f"        {STUB}", f"    {STUB}"]
+    assert "    if x is None:" in source
+
+
+def test_released_lesson_has_no_outputs(lesson):
+    executed = copy.deepcopy(lesson)
+    for cell in executed.cells:
+        if cell.cell_type == "code":
+            output = nbformat.v4.new_output("stream", text="old")
+            cell.update(outputs=[output], execution_count=1)
+    cells = [cell for cell in release(executed).cells if cell.cell_type == "code"]
+    assert {(cell.execution_count, len(cell.outputs)) for cell in cells} == {(None, 0)}
+
+
+def test_releasing_leaves_the_lesson_as_it_was(lesson):
+    before = copy.deepcopy(lesson)
+    release(lesson)
+    assert lesson == before
+
+
+def test_learners_can_edit_all_cells_but_the_checks(lesson):
+    cells = release(lesson).cells
+    locked = [cell.id for cell in cells if not cell.metadata.get("editable", True)]
+    fixed = [cell.id for cell in cells if not cell.metadata.get("deletable", True)]
+    assert locked == ["check-double", "check-negate"]
+    assert set(fixed) >= {"check-double", "check-negate", "double", "negate"}
+
+
+def test_released_lesson_is_a_valid_nbgrader_assignment(lesson):
+    released = release(lesson)
+    nbformat.validate(released)
+    MetadataValidatorV3().validate_nb(released)
+
+
+def test_released_code_parses(lesson):
+    assert all(ast.parse(source).body for source in sources(release(lesson)))
+
+
+def test_answers_are_known_by_their_grade_ids(submitted, lesson):
+    exercises(submitted)["double"].source = "def twice(x):\n    return x + x"
+    found = extract_answers(submitted, lesson)
+    assert found.exercises["double"] == "def twice(x):\n    return x + x"
+    assert found.exercises["negate"] == NEGATE
+    assert found.extras == ()
+
+
+def test_answers_are_known_by_their_comments_where_metadata_is_lost(submitted, lesson):
+    exercises(submitted)["double"].source = "# exercise: double\ntwice = 2"
+    forget(submitted)
+    found = extract_answers(submitted, lesson)
+    assert found.exercises == {
+        "double": "# exercise: double\ntwice = 2",
+        "negate": NEGATE,
+    }
+
+
+def test_answers_are_known_by_their_functions_where_comments_are_lost_too(
+    submitted, lesson
+):
+    forget(submitted, comments=True)
+    assert extract_answers(submitted, lesson).exercises == {
+        "double": "def double(x):\n    return x + x",
+        "negate": "def negate(x):\n    return 0 - x",
+    }
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "def double_all(xs):\n    return xs",
+        "# exercise: double_all\nx = 1",
+        "class C:\n    def double(self):\n        pass",
+        "y = double(3)",
+    ],
+)
+def test_cell_that_only_resembles_an_answer_is_none(submitted, lesson, other):
+    del submitted.cells[place_of(submitted, "double")]
+    submitted.cells.insert(0, code(other))
+    found = extract_answers(submitted, lesson)
+    assert found.exercises == {"negate": NEGATE}
+    assert found.extras == (("", other),)
+
+
+def test_first_of_two_copies_counts(submitted, lesson):
+    second = copy.deepcopy(exercises(submitted)["double"])
+    second.source = DOUBLE.replace("x + x", "0")
+    submitted.cells.append(second)
+    found = extract_answers(submitted, lesson)
+    assert found.exercises["double"] == DOUBLE
+    assert found.extras == ()
+
+
+def test_first_of_two_copies_counts_where_metadata_is_lost(submitted, lesson):
+    second = DOUBLE.replace("x + x", "0")
+    submitted.cells.append(code(second))
+    forget(submitted)
+    found = extract_answers(submitted, lesson)
+    assert found.exercises["double"] == DOUBLE
+    assert second not in [source for _, source in found.extras]
+
+
+def test_answer_in_a_text_cell_is_none(submitted, lesson):
+    place = place_of(submitted, "double")
+    submitted.cells[place] = nbformat.v4.new_markdown_cell(DOUBLE)
+    assert extract_answers(submitted, lesson).exercises == {"negate": NEGATE}
+
+
+@pytest.mark.parametrize(
+    "behind", [None, "setup", "double", "check-double", "negate", "scorecard"]
+)
+def test_extra_cells_keep_their_place(submitted, lesson, behind):
+    place = 0 if behind is None else place_of(submitted, behind) + 1
+    submitted.cells[place:place] = [code("a = 1"), code("b = a")]
+    found = extract_answers(submitted, lesson)
+    assert found.extras == ((behind or "", "a = 1"), (behind or "", "b = a"))
+    cells = answer(lesson, found).cells
+    assert [cell.source for cell in cells[place : place + 2]] == ["a = 1", "b = a"]
+    rest = cells[:place] + cells[place + 2 :]
+    assert [cell.id for cell in rest] == [cell.id for cell in lesson.cells]
+
+
+def test_extra_cells_keep_their_place_where_metadata_is_lost(submitted, lesson):
+    submitted.cells.insert(place_of(submitted, "negate"), code("helper = 1"))
+    forget(submitted)
+    found = extract_answers(submitted, lesson)
+    cells = answer(lesson, found).cells
+    place = [cell.source for cell in cells].index("helper = 1")
+    assert cells[place + 1].id == "negate"
+
+
+def test_lesson_itself_holds_no_extras_where_metadata_is_lost(submitted, lesson):
+    forget(submitted)
+    assert extract_answers(submitted, lesson).extras == ()
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [code(""), code(" \n\t\n"), nbformat.v4.new_markdown_cell("My notes.")],
+    ids=["empty", "blank", "text"],
+)
+def test_cells_without_code_are_no_extras(submitted, lesson, cell):
+    submitted.cells.insert(0, cell)
+    assert extract_answers(submitted, lesson).extras == ()
+
+
+def test_changed_demonstration_is_no_extra(submitted, lesson):
+    demo = next(cell for cell in submitted.cells if "a demonstration" in cell.source)
+    demo.source = "del print"
+    assert extract_answers(submitted, lesson).extras == ()
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x", 7, [1], None, {}, *({"grade_id": value} for value in (None, 7, [1], {}))],
+    ids=repr,
+)
+def test_foreign_metadata_loses_no_answer(submitted, lesson, value):
+    for cell in submitted.cells:
+        cell.metadata = nbformat.from_dict({"nbgrader": value, "tags": "x"})
+    found = extract_answers(submitted, lesson)
+    assert found == Answers({"double": DOUBLE, "negate": NEGATE})
+
+
+def test_answers_stand_in_the_lesson(lesson):
+    given = Answers({"double": DOUBLE, "negate": NEGATE})
+    answered = exercises(answer(lesson, given))
+    assert [cell.source for cell in answered.values()] == [DOUBLE, NEGATE]
+
+
+def test_exercise_without_an_answer_gets_its_stub(lesson):
+    answered = exercises(answer(lesson, Answers({"negate": NEGATE})))
+    assert answered["double"].source == exercises(release(lesson))["double"].source
+    assert "secret" not in answered["double"].source
+
+
+@pytest.mark.parametrize("change", ["edited", "deleted", "relabelled", "text"])
+def test_checks_are_those_of_the_lesson(submitted, lesson, change):
+    place = place_of(submitted, "check-double")
+    check = submitted.cells[place]
+    if change == "edited":
+        check.source = "print('Right: double')"
+        check.metadata.nbgrader.points = 1000
+    elif change == "deleted":
+        del submitted.cells[place]
+    elif change == "relabelled":
+        check.metadata.nbgrader.update(grade=False, solution=True, locked=False)
+    else:
+        submitted.cells[place] = nbformat.v4.new_markdown_cell(check.source)
+    answered = answer(lesson, extract_answers(submitted, lesson))
+    assert checks(answered) == checks(lesson)
+    assert "-7" in checks(answered)["double"].source
+
+
+def test_answering_leaves_the_lesson_as_it_was(lesson):
+    before = copy.deepcopy(lesson)
+    answer(lesson, Answers({"double": DOUBLE}, (("setup", "x = 1"),)))
+    assert lesson == before
+
+
+def test_answered_lesson_is_a_valid_notebook(lesson):
+    extras = (("", "x = 1"), ("setup", "y = 2"), ("setup", "z = 3"))
+    nbformat.validate(answer(lesson, Answers({"double": DOUBLE}, extras)))
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    path = tiny.write_course(tmp_path_factory.mktemp("course") / "course")
+    path.with_name("02_more.py").write_text(tiny.SOURCE)
+    return path.parents[1]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "2",
+        "02",
+        "02_more",
+        "02_more.py",
+        "solutions/02_more.py",
+        "lessons/02_more.ipynb",
+        "/elsewhere/02_more.ipynb",
+    ],
+)
+def test_lesson_is_found_by_number_name_and_path(course, name):
+    assert lesson_paths([name], course) == [course / "solutions" / "02_more.py"]
+
+
+def test_lessons_are_listed_in_order(course):
+    assert [path.stem for path in lesson_paths(root=course)] == ["01_tiny", "02_more"]
+
+
+@pytest.mark.parametrize("name", ["3", "more", "01_tin", "setup_cell", ""])
+def test_unknown_lesson_is_answered_with_the_list(course, name):
+    message = f'There is no lesson "{name}". The lessons are: 01_tiny, 02_more.'
+    with pytest.raises(ValueError, match=message):
+        lesson_paths(["01", name], course)
+
+
+def test_lesson_that_is_named_twice_comes_once(course):
+    assert lesson_paths(["1", "01_tiny"], course) == lesson_paths(["1"], course)
