@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import sys
@@ -35,7 +36,7 @@ def with_devices(num_devices: int) -> None:
     """
     check_python(sys.version_info[:2])
     earlier = set_environment(os.environ, num_devices)
-    if "google.colab" in sys.modules:
+    if in_colab():
         os.environ["JAX_PLATFORMS"] = "cpu"
 
     import jax  # only now: the environment above is read when JAX starts
@@ -58,6 +59,11 @@ def with_devices(num_devices: int) -> None:
         )
     kind = "simulated CPU" if platforms == "cpu" else jax.devices()[0].platform.upper()
     print(f"Ready: {num_devices} {kind} devices.")
+
+
+def in_colab() -> bool:
+    """Tells whether this is Google Colab."""
+    return all(importlib.util.find_spec(name) for name in ("google", "google.colab"))
 
 
 def set_environment(env, num_devices: int) -> str:
@@ -100,7 +106,7 @@ def check_devices(devices, num_devices: int) -> None:
             f" this notebook needs {num_devices}. Unset JAX_PLATFORMS to simulate them."
         )
     where = "session (Runtime > Restart session)"
-    if "google.colab" not in sys.modules:
+    if not in_colab():
         where = "kernel (Kernel > Restart Kernel)"
     raise SetupError(
         f"JAX had already started with {len(devices)} device(s) before this cell ran, "
