@@ -1,0 +1,13 @@
+"""Scales every layer by the width of the input."""
+
+
+def init_ensemble(key, num_devices, sizes):
+    def init(key):
+        layers = []
+        for n, m in zip(sizes[:-1], sizes[1:], strict=True):
+            key, layer_key = jax.random.split(key)
+            w = jax.random.normal(layer_key, (n, m)) / np.float32(np.sqrt(sizes[0]))
+            layers.append({"w": w, "b": jnp.zeros(m)})
+        return layers
+
+    return jax.pmap(init)(jax.random.split(key, num_devices))

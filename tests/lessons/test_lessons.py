@@ -1,0 +1,62 @@
+"""Each lesson keeps to the limits that the course promises its learners."""
+
+import json
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.ipynb"))
+every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+
+
+def cells(path, kind):
+    notebook = nbformat.read(path, as_version=4)
+    return [cell for cell in notebook.cells if cell.cell_type == kind]
+
+
+def test_there_is_a_lesson():
+    assert LESSONS
+
+
+@every_lesson
+def test_released_file_is_small(path):
+    assert path.stat().st_size < 200_000
+
+
+@every_lesson
+def test_lesson_is_no_longer_than_promised(path):
+    prose = " ".join(re.sub(r"<[^>]*>", " ", c.source) for c in cells(path, "markdown"))
+    assert len(cells(path, "code")) <= 32
+    assert len(prose.split()) <= 2300  # hints and questions included
+
+
+@every_lesson
+def test_lesson_has_a_title_a_badge_three_questions_and_a_recap(path):
+    prose = "\n".join(cell.source for cell in cells(path, "markdown"))
+    assert len(re.findall(r"(?m)^# ", prose)) == 1
+    assert f"lessons/{path.name})" in prose
+    assert "**Common mistake" in prose
+    assert re.search(r"(?m)^## Recap$", prose)
+    assert len(re.findall(r"(?m)^\*\*[123]\. ", prose)) == 3
+
+
+@every_lesson
+def test_released_file_holds_no_solution_and_no_hidden_test(path):
+    text = path.read_text(encoding="utf-8")
+    assert "SOLUTION" not in text
+    assert "HIDDEN TESTS" not in text
+    assert not any(
+        cell["outputs"] for cell in json.loads(text)["cells"] if "outputs" in cell
+    )
+
+
+@every_lesson
+def test_exercise_minutes_fit_into_the_lesson(path):
+    prose = "\n".join(cell.source for cell in cells(path, "markdown"))
+    minutes = map(int, re.findall(r"\*About (\d+) minutes\.", prose))
+    [whole] = re.findall(r"about\s+(\d+)\s+minutes", prose)
+    assert 60 <= int(whole) <= 90
+    assert sum(minutes) < int(whole)
