@@ -63,7 +63,8 @@ def with_devices(num_devices: int) -> None:
 
 def in_colab() -> bool:
     """Tells whether this is Google Colab."""
-    return all(importlib.util.find_spec(name) for name in ("google", "google.colab"))
+    names = ("google", "google.colab")  # the first may be another package's
+    return names[1] in sys.modules or all(map(importlib.util.find_spec, names))
 
 
 def set_environment(env, num_devices: int) -> str:
