@@ -78,8 +78,7 @@ def draw_array(array: Any, title: str = "") -> None:
     for number, (outer, inner) in enumerate(itertools.product(down, across)):
         lead = (outer, inner)[4 - len(padded) :]
         _panel(panels.flat[number], padded, lead, holders, shape)
-    name = f"{title}   " if title else ""
-    figure.suptitle(f"{name}{describe(array)}", fontsize=11, color=INK)
+    figure.suptitle(f"{title}   {describe(array)}".strip(), fontsize=11, color=INK)
     figure.tight_layout()
 
 
@@ -130,7 +129,7 @@ def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
     num_devices = history.shape[1]
     figure, axes = plt.subplots(figsize=(8, 3.6), facecolor="white")
     for place, device in enumerate(np.argsort(history[-1])):
-        shade = plt.cm.viridis(0.85 * device / max(1, num_devices - 1))
+        shade = plt.cm.viridis(0.65 * device / max(1, num_devices - 1))
         axes.plot(history[:, device], LINES[device % len(LINES)], color=shade)
         axes.annotate(
             f"device {device}",
@@ -170,13 +169,10 @@ def _panel(axes: Axes, cuts: list, lead: tuple, holders: Mapping, shape: tuple) 
         if devices is None:
             continue
         tint = TINTS[devices[0] % len(TINTS)] if devices else HOST
-        hatch = "///" if len(devices) > 1 else None
         axes.add_patch(Rectangle((x, y), 1, 1, facecolor=tint, edgecolor=INK, lw=1.3))
-        axes.add_patch(
-            Rectangle(
-                (x, y), 1, 1, fill=False, hatch=hatch, edgecolor="#00000030", lw=0
-            )
-        )
+        if len(devices) > 1:
+            style = {"hatch": "///", "edgecolor": "#00000030", "lw": 0}
+            axes.add_patch(Rectangle((x, y), 1, 1, fill=False, **style))
         _elements(axes, x, y, row, column)
         text = axes.text(x + 0.5, y + 0.5, _holder_text(devices), fontsize=9)
         text.set(ha="center", va="center", color=INK)
@@ -232,16 +228,7 @@ def _canvas(columns: int, height: float, width: float) -> tuple[Any, Axes]:
     return figure, axes
 
 
-def _box(
-    axes: Axes,
-    x: float,
-    y: float,
-    text: str,
-    device: int | None,
-    *,
-    width: float = 1,
-    bold: bool = False,
-) -> None:
+def _box(axes, x, y, text, device: int | None, *, width=1.0, bold=False) -> None:
     tint = HOST if device is None else TINTS[device % len(TINTS)]
     style = "round,pad=0,rounding_size=0.08"
     axes.add_patch(
@@ -250,8 +237,8 @@ def _box(
         )
     )
     weight = "bold" if bold else "normal"
-    longest = max(map(len, text.splitlines()))
-    size = min(9, 9 * 9.8 * width / longest, 27 / len(text.splitlines()))
+    lines = text.splitlines()
+    size = min(9, 9 * 9.8 * width / max(map(len, lines)), 27 / len(lines))
     label = axes.text(x + width / 2, y + 0.39, text, fontsize=size, weight=weight)
     label.set(ha="center", va="center", color=INK)
 
