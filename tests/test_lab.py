@@ -65,6 +65,7 @@ def test_lesson_opens_from_the_list_and_answers_are_typed(lab):
     link = lab.locator(".jp-MarkdownViewer").get_by_role("link", name="Lesson 1. pmap")
     link.click()
     lab.locator(".jp-NotebookPanel").wait_for()
+    lab.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for()
     for name, line in ANSWERS.items():
         stub = exercise(lab, name).locator(".cm-line", has_text="raise NotImplemented")
         stub.click(click_count=3)
