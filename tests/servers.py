@@ -51,8 +51,9 @@ def server(command, *, cwd, env):
         seen = []
         for line in process.stdout:
             seen.append(line)
-            found = re.search(r"http://127\.0\.0\.1:\d+/\S*token=\w+", line)
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/\S*token=\w+", line)
             if found:
+                accept_connections(process, int(found.group(1)))
                 yield found.group()
                 break
         else:
@@ -61,6 +62,15 @@ def server(command, *, cwd, env):
         process.terminate()
         process.stdout.close()
         process.wait(timeout=30)
+
+
+def accept_connections(process, port):
+    """Returns once the server listens, which it does a moment after it says so."""
+    while process.poll() is None:
+        with contextlib.suppress(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=30).close()
+            return
+    pytest.fail(f"The server on port {port} ended.")
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ def main() -> None:
     print(f"import JAX and matplotlib      {base:6.2f} s")
     print(f"  and viz, expect              {ours:6.2f} s  ({ours / base:.2f}x)")
     for path in lesson_paths():
-        lesson = read(path, "https://example.org/course")
+        lesson = read(path, ROOT)
         ends = [time.perf_counter()]
         execute(lesson, on_cell=lambda ends=ends: ends.append(time.perf_counter()))
         total = ends[-1] - ends[0]
