@@ -35,8 +35,9 @@ test-oldest: .venv-oldest/ready
 test-newest: .venv-newest/ready
 	.venv-newest/bin/python -m pytest $(LEARNERS_TESTS)
 
+# Is there a Python for test-newest, other than the one that `make test` uses?
 has-newer-python:
-	@test -n "$(NEWER_PYTHON)"
+	@test -n "$(NEWER_PYTHON)" -a "$(NEWER_PYTHON)" != "$(PYTHON)"
 
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --group test \

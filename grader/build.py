@@ -13,12 +13,13 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
+from nbgrader.utils import compute_checksum
 from tqdm import tqdm
 
 from grader import MODULES, ROOT
 from grader.autograde import error_of
 from grader.lesson import colab_badge, read_lesson, repository_address
-from grader.notebooks import lesson_paths, release
+from grader.notebooks import exercises, lesson_paths, marks, release
 from grader.sandbox import execute
 
 COMMAND = "python -m grader build"
@@ -37,10 +38,13 @@ def build(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
 
     Raises:
         SourceError: a source breaks a rule.
-        BuildError: a solved lesson's cell raises.
+        BuildError: a solved lesson's cell raises, or a released notebook holds what a
+            learner wrote.
     """
     files: dict[Path, str] = {}
     sources = {path: read(path, root) for path in lesson_paths(names, root)}
+    for path in sources:
+        refuse_to_overwrite_answers(released_path(path))
     for path, notebook in sources.items():
         code = sum(cell.cell_type == "code" for cell in notebook.cells)
         with tqdm(total=code, desc=path.stem, unit="cell", disable=None) as bar:
@@ -118,6 +122,23 @@ def read(path: Path, root: Path) -> NotebookNode:
 def released_path(source: Path) -> Path:
     """Names the file that learners open: lessons/ beside solutions/."""
     return source.parent.parent / "lessons" / f"{source.stem}.ipynb"
+
+
+def refuse_to_overwrite_answers(released: Path) -> None:
+    """Raises `BuildError` where somebody has worked in a released notebook.
+
+    A release carries the checksum of each of its exercises.
+    """
+    try:
+        cells = exercises(nbformat.reads(read_text(released), as_version=4))
+    except Exception:  # missing or damaged: nothing of a learner's that could be read
+        return
+    for name, cell in cells.items():
+        if marks(cell).get("checksum", "") not in ("", compute_checksum(cell)):
+            raise BuildError(
+                f"{released} holds an answer to {name}, which a build would overwrite. "
+                "Move the file away, or drop the answers: git checkout lessons"
+            )
 
 
 def inputs_hash(notebook: NotebookNode, root: Path) -> str:

@@ -284,6 +284,19 @@ def test_build_mends_damaged_notebooks(course):
     assert files(course) == before
 
 
+def test_build_never_overwrites_what_a_learner_wrote(course):
+    edit(
+        course / RELEASED,
+        'raise NotImplementedError(\\"not written yet\\")',
+        "return x",
+    )
+    edit(course / SOURCE, "a demonstration", "a show")
+    before = files(course)
+    with pytest.raises(BuildError, match=r"01_tiny\.ipynb holds an answer to double"):
+        build(root=course)
+    assert files(course) == before
+
+
 def test_new_repository_reaches_badges_and_set_up(course):
     edit(course / "pyproject.toml", "/ada/", "/grace/")
     build(root=course)
