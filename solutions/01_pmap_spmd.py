@@ -153,8 +153,8 @@ viz.draw_pmap("f", {"x": x}, {"y": y})
 
 # %% [markdown]
 # Nothing was gathered at the end. `y` is one array whose rows, its **shards**, still
-# lie where they were computed. (Indexing is a program of its own: `y[3]` would fetch
-# the row and hand a copy to every device.)
+# lie where they were computed. (Indexing is a program of its own: newer versions of JAX
+# hand the row `y[3]` to every device.)
 
 # %%
 viz.draw_array(y, "y = pmap(f)(x)")
@@ -323,8 +323,8 @@ viz.draw_pmap("total", {"x": x}, {"totals": totals}, {"params": params})
 
 # %% [markdown]
 # **Common mistake: no `in_axes`.** Then `pmap` looks for a device axis in the
-# parameters too. You are lucky if that fails: with 8 devices and `w: f32[8, 2]` it
-# runs, and each device gets one row of `w`.
+# parameters too. You are lucky if that fails: with 8 devices, `w: f32[8, 8]` and `b:
+# f32[8]` it runs, and each device gets one row of `w` and one number of `b`.
 
 # %% [markdown]
 # ### Exercise 1.4: parallel_predict
