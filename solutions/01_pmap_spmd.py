@@ -535,7 +535,7 @@ def init_ensemble(key, num_devices, sizes):
 #   results for you.
 
 # %% check="init_ensemble" points=3
-sizes = (64, 32, 32, 128)
+sizes = (64, 32, 128)
 seen = observe(init_ensemble, jax.random.key(3), 8, sizes)
 zeros = [
     {"w": np.zeros((8, n, m), np.float32), "b": np.zeros((8, m), np.float32)}
