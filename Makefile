@@ -61,7 +61,7 @@ define make_environment
 		"or name it: make lab PYTHON=/path/to/python3.12"; exit 1; }
 	@$(1) -c '$(SUPPORTED)' || { echo "$(1) is `$(1) --version`; this course needs" \
 		"Python 3.11 to 3.13. Name one: make lab PYTHON=/path/to/python3.12"; exit 1; }
-	@echo "Setting up $(@D) from $< (one to three minutes)."
+	@echo "Setting up $(@D) from $< (a minute or more)."
 	@$(1) -m venv --clear $(@D) || { echo "Python's venv module is missing: on Debian" \
 		"and Ubuntu, sudo apt install python3-venv"; exit 1; }
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<

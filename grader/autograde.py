@@ -66,7 +66,7 @@ def verdict(
         message = headline(failed_check.evalue)
     elif check.execution_count is None:
         outcome = Outcome.RAISED
-        message = "The kernel died before this check could run."
+        message = "The kernel died before this check came to its end."
     elif re.search(rf"(?m)^Right: {exercise}\b", printed):
         return ExerciseResult(exercise, Outcome.PASSED, points, points)
     else:
