@@ -552,6 +552,7 @@ for layer, n_in in zip(seen.value, sizes, strict=False):
     expect(seen, 0.95 < w.std() < 1.05, "The deviation of w is off.", **rows)
 again, other = (observe(init_ensemble, jax.random.key(k), 8, sizes) for k in (3, 4))
 expect_close(again, seen.value, likely="the same key must give the same parameters")
+expect_shapes(other, zeros)
 changed = np.any(other.value[0]["w"] != seen.value[0]["w"])
 expect(other, changed, "Another key gives the same parameters.")
 ### BEGIN HIDDEN TESTS
