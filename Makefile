@@ -14,8 +14,9 @@ LEARNERS_TESTS = tests/lessons solutions
 lab: .venv/ready
 	@.venv/bin/python -m grader lab $(if $(PORT),--port $(PORT))
 
+# Two files of tests side by side: most of their time goes into starting kernels.
 test: .venv/ready
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest -n 2 --dist loadfile
 
 build: .venv/ready
 	.venv/bin/python -m grader build

@@ -1,8 +1,9 @@
-"""Builds the lessons, checks one's own work, opens JupyterLab, sets up a class."""
+"""Builds the lessons, checks one's own work, opens JupyterLab, grades a class."""
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import sys
 from pathlib import Path
 
@@ -58,7 +59,53 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     course = command("course", run_course, "Make an nbgrader course folder.")
     course.add_argument("folder", type=Path)
     course.add_argument("--update", action="store_true", help="renew its source/")
+    add_class_commands(command)
     return parser.parse_args(argv)
+
+
+def add_class_commands(command) -> None:
+    """Adds what an instructor does with a class."""
+    folder = {"type": Path, "help": "the course folder"}
+    grade = command("grade", run_grade, "Grade everything that was submitted.")
+    grade.add_argument("folder", type=Path, help="course folder, or an LMS download")
+    grade.add_argument("downloads", nargs="*", type=Path, help="zips or folders to add")
+    regrade = command("regrade", run_regrade, "Grade again and list what differs.")
+    regrade.add_argument("folder", **folder)
+    regrade.add_argument("students", nargs="*", help="default: all")
+    explain = command("explain", run_explain, "Say why a learner has this grade.")
+    explain.add_argument("folder", **folder)
+    explain.add_argument("student")
+    explain.add_argument("lesson", help="for example 01")
+    export = command("export", run_export, "Write all grades into a file.")
+    export.add_argument("folder", **folder)
+    export.add_argument("--format", default="csv", help="csv, canvas or moodle")
+    export.add_argument("--to", type=Path, help="default: in the course's grading/")
+    purge = command("purge", run_purge, "Remove all that is kept about learners.")
+    purge.add_argument("folder", **folder)
+    purge.add_argument("students", nargs="+")
+    for changing in (regrade, purge):
+        changing.add_argument("--apply", action="store_true", help="not only list it")
+    for running in (grade, regrade):
+        running.add_argument("--workers", type=positive(int), default=0)
+        running.add_argument(
+            "--seconds", type=positive(float), default=60, help="for a cell or question"
+        )
+        running.add_argument(
+            "--trusted", action="store_true", help="run the code WITHOUT containment"
+        )
+
+
+def positive(kind):
+    """Makes a reader of positive numbers for the command line."""
+
+    def read(text: str):
+        number = kind(text)
+        if not 0 < number < 10**6:
+            raise argparse.ArgumentTypeError(f"{text} is not between 0 and a million")
+        return number
+
+    read.__name__ = "positive number"
+    return read
 
 
 def run_build(options: argparse.Namespace) -> int:
@@ -79,10 +126,13 @@ def run_build(options: argparse.Namespace) -> int:
 
 def run_check(options: argparse.Namespace) -> int:
     """Grades the learner's own notebooks and prints a table."""
-    from grader.own_work import check_own, table
+    from grader.own_work import check_own
+    from grader.terminal import table
 
     for result in check_own(options.lessons):
         print(table(result))
+        for note in result.notes:
+            print(f"note: {note}")
     return 0
 
 
@@ -103,6 +153,60 @@ def run_course(options: argparse.Namespace) -> int:
     if names:
         print(f"Next: cd {options.folder}; nbgrader generate_assignment {names[0]}")
     return 0
+
+
+def now() -> str:
+    """Returns the time, for the log."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def run_grade(options: argparse.Namespace) -> int:
+    """Grades a class."""
+    from grader.class_commands import grade
+
+    return grade(options.folder, options.downloads, now=now(), **running(options))
+
+
+def run_regrade(options: argparse.Namespace) -> int:
+    """Grades a class again."""
+    from grader.class_commands import regrade
+
+    apply = {"apply": options.apply}
+    return regrade(
+        options.folder, options.students, now=now(), **apply, **running(options)
+    )
+
+
+def running(options: argparse.Namespace) -> dict:
+    """Reads how learners' code is to be run."""
+    from grader.containment import Limits
+
+    return {
+        "workers": options.workers,
+        "limits": Limits(wall_s=options.seconds),
+        "trusted": options.trusted,
+    }
+
+
+def run_explain(options: argparse.Namespace) -> int:
+    """Explains a grade."""
+    from grader.class_records import explain
+
+    return explain(options.folder, options.student, options.lesson)
+
+
+def run_export(options: argparse.Namespace) -> int:
+    """Exports all grades."""
+    from grader.class_records import export
+
+    return export(options.folder, options.format, options.to)
+
+
+def run_purge(options: argparse.Namespace) -> int:
+    """Removes learners' data."""
+    from grader.class_records import purge
+
+    return purge(options.folder, options.students, now=now(), apply=options.apply)
 
 
 if __name__ == "__main__":

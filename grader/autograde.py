@@ -1,93 +1,98 @@
-"""Grades one submission: answers into a clean lesson, run it, read the checks."""
+"""Grades one submission: the pure function in the middle of everything."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from nbformat import NotebookNode
 
-from grader.notebooks import answer, checks, exercises, extract_answers, marks
-from grader.results import ExerciseResult, Outcome, Result
-from grader.sandbox import TIMEOUT_S, execute
+from grader.containment import Limits
+from grader.evidence import evidence
+from grader.intake import Intake, why_other_lesson
+from grader.judging import JudgeProcess
+from grader.notebooks import Answers, answer, checks, extract_answers, marks
+from grader.results import ExerciseResult, Outcome, Result, Status
+from grader.text import clean_text
+from grader.trial import Trial, Tried
 
-OUTCOMES = {
-    "Wrong": Outcome.FAILED,
-    "NotAttempted": Outcome.NOT_ATTEMPTED,
-    "Raised": Outcome.RAISED,
-    "BrokenCheck": Outcome.BROKEN,
-    "KeyboardInterrupt": Outcome.TIMED_OUT,
-}
+MAX_PICTURES = 4  # per exercise
+MAX_SOURCE = 30_000  # characters of an exercise's code that are kept
 
 
 def autograde(
-    submitted: NotebookNode,
+    submitted: Intake,
     lesson: NotebookNode,
     name: str,
+    judge: JudgeProcess,
+    limits: Limits,
     *,
-    timeout_s: float = TIMEOUT_S,
-    on_cell: Callable[[], None] = lambda: None,
+    trusted: bool = False,
+    on_exercise: Callable[[], None] = lambda: None,
 ) -> Result:
-    """Grades `submitted` by the solved `lesson` and its checks, hidden tests included.
+    """Grades `submitted` by the solved `lesson` and its warm `judge`.
 
-    A learner's work, our own solution and a known wrong answer travel this one road.
+    A learner's work, our own solution, a known wrong answer and a hostile file travel
+    this one road. Code runs contained unless `trusted`.
+
+    Raises:
+        SessionError, JudgeError, ContainmentError: our fault; there is no result.
     """
-    clean = answer(lesson, extract_answers(submitted, lesson))
-    return judge(execute(clean, timeout_s=timeout_s, on_cell=on_cell), name)
-
-
-def judge(executed: NotebookNode, name: str) -> Result:
-    """Reads each exercise's outcome from an executed lesson.
-
-    Only a check that ran and said so passes: silence is never a pass.
-    """
-    answers = exercises(executed)
+    if submitted.notebook is None:
+        return nothing_to_grade(lesson, name, submitted.notes, submitted.reasons)
+    other = why_other_lesson(submitted.notebook, lesson, name)
+    if other:
+        return nothing_to_grade(lesson, name, submitted.notes, (other,))
+    answers = extract_answers(submitted.notebook, lesson)
+    clean = answer(lesson, answers)
+    trial = Trial(clean, lesson, judge, limits, trusted=trusted)
+    tried = trial.run(on_exercise)
+    sources = [*answers.exercises.values(), *(text for _, text in answers.extras)]
+    reasons = [*evidence(sources), *trial.evidence]
+    reasons += [
+        f"{exercise}: the check could not run. {one.message}"
+        for exercise, one in tried.items()
+        if one.outcome is Outcome.BROKEN
+    ]
+    notes = (*submitted.notes, *answers.notes)
+    status = Status.GRADED_WITH_NOTE if notes else Status.GRADED
     return Result(
-        name,
-        tuple(
-            verdict(exercise, answers[exercise], cell)
-            for exercise, cell in checks(executed).items()
+        lesson=name,
+        exercises=tuple(
+            exercise_result(
+                exercise, tried[exercise], answers, marks(check)["points"], judge
+            )
+            for exercise, check in checks(lesson).items()
         ),
+        status=Status.NEEDS_REVIEW if reasons else status,
+        notes=notes,
+        reasons=tuple(dict.fromkeys(clean_text(text, 500) for text in reasons)),
+        limits=tuple(clean_text(text, 200) for text in trial.limits_hit),
     )
 
 
-def verdict(
-    exercise: str, answered: NotebookNode, check: NotebookNode
+def nothing_to_grade(
+    lesson: NotebookNode, name: str, notes: tuple[str, ...], reasons: tuple[str, ...]
+) -> Result:
+    """Makes the result of a submission that holds no work on this lesson."""
+    exercises = tuple(
+        ExerciseResult(exercise, Outcome.NOT_ATTEMPTED, 0, marks(check)["points"])
+        for exercise, check in checks(lesson).items()
+    )
+    return Result(name, exercises, Status.STUDENT_ERROR, notes, reasons)
+
+
+def exercise_result(
+    exercise: str, tried: Tried, answers: Answers, points: float, judge: JudgeProcess
 ) -> ExerciseResult:
-    """Reads one exercise's outcome from its two cells."""
-    points = marks(check)["points"]
-    failed_cell, failed_check = error_of(answered), error_of(check)
-    printed = "".join(o.text for o in check.outputs if o.output_type == "stream")
-    if failed_cell is not None:
-        outcome = OUTCOMES.get(failed_cell.ename, Outcome.RAISED)
-        message = f"{failed_cell.ename}: {failed_cell.evalue}"
-    elif failed_check is not None:
-        outcome = OUTCOMES.get(failed_check.ename, Outcome.RAISED)
-        message = headline(failed_check.evalue)
-    elif check.execution_count is None:
-        outcome = Outcome.RAISED
-        message = "The kernel died before this check came to its end."
-    elif re.search(rf"(?m)^Right: {exercise}\b", printed):
-        return ExerciseResult(exercise, Outcome.PASSED, points, points)
-    else:
-        outcome, message = Outcome.BROKEN, "The check ended without a verdict."
-    if outcome is Outcome.TIMED_OUT:
-        message = "It was stopped at the time limit: is there a loop without an end?"
-    return ExerciseResult(exercise, outcome, 0, points, message)
-
-
-def error_of(cell: NotebookNode) -> NotebookNode | None:
-    """Returns a cell's error output, or None."""
-    return next((o for o in cell.outputs if o.output_type == "error"), None)
-
-
-def headline(message: str) -> str:
-    """Takes the first sentence out of a check's message: what went wrong."""
-    lines = []
-    for line in message.splitlines():
-        if line.startswith("  ") or re.match(r"\w+: 0 of ", line):
-            break
-        lines.append(line)
-    text = " ".join(lines)
-    prefixes = "|".join(outcome.value for outcome in Outcome)
-    return re.sub(rf"^({prefixes}): ", "", text, flags=re.IGNORECASE)
+    """Makes an exercise's result; what comes from the learner is cleaned and cut."""
+    drawn = tried.pictures[:MAX_PICTURES]
+    return ExerciseResult(
+        exercise=exercise,
+        outcome=tried.outcome,
+        points=points if tried.outcome is Outcome.PASSED else 0,
+        max_points=points,
+        message=clean_text(tried.message, 500),
+        details=tuple((name, clean_text(text, 1000)) for name, text in tried.details),
+        source=answers.exercises.get(exercise, "")[:MAX_SOURCE],
+        pictures=tuple(filter(None, map(judge.picture, drawn))),
+    )

@@ -17,10 +17,9 @@ from nbgrader.utils import compute_checksum
 from tqdm import tqdm
 
 from grader import MODULES, ROOT
-from grader.autograde import error_of
 from grader.lesson import colab_badge, read_lesson, repository_address
 from grader.notebooks import exercises, lesson_paths, marks, release
-from grader.sandbox import execute
+from grader.sandbox import error_of, execute
 
 COMMAND = "python -m grader build"
 LIST_MARKS = "<!-- lessons: written by `python -m grader build` -->", "<!-- end -->"
@@ -202,7 +201,13 @@ def write(path: Path, text: str) -> None:
     """Replaces a file in one step, so that nobody ever sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with open(handle, "w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
+    try:
+        with open(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -15,14 +15,16 @@ CONFIG = '''\
 import sys
 
 sys.path.insert(0, {root!r})  # the course's repository, which has grader/
+from grader.exporter import GradingExporter
 from grader.notebooks import RELEASE_CONFIG
 from traitlets.config import Config
 
 c = get_config()
 c.merge(Config(RELEASE_CONFIG))  # the stub and the locks that lessons/ have too
 c.CourseDirectory.course_id = "distributed-jax"
-c.ExecutePreprocessor.timeout = 120  # seconds a cell
-c.ExecutePreprocessor.interrupt_on_timeout = True
+# `nbgrader autograde` grades as `python -m grader grade` does: contained, and judged
+# by another process than the learner's.
+c.Autograde.exporter_class = GradingExporter
 # zip_collect takes files that are named as this: ada_01_pmap_spmd.ipynb.
 c.FileNameCollectorPlugin.named_regexp = (
     r".*[/\\\\](?P<student_id>[^/\\\\]+)_(?P<file_id>[0-9][0-9]_\\w+)\\.ipynb"

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -24,6 +23,16 @@ from nbgrader.preprocessors import (
 from traitlets.config import Config
 
 from grader import ROOT
+from grader.recognition import (
+    choose,
+    claimed,
+    code_of,
+    defines,
+    ids,
+    is_check,
+    is_code,
+    marks,
+)
 
 sys.path.append(str(ROOT / "lessons"))
 from outcomes import NOT_WRITTEN
@@ -43,10 +52,12 @@ class Answers:
     Attributes:
         exercises: source of each exercise's cell, by exercise.
         extras: code cells the learner added: (id of the lesson's cell before, source).
+        notes: what had to be guessed or put back, in plain words.
     """
 
     exercises: dict[str, str]
     extras: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def release(notebook: NotebookNode) -> NotebookNode:
@@ -79,46 +90,96 @@ def checks(notebook: NotebookNode) -> dict[str, NotebookNode]:
     }
 
 
-def marks(cell: NotebookNode) -> dict:
-    """Returns a cell's nbgrader metadata; front ends lose it, so it may be empty."""
-    found = cell.get("metadata", {}).get("nbgrader", {})
-    return found if isinstance(found, dict) else {}
-
-
 def extract_answers(submitted: NotebookNode, lesson: NotebookNode) -> Answers:
     """Takes a learner's answers to `lesson` out of their notebook.
 
-    An exercise's cell is known by its grade id, else by the comment in its first line,
-    else by the function that it defines.
+    An exercise's cell is known by its id, else by the comment in its first lines, else
+    by the function that it defines.
     """
-    code = [c for c in submitted.cells if c.get("cell_type") == "code"]
-    found: dict[str, str] = {}
-    taken: dict[int, str] = {}  # every copy of an exercise: only the first one counts
-    for name in exercises(lesson):
-        for is_answer in (
-            lambda c, name=name: marks(c).get("grade_id") == name,
-            lambda c, name=name: c.source.lstrip().startswith(f"# exercise: {name}\n"),
-            lambda c, name=name: re.search(rf"(?m)^def {name}\(", c.source),
+    released, cells = release(lesson), list(submitted.cells)
+    stubs = {name: cell.source for name, cell in exercises(released).items()}
+    claims = [claimed(cell, stubs) for cell in cells]
+    choices = {n: choose(n, cells, claims, stub) for n, stub in stubs.items()}
+    taken = {i: "" for choice in choices.values() for i in choice.dropped}
+    taken |= {choice.cell: name for name, choice in choices.items()}
+    notes = [choice.note for choice in choices.values() if choice.note]
+    lost = [name for name, choice in choices.items() if choice.lost_id]
+    if lost:
+        how = "were known by their comment or function, as their ids were lost"
+        notes.append(f"The cells of {', '.join(lost)} {how}.")
+    return Answers(
+        {name: cells[c.cell].source for name, c in choices.items() if c.cell >= 0},
+        tuple(extras_of(cells, [*lesson.cells, *released.cells], taken)),
+        (*notes, *notes_on_checks(cells, lesson, released)),
+    )
+
+
+def extras_of(
+    cells: list[NotebookNode], known: list[NotebookNode], taken: dict[int, str]
+) -> Iterator[tuple[str, str]]:
+    """Finds the code that learners added, each with the lesson's cell before it.
+
+    `known` are the lesson's cells, solved and released. `taken` names the answers by
+    their position; "" stands for a copy to leave out.
+    """
+    order = {cell.id: place for place, cell in reversed([*enumerate(known)])}
+    originals = {
+        code_of(c): c.id for c in reversed(known) if not marks(c).get("solution")
+    }
+    whole = {originals.get(code_of(cell), "") for cell in cells}
+    anchor = ""
+    for position, cell in enumerate(cells):
+        name = taken.get(position, anchor_of(cell, originals, whole))
+        whole.add(name)
+        if name and order[name] >= order.get(anchor, 0):
+            anchor = name
+        elif not name and position not in taken and is_code(cell):
+            if cell.source.strip():
+                yield anchor, cell.source
+
+
+def anchor_of(cell: NotebookNode, originals: dict[str, str], whole: set[str]) -> str:
+    """Names the lesson's cell that a submitted cell is, or "" for a learner's own.
+
+    `originals` names the lesson's cells by their code. A cell that has the id of one of
+    those in `whole`, but other code, is a copy that the learner made something else of.
+    """
+    named = [name for name in ids(cell) if name in originals.values()]
+    if code_of(cell) in originals:
+        return named[0] if named else originals[code_of(cell)]
+    for name in originals.values():
+        if name.startswith("check-") and is_check(cell, name.removeprefix("check-")):
+            return name
+    return next((name for name in named if name not in whole), "")
+
+
+def notes_on_checks(
+    cells: list[NotebookNode], lesson: NotebookNode, released: NotebookNode
+) -> Iterator[str]:
+    """Says which checks are not as they were released."""
+    solved = checks(lesson)
+    for name, original in checks(released).items():
+        found = [cell for cell in cells if is_check(cell, name)]
+        codes = {code_of(cell) for cell in found}
+        points = [
+            marks(cell).get("points", marks(original)["points"]) for cell in found
+        ]
+        if (
+            len(found) != 1
+            or not is_code(found[0])
+            or not codes <= {code_of(original), code_of(solved[name])}
+            or points != [marks(original)["points"]]
         ):
-            copies = [cell for cell in code if is_answer(cell)]
-            taken |= {id(cell): name for cell in copies}
-            for cell in copies[:1]:
-                found.setdefault(name, cell.source)
-    extras, anchor = [], ""
-    known = [*lesson.cells, *release(lesson).cells]
-    for cell in submitted.cells:
-        ours = taken.get(id(cell)) or anchor_of(cell, known)
-        if ours:
-            anchor = ours
-        elif cell.get("cell_type") == "code" and cell.source.strip():
-            extras.append((anchor, cell.source))
-    return Answers(found, tuple(extras))
+            yield f"The check of {name} was changed or removed; the original was used."
 
 
-def anchor_of(cell: NotebookNode, known: list[NotebookNode]) -> str:
-    """Names the lesson's cell that a submitted cell is, or "" for a learner's own."""
-    names = (marks(cell).get("grade_id"), cell.get("id"))
-    return next((k.id for k in known if k.id in names or k.source == cell.source), "")
+def is_other_lesson(submitted: NotebookNode, lesson: NotebookNode) -> bool:
+    """Tells whether none of a lesson's exercises can be found in a notebook."""
+    names = list(exercises(lesson))
+    return not any(
+        claimed(cell, names) or any(defines(cell, name) for name in names)
+        for cell in submitted.cells
+    )
 
 
 def answer(lesson: NotebookNode, answers: Answers) -> NotebookNode:

@@ -1,9 +1,10 @@
-"""What grading finds out: plain frozen facts, no behaviour beyond sums."""
+"""What grading finds out: plain frozen facts, no behaviour beyond sums and JSON."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import json
 
 
 class Outcome(enum.StrEnum):
@@ -17,23 +18,60 @@ class Outcome(enum.StrEnum):
     BROKEN = "the check could not run"
 
 
+class Status(enum.StrEnum):
+    """What became of one submission; there is no sixth way."""
+
+    GRADED = "GRADED"  # every check ran
+    GRADED_WITH_NOTE = "GRADED_WITH_NOTE"  # the same, after a repair that a note names
+    STUDENT_ERROR = "STUDENT_ERROR"  # there is nothing to grade: score 0, and a reason
+    NEEDS_REVIEW = "NEEDS_REVIEW"  # not to be trusted: no score until a person decides
+    INFRA_ERROR = "INFRA_ERROR"  # our fault: no score
+
+
 @dataclasses.dataclass(frozen=True)
 class ExerciseResult:
-    """One exercise's outcome; `message` is the first sentence of what went wrong."""
+    """One exercise's outcome.
+
+    Attributes:
+        exercise: its name.
+        outcome: what became of it.
+        points: points reached.
+        max_points: points to be had.
+        message: the first sentence of what went wrong, or "".
+        details: (name, text) rows: what was called, seen, expected, likely.
+        source: the learner's own code for it.
+        pictures: what that code drew: PNG files in base64, encoded anew by us.
+    """
 
     exercise: str
     outcome: Outcome
     points: float
     max_points: float
     message: str = ""
+    details: tuple[tuple[str, str], ...] = ()
+    source: str = ""
+    pictures: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One submission's outcomes, in the lesson's order."""
+    """What became of one submission.
+
+    Attributes:
+        lesson: the lesson's name.
+        exercises: one entry per exercise, in the lesson's order.
+        status: one of five.
+        notes: repairs made before grading, in plain words.
+        reasons: why it is STUDENT_ERROR, NEEDS_REVIEW or INFRA_ERROR, with the remedy.
+        limits: the limits that the learner's process ran into.
+    """
 
     lesson: str
     exercises: tuple[ExerciseResult, ...]
+    status: Status = Status.GRADED
+    notes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
 
     @property
     def points(self) -> float:
@@ -44,3 +82,40 @@ class Result:
     def max_points(self) -> float:
         """Sum of the points to be had."""
         return sum(exercise.max_points for exercise in self.exercises)
+
+    @property
+    def score(self) -> float | None:
+        """The points that count: none while a person has to decide."""
+        undecided = (Status.NEEDS_REVIEW, Status.INFRA_ERROR)
+        return None if self.status in undecided else self.points
+
+
+def to_json(result: Result) -> str:
+    """Writes a result as JSON, the same bytes for the same result."""
+    return json.dumps(dataclasses.asdict(result), sort_keys=True, ensure_ascii=True)
+
+
+def from_json(text: str) -> Result:
+    """Reads what `to_json` wrote.
+
+    Raises:
+        ValueError: the text is damaged.
+    """
+    try:
+        facts = json.loads(text)
+        exercises = tuple(
+            ExerciseResult(
+                **entry
+                | {
+                    "outcome": Outcome(entry["outcome"]),
+                    "details": tuple(map(tuple, entry["details"])),
+                    "pictures": tuple(entry["pictures"]),
+                }
+            )
+            for entry in facts.pop("exercises")
+        )
+        status = Status(facts.pop("status"))
+        lists = {key: tuple(facts.pop(key)) for key in ("notes", "reasons", "limits")}
+        return Result(exercises=exercises, status=status, **lists, **facts)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"This is no result of the grader: {error!r}.") from None

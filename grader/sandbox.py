@@ -1,4 +1,7 @@
-"""Runs a notebook in a process, a folder and a time limit of its own."""
+"""Runs a notebook of our own in a process, a folder and a time limit of its own.
+
+A stranger's code runs in a `Session`.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +58,11 @@ def execute(
             for index in running[-1:]:
                 notebook.cells[index].execution_count = None
     return notebook
+
+
+def error_of(cell: NotebookNode) -> NotebookNode | None:
+    """Returns a cell's error output, or None."""
+    return next((o for o in cell.outputs if o.output_type == "error"), None)
 
 
 def environment(folder: str | Path) -> dict[str, str]:

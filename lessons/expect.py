@@ -193,10 +193,7 @@ def expect_arrays(
     Inside a mapped function an array counts with one device's block.
     """
     expect_result(seen)
-    if seen.traced_shapes is None:
-        headline = "JAX could not trace the function."
-        likely = "NumPy on a value that JAX computed: use jnp, which traces"
-        _wrong(seen, headline, expected="a program that traces", likely=likely)
+    _expect_program(seen)
     for shape in seen.traced_shapes:
         if largest is not None and np.prod(shape, dtype=int) > largest:
             wanted = f"no array of more than {largest} elements"
@@ -207,6 +204,15 @@ def expect_arrays(
         headline = f"The program builds an array of shape {list(shape)}."
         was = f"{np.prod(shape, dtype=int)} elements"
         _wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+
+
+def _expect_program(seen: Observation) -> None:
+    if seen.traced_shapes is None:
+        headline = "JAX could not trace the function."
+        likely = (
+            "NumPy or float() on a value that devices compute: use jnp, which traces"
+        )
+        _wrong(seen, headline, expected="a program that traces", likely=likely)
 
 
 def _expect_attempt(seen: Observation) -> None:

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
@@ -129,15 +130,15 @@ def bounds(index: tuple, shape: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
 
 
 def traced_shapes(function, arguments) -> tuple[tuple[int, ...], ...] | None:
-    """Shapes of all arrays in the traced program, or None where it does not trace.
-
-    The arguments stay concrete, so NumPy may prepare what JAX then computes with.
-    """
+    """Shapes of all arrays in the traced program, or None where it does not trace."""
+    run, arrays = program_of(function, arguments)
     silence = io.StringIO()
     with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
         try:
-            inputs = [copy_of(argument) for argument in arguments]
-            program = jax.make_jaxpr(lambda: function(*inputs))()
+            with tracing(function):
+                program = jax.make_jaxpr(lambda *a: list(filter_arrays(run(*a))))(
+                    *arrays
+                )
         except KeyboardInterrupt:
             raise
         except BaseException:
@@ -145,6 +146,58 @@ def traced_shapes(function, arguments) -> tuple[tuple[int, ...], ...] | None:
     constants = [np.shape(constant) for constant in program.consts]
     computed = [v.aval.shape for v in variables(program.jaxpr)]
     return tuple(sorted({tuple(shape) for shape in [*constants, *computed]}))
+
+
+def program_of(function: Callable, arguments: Sequence) -> tuple[Callable, list]:
+    """Makes `function` one of its arrays alone: (function of them, the arrays).
+
+    Numbers, texts and containers stay as they are: a program is traced for them.
+    """
+    values, tree = jax.tree.flatten([copy_of(argument) for argument in arguments])
+    kinds = jax.Array | np.ndarray | jax.ShapeDtypeStruct
+    places = [place for place, v in enumerate(values) if isinstance(v, kinds)]
+
+    def run(*arrays):
+        filled = dict(zip(places, arrays, strict=True))
+        leaves = [filled.get(place, value) for place, value in enumerate(values)]
+        return function(*jax.tree.unflatten(tree, leaves))
+
+    return run, [values[place] for place in places]
+
+
+def filter_arrays(result: Any) -> Iterator[Any]:
+    """Yields the arrays of a result, whatever else is in it."""
+    kinds = jax.Array | np.ndarray
+    yield from (leaf for leaf in jax.tree.leaves(result) if isinstance(leaf, kinds))
+
+
+@contextlib.contextmanager
+def tracing(function: Callable) -> Iterator[None]:
+    """Lets code trace that waits for its results, prints them or places them.
+
+    None of these changes what is computed: waiting and printing do nothing, and
+    `device_put` with a sharding constrains the traced value to it.
+    """
+    put, settings = jax.device_put, getattr(inspect.unwrap(function), "__globals__", {})
+
+    def place(x, device=None, **options):
+        if not isinstance(device, jax.sharding.Sharding) or not any(
+            isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)
+        ):
+            return put(x, device, **options)
+        return jax.lax.with_sharding_constraint(x, device)
+
+    names = {name: place for name, value in settings.items() if value is put}
+    with contextlib.ExitStack() as changes:
+        for owner, name, stand_in in (
+            (jax, "device_put", place),
+            (jax.debug, "print", lambda *_, **__: None),
+            (jax.debug, "callback", lambda *_, **__: None),
+            (jax.core.Tracer, "block_until_ready", lambda tracer: tracer),
+        ):
+            changes.enter_context(mock.patch.object(owner, name, stand_in, create=True))
+        changes.enter_context(mock.patch.dict(settings, names))
+        yield
 
 
 def variables(jaxpr: Any) -> Iterator[Any]:

@@ -269,13 +269,13 @@ def parallel_square(x):
 
 # %% check="parallel_square" points=1
 x = np.arange(16, dtype=np.float32).reshape(8, 2)
-seen = observe(parallel_square, x)
+seen = observe(parallel_square, x, traced=True)
 expect_close(seen, x**2)
 expect_devices(seen, 8, likely="computed as one array on one device, without jax.pmap")
 ### BEGIN HIDDEN TESTS
 for num_devices in (2, 4):
     x = np.arange(num_devices * 6, dtype=np.int32).reshape(num_devices, 2, 3) - 5
-    seen = observe(parallel_square, x)
+    seen = observe(parallel_square, x, traced=True)
     expect_close(seen, x**2)
     expect_devices(seen, num_devices)
 ### END HIDDEN TESTS
@@ -709,7 +709,7 @@ causes = {
     "the step used 0.1 in place of lr": reference_sgd(params, x, y, 0.1, 20),
     "one step is missing": reference_sgd(params, x, y, 0.05, 19),
 }
-seen = observe(local_sgd_steps, params, x, y, 0.05, 20)
+seen = observe(local_sgd_steps, params, x, y, 0.05, 20, traced=True)
 expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=causes)
 expect_unchanged(seen)
 expect_devices(seen, 8, likely="all replicas were computed on one device")
@@ -725,7 +725,7 @@ for num_devices, num_steps in ((4, 0), (2, 7)):
     x, y = x[:num_devices, :, :2], y[:num_devices]
     start_from = {"w": x[:, 0], "b": y[:, 0]}
     expected = reference_sgd(start_from, x, y, 0.1, num_steps)
-    seen = observe(local_sgd_steps, start_from, x, y, 0.1, num_steps)
+    seen = observe(local_sgd_steps, start_from, x, y, 0.1, num_steps, traced=True)
     expect_close(seen, expected, rtol=1e-4, atol=1e-5)
     expect_devices(seen, num_devices)
 ### END HIDDEN TESTS

@@ -1,28 +1,29 @@
 """A submission gets the points of its right answers, whatever else it does."""
 
-import copy
+import base64
+import contextlib
+import io
 
 import nbformat
 import pytest
 import tiny
+from PIL import Image
 
-from grader.autograde import autograde, judge
-from grader.notebooks import checks, exercises, release
-from grader.results import ExerciseResult, Outcome, Result
+from grader.autograde import autograde
+from grader.build import dumps
+from grader.containment import Limits
+from grader.intake import parse_submission
+from grader.judging import JudgeProcess
+from grader.notebooks import exercises, release
+from grader.results import Outcome, Status, from_json, to_json
 
 DOUBLE = "def double(x):\n    return x + x\n"
 NEGATE = "def negate(x):\n    return 0 - x\n"
-EXIT = "import os\n\n\ndef double(x):\n    os._exit(0)"
-# Prints to the notebook's own stream, which outlives the one that a check sets up.
-CLAIM = """\
-import os, sys, time
-notebook = sys.stdout
-
-
-def double(x):
-    print("Right: double does what it should.", file=notebook, flush=True)
-    time.sleep(0.5)  # the stream is sent by a thread
-    os._exit(0)
+EXIT = "import os\n\n\ndef {}(x):\n    os._exit(0)"
+PICTURE = """\
+import matplotlib.pyplot as plt
+plt.plot([1, 2, 3])
+plt.show()
 """
 
 
@@ -32,9 +33,24 @@ def lesson(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def quick_lesson(tmp_path_factory):
-    root = tmp_path_factory.mktemp("course") / "course"
-    return tiny.lesson(root, setup=tiny.SETUP_WITHOUT_JAX)
+def judge(lesson):
+    with contextlib.closing(JudgeProcess(lesson, trusted=True)) as judge:
+        yield judge
+
+
+@pytest.fixture
+def grade(lesson, judge):
+    """Grades a notebook; returns the result and its exercises by name."""
+
+    def run(submitted, wall_s=30, **options):
+        intake = parse_submission(dumps(submitted).encode())
+        limits = Limits(wall_s=wall_s)
+        result = autograde(
+            intake, lesson, "01_tiny", judge, limits, trusted=True, **options
+        )
+        return result, {r.exercise: r for r in result.exercises}
+
+    return run
 
 
 def submission(lesson, **answers):
@@ -44,222 +60,207 @@ def submission(lesson, **answers):
     return notebook
 
 
-def grade(submitted, lesson, **limits) -> dict:
-    result = autograde(submitted, lesson, "01_tiny", **limits)
-    assert [r.exercise for r in result.exercises] == ["double", "negate"]
-    return {r.exercise: r for r in result.exercises}
+def extra_cells(notebook, *sources, before="double"):
+    place = [cell.id for cell in notebook.cells].index(before)
+    notebook.cells[place:place] = map(nbformat.v4.new_code_cell, sources)
+    return notebook
 
 
-def test_solved_lesson_gets_full_points_and_reports_each_cell(quick_lesson):
-    cells = []
-    solved, report = quick_lesson, lambda: cells.append(1)
-    result = autograde(solved, solved, "01_tiny", on_cell=report)
-    assert (result.points, result.max_points) == (3, 3)
-    assert {r.outcome for r in result.exercises} == {Outcome.PASSED}
-    assert len(cells) == sum(cell.cell_type == "code" for cell in solved.cells)
+def test_solved_lesson_gets_full_points_and_reports_each_exercise(lesson, grade):
+    told = []
+    result, found = grade(lesson, on_exercise=lambda: told.append(1))
+    assert (result.lesson, result.points, result.max_points) == ("01_tiny", 3, 3)
+    assert result.status is Status.GRADED
+    assert {r.outcome for r in found.values()} == {Outcome.PASSED}
+    assert len(told) == 2
 
 
-def test_untouched_lesson_gets_nothing(lesson):
-    result = autograde(release(lesson), lesson, "01_tiny")
-    assert isinstance(result, Result)
-    assert (result.lesson, result.points, result.max_points) == ("01_tiny", 0, 3)
-    assert {r.outcome for r in result.exercises} == {Outcome.NOT_ATTEMPTED}
+def test_untouched_lesson_gets_nothing(lesson, grade):
+    result, found = grade(release(lesson))
+    assert (result.points, result.score, result.max_points) == (0, 0, 3)
+    assert {r.outcome for r in found.values()} == {Outcome.NOT_ATTEMPTED}
+    assert found["double"].message == "double still holds its stub."
 
 
 @pytest.mark.parametrize(
     "source, outcome, message",
-    {
-        "right on visible inputs only": (
+    [
+        pytest.param(
             "def double(x):\n    return 6",
             Outcome.FAILED,
             "The result is wrong.",
+            id="visible inputs",
         ),
-        "syntax error": ("def double(x:\n", Outcome.RAISED, "SyntaxError: "),
-        "exit in the cell": (
-            f"{DOUBLE}\nimport sys\nsys.exit()",
+        pytest.param(
+            "def double(x:\n", Outcome.RAISED, "SyntaxError: ", id="syntax error"
+        ),
+        pytest.param(
+            "import sys\n\n\ndef double(x):\n    sys.exit(1)",
             Outcome.RAISED,
-            "SystemExit: ",
+            "SystemExit: 1",
+            id="exit",
         ),
-    }.values(),
-    ids=["visible inputs", "syntax error", "exit in cell"],
+        pytest.param(
+            EXIT.format("double"), Outcome.RAISED, "It ended the process", id="_exit"
+        ),
+        pytest.param(
+            "import os\nos._exit(0)", Outcome.RAISED, "It ended", id="_exit in cell"
+        ),
+        pytest.param("1 / 0", Outcome.RAISED, "ZeroDivisionError: ", id="cell raises"),
+        pytest.param("", Outcome.NOT_ATTEMPTED, "double is not defined", id="empty"),
+    ],
 )
-def test_only_the_faulty_exercise_is_lost(quick_lesson, source, outcome, message):
-    submitted = submission(quick_lesson, double=source, negate=NEGATE)
-    found = grade(submitted, quick_lesson)
+def test_only_the_faulty_exercise_is_lost(lesson, grade, source, outcome, message):
+    result, found = grade(submission(lesson, double=source, negate=NEGATE))
     assert (found["double"].outcome, found["double"].points) == (outcome, 0)
     assert found["double"].message.startswith(message)
     assert (found["negate"].outcome, found["negate"].points) == (Outcome.PASSED, 2)
+    assert result.status is Status.GRADED
 
 
-def test_exit_in_a_function_is_an_error_of_that_exercise(lesson):
-    exits = "import sys\n\n\ndef double(x):\n    sys.exit(1)"
-    found = grade(submission(lesson, double=exits, negate=NEGATE), lesson)
-    assert found["double"].outcome is Outcome.RAISED
-    assert found["double"].message == "SystemExit: 1"
-    assert found["negate"].outcome is Outcome.PASSED
-
-
-def test_endless_loop_is_stopped_and_the_rest_graded(quick_lesson):
-    source = "def double(x):\n    while True:\n        pass"
-    submitted = submission(quick_lesson, double=source, negate=NEGATE)
-    found = grade(submitted, quick_lesson, timeout_s=3)
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def double(x):\n    while True:\n        pass",
+        "while True:\n    pass",
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "def double(x):\n    while True:\n        pass",
+    ],
+    ids=["in the function", "in the cell", "ignores interrupts"],
+)
+def test_endless_loop_costs_that_exercise_only(lesson, grade, source):
+    submitted = submission(lesson, double=source, negate=NEGATE)
+    _, found = grade(submitted, wall_s=4)
     assert found["double"].outcome is Outcome.TIMED_OUT
     assert found["double"].points == 0
-    assert "is there a loop without an end?" in found["double"].message
+    assert "after 4 s: is there a loop without an end?" in found["double"].message
     assert found["negate"].outcome is Outcome.PASSED
 
 
-def test_dead_kernel_keeps_the_points_reached_before(quick_lesson):
-    exits = EXIT.replace("double", "negate")
-    submitted = submission(quick_lesson, double=DOUBLE, negate=exits)
-    found = grade(submitted, quick_lesson)
+def test_later_exercise_may_end_the_process(lesson, grade):
+    submitted = submission(lesson, double=DOUBLE, negate=EXIT.format("negate"))
+    _, found = grade(submitted)
     assert found["double"].outcome is Outcome.PASSED
-    assert found["negate"].outcome is not Outcome.PASSED
+    assert found["negate"].outcome is Outcome.RAISED
 
 
-@pytest.mark.parametrize("exits", [EXIT, CLAIM], ids=["in silence", "with a claim"])
-def test_dead_kernel_scores_nothing_from_then_on(quick_lesson, exits):
-    submitted = submission(quick_lesson, double=exits, negate=NEGATE)
-    found = grade(submitted, quick_lesson).values()
-    assert Outcome.PASSED not in {r.outcome for r in found}
-    assert sum(r.points for r in found) == 0
+def test_cell_that_raises_after_its_function_is_judged_by_the_function(lesson, grade):
+    submitted = submission(lesson, double=DOUBLE + "assert double(2) == 5")
+    _, found = grade(submitted)
+    assert found["double"].outcome is Outcome.PASSED
 
 
-@pytest.fixture(scope="module")
-def cheated(quick_lesson):
-    """Two wrong answers: one edits its check, one says what a right one would."""
+def test_edited_check_and_a_claim_do_not_help(lesson, grade):
     cheat = 'def negate(x):\n    print("Right: negate")\n    return x'
-    submitted = submission(
-        quick_lesson, double="def double(x):\n    return x", negate=cheat
-    )
+    submitted = submission(lesson, double="def double(x):\n    return x", negate=cheat)
     check = next(cell for cell in submitted.cells if cell.id == "check-double")
     check.source = 'print("Right: double does what it should. 1 of 1 point.")'
-    return grade(submitted, quick_lesson)
+    result, found = grade(submitted)
+    assert {r.outcome for r in found.values()} == {Outcome.FAILED}
+    assert result.status is Status.GRADED_WITH_NOTE
+    assert "check of double" in " ".join(result.notes)
 
 
-def test_edited_check_does_not_help(cheated):
-    assert cheated["double"].outcome is Outcome.FAILED
-    assert cheated["double"].points == 0
+def test_added_cells_count_and_their_faults_cost_nothing(lesson, grade):
+    submitted = submission(
+        lesson, double="def double(x):\n    return helper(x)", negate=NEGATE
+    )
+    extra_cells(
+        submitted,
+        "def helper(x):\n    return 2 * x",
+        "1 / 0",
+        "import sys\nsys.exit()",
+        "input()",
+    )
+    result, found = grade(submitted)
+    assert {r.outcome for r in found.values()} == {Outcome.PASSED}
+    assert result.status is Status.GRADED
 
 
-def test_check_that_prints_right_and_raises_does_not_pass(cheated):
-    assert cheated["negate"].outcome is Outcome.FAILED
-    assert cheated["negate"].points == 0
+def test_added_cells_that_never_end_are_left_out(lesson, grade):
+    submitted = submission(lesson, double=DOUBLE, negate=NEGATE)
+    extra_cells(submitted, *(3 * ["while True:\n    pass"]))
+    _, found = grade(submitted, wall_s=4)
+    assert {r.outcome for r in found.values()} == {Outcome.PASSED}
 
 
-def test_added_cells_count_and_their_faults_cost_nothing(quick_lesson):
-    uses = "def double(x):\n    return helper(x)"
-    submitted = submission(quick_lesson, double=uses, negate=NEGATE)
-    place = [cell.id for cell in submitted.cells].index("double")
-    submitted.cells[place:place] = [
-        nbformat.v4.new_code_cell("def helper(x):\n    return 2 * x"),
-        nbformat.v4.new_code_cell("1 / 0"),
-        nbformat.v4.new_code_cell("import sys\nsys.exit()"),
-    ]
-    found = grade(submitted, quick_lesson).values()
-    assert {r.outcome for r in found} == {Outcome.PASSED}
+def test_neighbour_that_breaks_things_costs_only_itself(lesson, grade):
+    breaks = "import builtins\nbuiltins.abs = None\ndel builtins.print\n" + DOUBLE
+    uses = "def negate(x):\n    print(abs(x))\n    return -x"
+    result, found = grade(submission(lesson, double=breaks, negate=uses))
+    assert {r.outcome for r in found.values()} == {Outcome.PASSED}
+    assert result.status is Status.NEEDS_REVIEW  # and a person sees that it did
+    assert result.score is None
 
 
-def says(text):
-    return nbformat.v4.new_output("stream", text=text)
+def test_settings_are_put_back_before_each_exercise(lesson, grade):
+    sets = """\
+import os, warnings, jax
+jax.config.update("jax_enable_x64", True)
+os.environ["LEFT_BEHIND"] = "1"
+os.chdir("/")
+warnings.simplefilter("error")
 
 
-def raises(name, text=""):
-    return nbformat.v4.new_output("error", ename=name, evalue=text, traceback=[])
+def double(x):
+    return 2 * x
+"""
+    uses = """\
+def negate(x):
+    import os, warnings, jax
+    assert not jax.config.jax_enable_x64 and "LEFT_BEHIND" not in os.environ
+    assert os.getcwd() != "/"
+    warnings.warn("only a warning")
+    return -x
+"""
+    _, found = grade(submission(lesson, double=sets, negate=uses))
+    assert {r.outcome for r in found.values()} == {Outcome.PASSED}
 
 
-RIGHT = says("Right: double does what it should. 1 of 1 point.\n")
-WRONG = "Wrong: The result is wrong\non device 3.\n  called    double(3)\n"
-STUB = "Not attempted yet: double still holds its stub.\ndouble: 0 of 1 point."
-# What the exercise's cell put out, what its check did: outcome, message.
-VERDICTS = {
-    "right": ([], [RIGHT], Outcome.PASSED, ""),
-    "right after a warning": ([], [says("Warning!\n"), RIGHT], Outcome.PASSED, ""),
-    "wrong": (
-        [],
-        [raises("Wrong", WRONG)],
-        Outcome.FAILED,
-        "The result is wrong on device 3.",
-    ),
-    "wrong after a claim": (
-        [],
-        [RIGHT, raises("Wrong", WRONG)],
-        Outcome.FAILED,
-        "The result is wrong on device 3.",
-    ),
-    "stub": (
-        [],
-        [raises("NotAttempted", STUB)],
-        Outcome.NOT_ATTEMPTED,
-        "double still holds its stub.",
-    ),
-    "check raises": (
-        [],
-        [raises("Raised", "Your code raised: KeyError: 3\n  called  double(3)")],
-        Outcome.RAISED,
-        "KeyError: 3",
-    ),
-    "check is broken": (
-        [],
-        [raises("BrokenCheck", "The check could not run: ValueError: x")],
-        Outcome.BROKEN,
-        "ValueError: x",
-    ),
-    "check is interrupted": (
-        [],
-        [RIGHT, raises("KeyboardInterrupt")],
-        Outcome.TIMED_OUT,
-        "It was stopped at the time limit: is there a loop without an end?",
-    ),
-    "cell is interrupted": (
-        [raises("KeyboardInterrupt")],
-        [RIGHT],
-        Outcome.TIMED_OUT,
-        "It was stopped at the time limit: is there a loop without an end?",
-    ),
-    "cell raises": (
-        [raises("ValueError", "no")],
-        [RIGHT],
-        Outcome.RAISED,
-        "ValueError: no",
-    ),
-    "silence": ([], [], Outcome.BROKEN, "The check ended without a verdict."),
-    "claim in the exercise": (
-        [RIGHT],
-        [],
-        Outcome.BROKEN,
-        "The check ended without a verdict.",
-    ),
-    "claim for another exercise": (
-        [],
-        [says("Right: double_all does what it should.\n")],
-        Outcome.BROKEN,
-        "The check ended without a verdict.",
-    ),
-    "claim inside a line": (
-        [],
-        [says("This is Right: double\n")],
-        Outcome.BROKEN,
-        "The check ended without a verdict.",
-    ),
-}
+def test_answer_may_use_what_the_lesson_computed(tmp_path):
+    demonstration = ('print("a demonstration")', "factor = 2\nprint(factor)")
+    lesson = tiny.lesson(tmp_path / "course", demonstration)
+    submitted = submission(lesson, double="def double(x):\n    return factor * x")
+    with contextlib.closing(JudgeProcess(lesson, trusted=True)) as judge:
+        intake = parse_submission(dumps(submitted).encode())
+        result = autograde(intake, lesson, "01_tiny", judge, Limits(), trusted=True)
+    assert result.exercises[0].outcome is Outcome.PASSED
 
 
-@pytest.mark.parametrize("case", VERDICTS)
-def test_verdict_is_read_from_what_the_two_cells_put_out(quick_lesson, case):
-    outputs, check_outputs, outcome, message = VERDICTS[case]
-    executed = copy.deepcopy(quick_lesson)
-    for cell in executed.cells:
-        if cell.cell_type == "code":
-            cell.execution_count = 1
-    exercises(executed)["double"].outputs = outputs
-    checks(executed)["double"].outputs = check_outputs
-    double, negate = judge(executed, "01_tiny").exercises
-    points = 1 if outcome is Outcome.PASSED else 0
-    assert double == ExerciseResult("double", outcome, points, 1, message)
-    assert negate.outcome is Outcome.BROKEN
+def test_pictures_of_an_exercise_are_kept_as_plain_png(lesson, grade):
+    submitted = submission(lesson, double=DOUBLE + PICTURE)
+    _, found = grade(submitted)
+    [picture] = found["double"].pictures
+    assert found["negate"].pictures == ()
+    with Image.open(io.BytesIO(base64.b64decode(picture))) as image:
+        assert image.format == "PNG" and image.info == {}
 
 
-def test_checks_that_never_ran_score_nothing(quick_lesson):
-    outcomes = [r.outcome for r in judge(quick_lesson, "01_tiny").exercises]
-    assert outcomes == [Outcome.RAISED, Outcome.RAISED]
+def test_result_says_what_was_seen_and_expected_and_keeps_the_code(lesson, grade):
+    wrong = "def double(x):\n    return x"
+    result, found = grade(submission(lesson, double=wrong))
+    details = dict(found["double"].details)
+    assert (details["called"], details["seen"]) == ("double(3)", "3")
+    assert (details["expected"], found["double"].source) == ("6", wrong)
+    assert from_json(to_json(result)) == result
+
+
+@pytest.mark.parametrize(
+    "data, reason",
+    [(b"", "empty"), (b"<html>Log in</html>", "web page"), (b'{"a": 1', "breaks off")],
+    ids=["empty", "web page", "truncated"],
+)
+def test_file_without_work_gets_zero_and_a_reason(lesson, judge, data, reason):
+    submitted = parse_submission(data)
+    result = autograde(submitted, lesson, "01_tiny", judge, Limits(), trusted=True)
+    assert result.status is Status.STUDENT_ERROR
+    assert (result.score, result.max_points) == (0, 3)
+    assert reason in " ".join(result.reasons)
+
+
+def test_another_lesson_is_named(lesson, grade):
+    cells = [nbformat.v4.new_markdown_cell("# Lesson 3. Else")]
+    cells += [nbformat.v4.new_code_cell("def other(x):\n    return x")]
+    result, _ = grade(nbformat.v4.new_notebook(cells=cells))
+    assert result.status is Status.STUDENT_ERROR
+    assert "not lesson 01_tiny" in " ".join(result.reasons)

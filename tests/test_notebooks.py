@@ -171,28 +171,233 @@ def test_cell_that_only_resembles_an_answer_is_none(submitted, lesson, other):
     assert found.extras == (("", other),)
 
 
-def test_first_of_two_copies_counts(submitted, lesson):
-    second = copy.deepcopy(exercises(submitted)["double"])
-    second.source = DOUBLE.replace("x + x", "0")
-    submitted.cells.append(second)
-    found = extract_answers(submitted, lesson)
-    assert found.exercises["double"] == DOUBLE
-    assert found.extras == ()
+def stub_of(lesson, name):
+    return exercises(release(lesson))[name].source
 
 
-def test_first_of_two_copies_counts_where_metadata_is_lost(submitted, lesson):
-    second = DOUBLE.replace("x + x", "0")
-    submitted.cells.append(code(second))
-    forget(submitted)
-    found = extract_answers(submitted, lesson)
-    assert found.exercises["double"] == DOUBLE
-    assert second not in [source for _, source in found.extras]
+WORSE = DOUBLE.replace("x + x", "0")
 
 
-def test_answer_in_a_text_cell_is_none(submitted, lesson):
+@pytest.mark.parametrize(
+    "copies, counts",
+    {
+        "last": ([DOUBLE, WORSE], WORSE),
+        "last of three": ([WORSE, DOUBLE, WORSE], WORSE),
+        "stub behind": ([DOUBLE, None], DOUBLE),
+        "stub between": ([WORSE, None, DOUBLE, None], DOUBLE),
+        "blank behind": ([DOUBLE, " \n"], DOUBLE),
+        "only the mark behind": ([DOUBLE, "# exercise: double\n"], DOUBLE),
+        "other spaces in a stub": ([DOUBLE, "more spaces"], DOUBLE),
+    }.values(),
+    ids=["last", "of three", "stub", "stub between", "blank", "mark", "spaces"],
+)
+@pytest.mark.parametrize("lost", [False, True], ids=["with ids", "metadata lost"])
+def test_last_copy_that_was_worked_on_counts(submitted, lesson, copies, counts, lost):
+    stub = stub_of(lesson, "double")
+    spaced = stub.replace("\n", " \n\n")
     place = place_of(submitted, "double")
-    submitted.cells[place] = nbformat.v4.new_markdown_cell(DOUBLE)
-    assert extract_answers(submitted, lesson).exercises == {"negate": NEGATE}
+    cell = submitted.cells.pop(place)
+    for source in reversed(copies):
+        source = {None: stub, "more spaces": spaced}.get(source, source)
+        second = copy.deepcopy(cell)
+        second.source = source
+        submitted.cells.insert(place, second)
+    if lost:
+        forget(submitted)
+    found = extract_answers(submitted, lesson)
+    assert found.exercises == {"double": counts, "negate": NEGATE}
+    assert found.extras == ()
+    if not lost:
+        number = len(copies)
+        note = f"double has {number} cells; the last one that was worked on counts."
+        assert found.notes == (note,)
+
+
+def test_copies_of_the_stub_count_as_the_stub(lesson):
+    untouched = release(lesson)
+    untouched.cells.append(copy.deepcopy(exercises(untouched)["double"]))
+    found = extract_answers(untouched, lesson)
+    assert found.exercises["double"] == stub_of(lesson, "double")
+    assert found.notes == ("double has 2 cells; none of them was worked on.",)
+
+
+@pytest.mark.parametrize("kind", ["markdown", "raw"])
+@pytest.mark.parametrize("lost", [False, True], ids=["with ids", "metadata lost"])
+def test_answer_in_a_text_cell_is_taken_as_code(submitted, lesson, kind, lost):
+    cell = submitted.cells[place_of(submitted, "double")]
+    cell.cell_type = kind
+    if lost:
+        forget(submitted)
+    found = extract_answers(submitted, lesson)
+    assert found.exercises == {"double": DOUBLE, "negate": NEGATE}
+    note = "The cell of double is a text cell; its text was taken as code."
+    assert note in found.notes
+
+
+def test_old_attempt_kept_as_text_does_not_count(submitted, lesson):
+    old = copy.deepcopy(exercises(submitted)["double"])
+    old.update(cell_type="raw", source=WORSE)
+    submitted.cells.append(old)
+    assert extract_answers(submitted, lesson).exercises["double"] == DOUBLE
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["", "\n\n", "%%time\n", "import jax\n\n", "# mine\n#exercise : no\n"],
+    ids=["first line", "blank", "magic", "import", "comment"],
+)
+def test_comment_is_found_in_any_of_the_first_lines(submitted, lesson, first):
+    source = f"{first}# exercise: double\ntwice = 2"
+    exercises(submitted)["double"].source = source
+    forget(submitted)
+    assert extract_answers(submitted, lesson).exercises["double"] == source
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import jax\n\n\ndef double(x):\n    return x + x",
+        "async def double(x):\n    return x + x",
+        "@jax.jit\ndef  double (x):\n    return x + x",
+        "def double[T](x: T) -> T:\n    return x + x",
+        "double = jax.pmap(lambda x: x + x)",
+        "double: Callable = lambda x: x + x",
+    ],
+    ids=["function", "async", "decorated", "generic", "value", "annotated value"],
+)
+def test_answer_without_its_mark_is_known_by_what_it_defines(submitted, lesson, source):
+    submitted.cells[place_of(submitted, "double")] = code(source)
+    found = extract_answers(submitted, lesson)
+    assert found.exercises == {"double": source, "negate": NEGATE}
+    assert "of double were known by their comment or function" in found.notes[0]
+
+
+def test_id_alone_is_enough(submitted, lesson):
+    for cell in submitted.cells:
+        cell.metadata = {}
+    assert extract_answers(submitted, lesson) == Answers(
+        {"double": DOUBLE, "negate": NEGATE}
+    )
+
+
+def test_answer_below_an_untouched_stub_counts(submitted, lesson):
+    exercises(submitted)["double"].source = stub_of(lesson, "double")
+    source = "def double(x):\n    return x + x"
+    submitted.cells.append(code(source))
+    found = extract_answers(submitted, lesson)
+    assert found.exercises["double"] == source
+    note = "double has a second definition, in another cell; that one counts."
+    assert found.notes == (note,)
+
+
+def test_second_definition_counts_where_the_check_saw_it(submitted, lesson):
+    exercises(submitted)["double"].source = f"import jax\n{WORSE}"
+    source = "def double(x):\n    return x + x"
+    submitted.cells.insert(place_of(submitted, "check-double"), code(source))
+    found = extract_answers(submitted, lesson)
+    assert found.exercises["double"] == source
+    assert [extra for _, extra in found.extras] == [f"import jax\n{WORSE}"]
+    sources_in_order = sources(answer(lesson, found))
+    assert sources_in_order.index(source) > sources_in_order.index(found.extras[0][1])
+
+
+def test_later_experiment_neither_counts_nor_runs(submitted, lesson):
+    submitted.cells.append(code("def double(x):\n    return 0"))
+    found = extract_answers(submitted, lesson)
+    assert found.exercises["double"] == DOUBLE
+    assert found.extras == () and found.notes == ()
+
+
+def test_wrapping_an_answer_is_a_cell_of_its_own(submitted, lesson):
+    wrap = "double = jax.jit(double)"
+    submitted.cells.insert(place_of(submitted, "double") + 1, code(wrap))
+    found = extract_answers(submitted, lesson)
+    assert found == Answers({"double": DOUBLE, "negate": NEGATE}, (("double", wrap),))
+
+
+def test_both_halves_of_a_split_cell_are_kept(submitted, lesson):
+    place = place_of(submitted, "double")
+    second = copy.deepcopy(submitted.cells[place])
+    submitted.cells[place].source = "# exercise: double\nTWO = 2"
+    second.source = "def double(x):\n    return TWO * x"
+    submitted.cells.insert(place + 1, second)
+    found = extract_answers(submitted, lesson)
+    assert found.exercises["double"] == second.source
+    cells = sources(answer(lesson, found))
+    assert cells.index("# exercise: double\nTWO = 2") < cells.index(second.source)
+
+
+def test_two_answers_in_one_cell_are_both_found(submitted, lesson):
+    both = f"{DOUBLE}\n\n\ndef negate(x):\n    return 0 - x"
+    exercises(submitted)["double"].source = both
+    del submitted.cells[place_of(submitted, "negate")]
+    found = extract_answers(submitted, lesson)
+    assert found.exercises == {"double": both, "negate": both}
+
+
+def test_missing_answer_is_noted(submitted, lesson):
+    del submitted.cells[place_of(submitted, "double")]
+    found = extract_answers(submitted, lesson)
+    assert found == Answers({"negate": NEGATE}, (), ("The cell of double is missing.",))
+
+
+def changed_check(submitted, change):
+    place = place_of(submitted, "check-double")
+    check = submitted.cells[place]
+    if change == "edited":
+        check.source = check.source.replace("6", "0")
+    elif change == "deleted":
+        del submitted.cells[place]
+    elif change == "text":
+        check.cell_type = "markdown"
+    elif change == "copied":
+        submitted.cells.append(copy.deepcopy(check))
+    elif change == "points":
+        check.metadata.nbgrader.points = 1000
+    elif change == "points of a weird type":
+        check.metadata.nbgrader.points = [1]
+    elif change == "spaces":
+        check.source = check.source.replace("\n", "  \n\n") + "\n"
+    elif change == "edited, metadata lost":
+        check.source = check.source.replace("points=1", "points=1000")
+        forget(submitted)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["edited", "deleted", "text", "copied", "points", "points of a weird type"],
+)
+def test_changed_check_is_noted_and_nothing_of_it_runs(submitted, lesson, change):
+    changed_check(submitted, change)
+    found = extract_answers(submitted, lesson)
+    note = "The check of double was changed or removed; the original was used."
+    answers = {"double": DOUBLE, "negate": NEGATE}
+    assert found == Answers(answers, (), (note,))
+
+
+def test_changed_check_without_metadata_does_not_run(submitted, lesson):
+    changed_check(submitted, "edited, metadata lost")
+    found = extract_answers(submitted, lesson)
+    assert found.extras == ()
+    assert "The check of double was changed" in found.notes[-1]
+
+
+@pytest.mark.parametrize("change", ["none", "spaces"])
+def test_check_as_it_was_needs_no_note(submitted, lesson, change):
+    changed_check(submitted, change)
+    assert extract_answers(submitted, lesson).notes == ()
+    assert extract_answers(lesson, lesson).notes == ()
+
+
+def test_copy_of_a_demonstration_made_into_something_else_is_kept(submitted, lesson):
+    place = next(
+        i for i, c in enumerate(submitted.cells) if "a demonstration" in c.source
+    )
+    second = copy.deepcopy(submitted.cells[place])
+    second.source = "def helper(x):\n    return x"
+    submitted.cells.insert(place, second)
+    found = extract_answers(submitted, lesson)
+    assert [source for _, source in found.extras] == [second.source]
 
 
 @pytest.mark.parametrize(

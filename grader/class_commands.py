@@ -1,0 +1,235 @@
+"""The instructor's commands on a class: grade, regrade, explain, export, purge."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import psutil
+from nbformat import NotebookNode
+from tqdm import tqdm
+
+from grader import gradebook
+from grader.classroom import Classroom, Submission
+from grader.collect import collect
+from grader.containment import Limits, backend
+from grader.course import make_course
+from grader.grading import Done, Grading, Job, infra_error, job_of, split
+from grader.publish import is_published, publish, publish_report, published_key
+from grader.results import Result
+from grader.store import Record, lesson_hashes
+from grader.terminal import closing, differences, summary
+
+WORKER_MIB = 1200  # a learner's kernel and a judge
+Say = Callable[[str], None]
+
+
+def default_workers() -> int:
+    """Returns how many submissions this machine can grade side by side."""
+    room = psutil.virtual_memory().available // (WORKER_MIB * 2**20)
+    return max(1, min(os.cpu_count() or 1, room))
+
+
+def grade(
+    folder: Path,
+    downloads: Sequence[Path] = (),
+    *,
+    now: str,
+    workers: int = 0,
+    limits: Limits | None = None,
+    trusted: bool = False,
+    say: Say = print,
+) -> int:
+    """Grades everything submitted that has no result yet; returns the exit status.
+
+    `folder` is a course folder, or an LMS download, for which one is made beside it.
+
+    Raises:
+        ValueError, ContainmentError, StoreError, GradebookError: with the remedy.
+    """
+    limits = limits or Limits()
+    classroom, downloads = open_or_make(folder, downloads, say)
+    with classroom.store.writing():
+        taken = collect(downloads, classroom.folder, classroom.lessons)
+        for line in [*taken.problems, *classroom.strays()]:
+            say(f"left alone: {line}")
+        work = jobs(classroom, classroom.submissions(), limits)
+        ready, todo = split(list(work), classroom.store)
+        workers = min(workers or default_workers(), max(1, len(todo)))
+        how = "trusted, not contained" if trusted else "contained"
+        if todo and not trusted:
+            how += f" by {backend()}"
+        say(
+            f"{len(work)} submissions: {len(ready)} graded before, {len(todo)} to grade"
+            f" with {workers} worker{'' if workers == 1 else 's'} ({how})."
+        )
+        lessons = prepared(classroom)
+        grading = Grading(lessons, limits, workers=workers, trusted=trusted)
+        done = dict(ready)
+        results = {work[job]: record.result for job, record in ready}
+        for one in progress(grading.run(todo), len(todo)):
+            finished(classroom, work[one.job], one, now, done, results, lessons)
+        for job, record in ready:
+            if not is_published(classroom, work[job], record):
+                show(classroom, work[job], record, now)
+        for name in lessons:
+            of_lesson = {j.student: r for j, r in done.items() if j.lesson == name}
+            if of_lesson:
+                publish_report(classroom, name, of_lesson)
+        say(f"\nFeedback: {classroom.folder / 'feedback'}")
+        say(f"Reports:  {classroom.folder / 'grading' / 'report'}")
+    return closing(results.values(), len(work), say)
+
+
+def jobs(
+    classroom: Classroom, submissions: Iterable[Submission], limits: Limits
+) -> dict[Job, Submission]:
+    """Reads submissions: {job: submission}."""
+    hashes = {
+        name: lesson_hashes(classroom.lesson(name), limits)
+        for name in classroom.lessons
+    }
+    return {
+        job_of(s.student, s.lesson, s.folder, hashes[s.lesson]): s for s in submissions
+    }
+
+
+def finished(
+    classroom: Classroom,
+    submission: Submission,
+    one: Done,
+    now: str,
+    done: dict[Job, Record],
+    results: dict[Submission, Result],
+    lessons: dict,
+) -> None:
+    """Keeps a result, then shows it, then tells about it."""
+    store, facts = classroom.store, {"student": submission.student}
+    facts["lesson"] = submission.lesson
+    if one.record is None:
+        result = infra_error(one.job, lessons[submission.lesson], one.error)
+        store.record("failed", now, **facts, error=one.error)
+    else:
+        result = one.record.result
+        store.put(one.record)
+        show(classroom, submission, one.record, now)
+        done[one.job] = one.record
+    results[submission] = result
+    seconds = f"{one.record.seconds:6.1f} s" if one.record else ""
+    tqdm.write(f"{submission}  {summary(result)}  {seconds}")
+    for reason in result.reasons:
+        tqdm.write(f"    {reason}")
+
+
+def show(
+    classroom: Classroom, submission: Submission, record: Record, now: str
+) -> None:
+    """Lists what a kept result changes, then enters it everywhere."""
+    earlier = classroom.store.get(published_key(classroom, submission))
+    for line in differences(earlier.result, record.result) if earlier else ():
+        tqdm.write(f"{submission}: {line}")
+    record_grade(classroom, "graded", now, submission, record)
+    publish(classroom, submission, record)
+
+
+def record_grade(
+    classroom: Classroom, event: str, now: str, submission: Submission, record: Record
+) -> None:
+    """Adds to the log what was graded, by what, when, and how."""
+    classroom.store.record(
+        event,
+        now,
+        student=submission.student,
+        lesson=submission.lesson,
+        key=record.key,
+        hashes=dict(record.hashes),
+        status=record.result.status,
+        points=record.result.points,
+        seconds=round(record.seconds, 2),
+    )
+
+
+def regrade(
+    folder: Path,
+    students: Sequence[str] = (),
+    *,
+    now: str,
+    workers: int = 0,
+    limits: Limits | None = None,
+    trusted: bool = False,
+    apply: bool = False,
+    say: Say = print,
+) -> int:
+    """Grades again what has a result, and lists each difference before it applies any.
+
+    Raises:
+        ValueError: a learner without a submission.
+    """
+    limits, classroom = limits or Limits(), Classroom(folder)
+    chosen = [
+        s for s in classroom.submissions() if s.student in (students or [s.student])
+    ]
+    for student in set(students) - {s.student for s in chosen}:
+        raise ValueError(f'"{student}" handed in nothing in {classroom.folder}.')
+    with classroom.store.writing():
+        work = jobs(classroom, chosen, limits)
+        lessons = prepared(classroom)
+        grading = Grading(
+            lessons, limits, workers=workers or default_workers(), trusted=trusted
+        )
+        graded = list(progress(grading.run(list(work)), len(work)))
+        changed = 0
+        for one in sorted(graded, key=lambda one: work[one.job]):
+            earlier = classroom.store.get(published_key(classroom, work[one.job]))
+            if one.record is None:
+                say(f"{work[one.job]}: {one.error}")
+            elif earlier is None:
+                say(f"{work[one.job]}: not graded before: {summary(one.record.result)}")
+            else:
+                lines = differences(earlier.result, one.record.result)
+                changed += bool(lines)
+                for line in lines:
+                    say(f"{work[one.job]}: {line}")
+        say(f"{len(graded)} graded again, {changed} differ.")
+        if not apply:
+            say("Nothing was written. To apply this: the same command with --apply.")
+        for one in graded if apply else ():
+            if one.record:
+                classroom.store.put(one.record)
+                record_grade(classroom, "regraded", now, work[one.job], one.record)
+                publish(classroom, work[one.job], one.record)
+    return 1 if any(one.record is None for one in graded) else 0
+
+
+def progress(items: Iterable, total: int):
+    """Shows a progress bar while `items` come in."""
+    return tqdm(items, total=total, unit="submission", disable=None, file=sys.stderr)
+
+
+def open_or_make(
+    folder: Path, downloads: Sequence[Path], say: Say
+) -> tuple[Classroom, list[Path]]:
+    """Opens a course folder, or makes one beside an LMS download."""
+    if not folder.exists():
+        raise ValueError(f"{folder} does not exist.")
+    if (folder / "nbgrader_config.py").is_file():
+        return Classroom(folder), list(downloads)
+    course = folder.resolve().with_name(f"{folder.resolve().stem}-graded")
+    if not (course / "nbgrader_config.py").is_file():
+        make_course(course)
+        say(f"{folder} is a download: its class is kept in {course}.")
+    return Classroom(course), [folder, *downloads]
+
+
+def prepared(classroom: Classroom) -> dict[str, NotebookNode]:
+    """Reads all lessons and enters them into the gradebook.
+
+    Raises:
+        GradebookError: it refuses.
+    """
+    lessons = {name: classroom.lesson(name) for name in classroom.lessons}
+    for name, lesson in lessons.items():
+        gradebook.ensure_lesson(classroom.db_url, classroom.course_id, name, lesson)
+    return lessons

@@ -1,0 +1,202 @@
+"""Grades a class: many submissions side by side, each result kept before it is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from jupyter_core.utils import ensure_event_loop
+from nbformat import NotebookNode
+
+from grader.autograde import autograde, nothing_to_grade
+from grader.build import dumps
+from grader.containment import Limits, backend
+from grader.intake import Intake, parse_submission, read_submission
+from grader.judging import JudgeProcess
+from grader.results import Result, Status
+from grader.store import Record, Store, key_of
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Job:
+    """One submission to grade; `hashes` name its result before there is one.
+
+    `submitted` is None, and `problem` says why, where this machine cannot read it.
+    """
+
+    student: str
+    lesson: str
+    submitted: Intake | None
+    hashes: dict[str, str]
+    problem: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key of its result."""
+        return key_of(self.hashes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """A graded job: its record, or the error that kept it from being graded."""
+
+    job: Job
+    record: Record | None = None
+    error: str = ""
+
+
+def job_of(student: str, name: str, path: Path, hashes: Mapping[str, str]) -> Job:
+    """Reads a submission and names its result; `hashes` are its lesson's."""
+    try:
+        submitted = read_submission(path, name)
+    except OSError as error:
+        problem = f"{path} cannot be read: {error}"
+        return Job(student, name, None, {**hashes, "submission": ""}, problem)
+    return Job(student, name, submitted, {**hashes, "submission": submitted.digest})
+
+
+class Grading:
+    """Grades jobs of one class.
+
+    Attributes:
+        lessons: the solved lessons by name.
+        limits: what a submission's process may use.
+        workers: how many submissions are graded side by side.
+        trusted: whether to run their code without containment.
+
+    Raises:
+        ContainmentError: strangers' code cannot be contained here.
+    """
+
+    def __init__(
+        self,
+        lessons: dict[str, NotebookNode],
+        limits: Limits,
+        *,
+        workers: int = 1,
+        trusted: bool = False,
+    ):
+        if not trusted:
+            backend()
+        self.lessons, self.limits = lessons, limits
+        self.workers, self.trusted = workers, trusted
+        self.stopped = threading.Event()
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[Done]:
+        """Yields each job as it is done, in any order; failed ones are tried again.
+
+        The second try of a job is alone on the machine. Where it fails too and the
+        lesson's own solution is graded well, the fault is bound to the submission.
+        """
+        failed = []
+        for done in self.side_by_side(jobs, self.workers):
+            if done.error:
+                failed.append(done.job)
+            else:
+                yield done
+        for job in failed:
+            [done] = self.side_by_side([job], 1)
+            yield done if not done.error else self.blamed(done)
+
+    def side_by_side(self, jobs: Sequence[Job], workers: int) -> Iterator[Done]:
+        """Yields jobs as workers finish them."""
+        todo: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        finished: queue.SimpleQueue[Done] = queue.SimpleQueue()
+        for job in jobs:
+            todo.put(job)
+        for number in range(min(workers, len(jobs))):
+            arguments = (todo, finished)
+            name = f"grader-{number}"
+            threading.Thread(
+                target=self.work, args=arguments, name=name, daemon=True
+            ).start()
+        try:
+            for _ in jobs:
+                yield finished.get()
+        finally:
+            self.stopped.set()
+            self.stopped = threading.Event()
+
+    def work(self, todo: queue.SimpleQueue, finished: queue.SimpleQueue) -> None:
+        """Grades until nothing is left, with a warm judge for one lesson at a time.
+
+        Sessions and judges end with the thread that started them, so one thread does
+        both.
+        """
+        stopped, judge, warm = self.stopped, None, ""
+        try:
+            while not stopped.is_set():
+                job = todo.get_nowait()
+                if judge is None or warm != job.lesson:
+                    if judge:
+                        judge.close()
+                    judge, warm = self.judge(job.lesson), job.lesson
+                finished.put(self.grade(job, judge))
+        except queue.Empty:
+            pass
+        finally:
+            if judge:
+                judge.close()
+            ensure_event_loop().close()  # jupyter_client makes one per thread
+
+    def judge(self, lesson: str) -> JudgeProcess:
+        """Makes a judge for a lesson."""
+        return JudgeProcess(
+            self.lessons[lesson], trusted=self.trusted, wall_s=self.limits.wall_s
+        )
+
+    def grade(self, job: Job, judge: JudgeProcess) -> Done:
+        """Grades one job; whatever goes wrong is told, not raised."""
+        if job.submitted is None:
+            return Done(job, error=job.problem)
+        start = time.monotonic()
+        try:
+            result = autograde(
+                job.submitted,
+                self.lessons[job.lesson],
+                job.lesson,
+                judge,
+                self.limits,
+                trusted=self.trusted,
+            )
+        except Exception as error:  # a fault of ours or the machine's
+            judge.close()
+            return Done(job, error=f"{type(error).__name__}: {error}"[:500])
+        seconds = time.monotonic() - start
+        return Done(job, Record(job.key, job.hashes, result, seconds))
+
+    def blamed(self, done: Done) -> Done:
+        """Decides about a job that failed twice: this submission, or this machine?"""
+        job, lesson = done.job, self.lessons[done.job.lesson]
+        if job.submitted is None:
+            return done
+        own = parse_submission(dumps(lesson).encode())
+        [check] = self.side_by_side([dataclasses.replace(job, submitted=own)], 1)
+        if check.error or check.record.result.points < check.record.result.max_points:
+            return done
+        reason = (
+            f"Grading it failed twice ({done.error}), while the lesson's own solution "
+            "is graded well on this machine."
+        )
+        result = nothing_to_grade(lesson, job.lesson, (), (reason,))
+        result = dataclasses.replace(result, status=Status.NEEDS_REVIEW)
+        return Done(job, Record(job.key, job.hashes, result))
+
+
+def infra_error(job: Job, lesson: NotebookNode, error: str) -> Result:
+    """Makes the result that stands for our own fault; it is never kept."""
+    result = nothing_to_grade(lesson, job.lesson, (), (error,))
+    return dataclasses.replace(result, status=Status.INFRA_ERROR)
+
+
+def split(
+    jobs: Sequence[Job], store: Store
+) -> tuple[list[tuple[Job, Record]], list[Job]]:
+    """Parts jobs whose results are in the store from those that must be graded."""
+    found = [(job, store.get(job.key)) for job in jobs]
+    ready = [(job, record) for job, record in found if record]
+    return ready, [job for job, record in found if not record]

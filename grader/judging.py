@@ -1,0 +1,183 @@
+"""Starts a judge's process for a lesson and carries its questions to a learner's."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from nbformat import NotebookNode
+
+from grader import MODULES, ROOT
+from grader.containment import Box, Limits, backend, contained
+from grader.notebooks import checks, exercises
+from grader.plan import defined, definitions, is_special
+
+START_S = 120
+SILENCE_S = 120  # the longest that a check of ours may compute
+LIMITS = Limits(cpu_s=10**6, memory_mib=8000, address_mib=16000, processes=1000)
+
+
+class JudgeError(Exception):
+    """The judge's process failed by itself: our fault, never the learner's."""
+
+
+class ProgramEnded(Exception):
+    """The judge's process ended, or had to be, while it ran a learner's program."""
+
+
+class JudgeProcess:
+    """A warm judge for one lesson: started when first needed, anew where it ended.
+
+    Contained unless `trusted`: it runs strangers' exported programs. The process ends
+    with the thread that started it.
+    """
+
+    def __init__(
+        self, lesson: NotebookNode, *, trusted: bool = False, wall_s: float = 60
+    ):
+        self.material = material(lesson)
+        self.trusted, self.wall_s = trusted, wall_s
+        self.process: subprocess.Popen | None = None
+
+    def check(self, exercise: str, ask: Callable[[dict], dict]) -> dict[str, Any]:
+        """Runs one check, whose questions go to `ask`; returns the judge's verdict.
+
+        Raises:
+            ProgramEnded: a learner's program ended the judge or took too long.
+            JudgeError: the judge failed by itself.
+            ContainmentError: nothing here can contain it.
+        """
+        if self.process is None:
+            self.start()
+        self.send({"check": exercise})
+        runs = False
+        while True:
+            message = self.receive(self.wall_s if runs else SILENCE_S, runs)
+            if "verdict" in message:
+                return message
+            if "running" in message:
+                runs = message["running"]
+            else:
+                self.send(ask(message["ask"]))
+
+    def picture(self, text: str) -> str | None:
+        """Encodes a stranger's picture (base64) anew; None where it is no good.
+
+        Raises:
+            JudgeError, ContainmentError: see `check`.
+        """
+        if self.process is None:
+            self.start()
+        try:
+            data = base64.b64encode(base64.b64decode(text)).decode()
+            self.send({"picture": data})
+            return self.receive(self.wall_s, True)["picture"]
+        except (binascii.Error, ValueError, ProgramEnded):
+            return None
+
+    def start(self) -> None:
+        """Starts the process and hands it the lesson's checks."""
+        self.process = subprocess.Popen(
+            command(self.trusted),
+            env=environment() if self.trusted else None,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        self.lines: queue.Queue[str] = queue.Queue()
+        self.said: list[str] = []
+        for pipe, keep in (
+            (self.process.stdout, self.lines.put),
+            (self.process.stderr, self.said.append),
+        ):
+            threading.Thread(target=pump, args=(pipe, keep), daemon=True).start()
+        self.send(self.material)
+        if "ready" not in self.receive(START_S):
+            raise JudgeError("The judge said something else than that it is ready.")
+
+    def send(self, message: dict) -> None:
+        """Sends one message."""
+        try:
+            self.process.stdin.write(json.dumps(message) + "\n")
+            self.process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            self.close()
+            raise JudgeError(self.last_words("The judge has ended.")) from None
+
+    def receive(self, timeout_s: float, runs: bool = False) -> dict[str, Any]:
+        """Returns the judge's next message."""
+        try:
+            line = self.lines.get(timeout=timeout_s)
+        except queue.Empty:
+            self.close()
+            if runs:
+                raise ProgramEnded("timed out") from None
+            raise JudgeError(f"The judge gave no answer in {timeout_s} s.") from None
+        if not line:
+            self.close()
+            if runs:
+                raise ProgramEnded("died")
+            raise JudgeError(self.last_words("The judge has ended."))
+        return json.loads(line)
+
+    def last_words(self, headline: str) -> str:
+        """Adds the last lines that the judge wrote to stderr."""
+        return " ".join([headline, *self.said[-3:]]).strip()
+
+    def close(self) -> None:
+        """Ends the process; the next check starts another."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
+            self.process = None
+
+
+def pump(pipe, keep: Callable[[str], Any]) -> None:
+    """Hands on a pipe's lines, then an empty one."""
+    with pipe:
+        for line in pipe:
+            keep(line)
+    keep("")
+
+
+def command(trusted: bool) -> list[str]:
+    """Returns the judge's command line."""
+    words = [sys.executable, "-m", "grader.judge"]
+    if trusted:
+        return words
+    modules = tuple(ROOT / "lessons" / f"{name}.py" for name in MODULES)
+    env = {"PYTHONPATH": str(ROOT), "MPLCONFIGDIR": "/tmp/.matplotlib"}
+    box = Box(LIMITS, read_only=(ROOT / "grader", *modules), env=env)
+    return contained(words, box, backend())
+
+
+def environment() -> dict[str, str]:
+    """A trusted judge's environment: ours, without what would change JAX."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "JAX_"))}
+    return kept | {"PYTHONPATH": str(ROOT)}
+
+
+def material(lesson: NotebookNode) -> dict[str, Any]:
+    """Takes out of a solved lesson what the judge needs: no solution among it."""
+    own = [c for c in lesson.cells if c.cell_type == "code" and not is_special(c)]
+    return {
+        "setup": next(c.source for c in lesson.cells if c.id == "setup"),
+        "definitions": [definitions(cell.source) for cell in own],
+        "functions": [
+            name for cell in exercises(lesson).values() for name in defined(cell.source)
+        ],
+        "checks": {name: cell.source for name, cell in checks(lesson).items()},
+    }

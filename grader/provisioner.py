@@ -1,0 +1,167 @@
+"""A Jupyter kernel provisioner that starts kernels inside the containment."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
+from traitlets import Instance
+
+from grader import MODULES, ROOT
+from grader.containment import Box, backend, contained
+from grader.engine import remove
+from grader.watch import Watch, Words
+
+NAME = "contained"
+INSIDE = "/tmp/course"  # where the course's modules lie inside the box
+KERNEL = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
+# The last is for trusted kernels on TCP: no remark on unencrypted connections.
+KERNEL += ["--HistoryManager.enabled=False", "--log-level=ERROR"]
+
+
+def learner_modules(root: Path = ROOT) -> list[Path]:
+    """Lists what a learner's kernel imports: the lessons' modules and our half."""
+    ours = [ROOT / "grader" / f"{name}.py" for name in ("responder", "wire")]
+    return [*(root / "lessons" / f"{name}.py" for name in MODULES), *ours]
+
+
+def learner_box(root: Path = ROOT, **more: Any) -> Box:
+    """Makes the box of a learner's kernel; `more` sets other fields of it."""
+    modules = tuple((path, f"{INSIDE}/{path.name}") for path in learner_modules(root))
+    env = {"PYTHONPATH": INSIDE, "MPLCONFIGDIR": "/tmp/.matplotlib"}
+    return Box(read_only=modules, env=env, **more)
+
+
+class ContainedProvisioner(LocalProvisioner):
+    """Starts a kernel in a box, on IPC sockets in a folder of its own.
+
+    Registered by `register` under the name "contained": a kernel spec's metadata or
+    JUPYTER_DEFAULT_PROVISIONER_NAME choose it.
+    """
+
+    box = Instance(Box)
+    folder: Path | None = None
+    command: tuple[str, ...] = ()
+    watch: Watch | None = None
+    words: Words | None = None
+
+    def _box_default(self) -> Box:
+        return learner_box()
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        """Puts the kernel's command into the box.
+
+        Raises:
+            ContainmentError: nothing here can contain it.
+        """
+        name = backend()
+        # A restarted kernel takes the same paths: clients stay connected to them.
+        if self.folder is None:
+            # Short: the path of a socket has at most 107 bytes.
+            self.folder = Path(tempfile.mkdtemp(prefix="box-", dir=short_folder()))
+        manager = self.parent
+        manager.transport = "ipc"
+        manager.connection_file = str(self.folder / "kernel.json")
+        manager.ip = str(self.folder / "s")
+        self.kernel_spec.interrupt_mode = "message"  # a signal would end the box
+        kwargs = await super().pre_launch(**kwargs)
+        box = dataclasses.replace(self.box, writable=self.folder)
+        kwargs["cmd"] = contained([sys.executable, *kwargs["cmd"][1:]], box, name)
+        self.command = tuple(kwargs["cmd"])
+        host = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST")
+        kwargs["env"] = {key: os.environ[key] for key in host if key in os.environ}
+        kwargs["cwd"] = "/"
+        return kwargs
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any):
+        """Starts the kernel and the watch over what it uses."""
+        reading, writing = os.pipe()
+        self.words = Words(reading)
+        self.words.start()
+        kwargs |= {"stdout": subprocess.DEVNULL, "stderr": writing}
+        if self.is_engine:
+            kwargs["stdin"] = subprocess.PIPE  # its end is the container's
+        try:
+            connection = await super().launch_kernel(cmd, **kwargs)
+        except BaseException:
+            await self.cleanup()
+            raise
+        finally:
+            os.close(writing)
+        self.watch = Watch(self.process.pid, self.folder, self.box.limits)
+        self.watch.start()
+        return connection
+
+    @property
+    def is_engine(self) -> bool:
+        """Tells whether Docker or Podman holds the kernel."""
+        return self.command[:1] in (("docker",), ("podman",))
+
+    def seal(self) -> None:
+        """Removes the kernel's folder, in which nothing new can come to be from now on.
+
+        For a client whose channels are connected, before any code of a stranger's runs:
+        what that wrote there would lie on this machine's disk, and what it put in place
+        of a socket could be connected to.
+        """
+        for path in self.folder.iterdir():
+            path.unlink()
+        self.folder.rmdir()
+        self.folder = None
+
+    async def kill(self, restart: bool = False) -> None:
+        """Kills the box with all that is in it."""
+        await super().kill(restart)
+        if self.is_engine:  # what is killed above is its client
+            await asyncio.to_thread(remove, self.command)
+
+    async def cleanup(self, restart: bool = False) -> None:
+        """Ends the watch and removes what lies in the kernel's folder."""
+        if self.watch:
+            self.watch.stop()
+        await super().cleanup(restart)
+        if self.folder:
+            found = [*self.folder.iterdir()] if restart else [self.folder]
+            # Not by shutil.rmtree, for which a stranger can nest folders too deeply.
+            subprocess.run(["rm", "-rf", "--", *found], stderr=subprocess.DEVNULL)
+
+
+class Kernels(KernelSpecManager):
+    """Knows two kernels, whatever is installed: a contained one and a trusted one."""
+
+    box = Instance(Box, allow_none=True)
+
+    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+        """Returns the spec of "contained" or "trusted"."""
+        spec = KernelSpec(
+            argv=[sys.executable, *KERNEL], display_name=kernel_name, language="python"
+        )
+        if kernel_name == NAME:
+            config = {"box": self.box} if self.box else {}
+            spec.metadata = {
+                "kernel_provisioner": {"provisioner_name": NAME, "config": config}
+            }
+            spec.interrupt_mode = "message"
+        return spec
+
+
+def register() -> None:
+    """Makes the provisioner known to jupyter_client in this process."""
+    place = f"{__name__}:{ContainedProvisioner.__name__}"
+    known = KernelProvisionerFactory.instance().provisioners
+    known[NAME] = EntryPoint(NAME, place, KernelProvisionerFactory.GROUP_NAME)
+
+
+def short_folder() -> str:
+    """Names a folder for sockets, whose paths must be short."""
+    chosen = tempfile.gettempdir()
+    return chosen if len(chosen) <= 40 else "/tmp"

@@ -1,0 +1,116 @@
+"""Shows a result where people look: gradebook, autograded notebook, feedback page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from grader import gradebook
+from grader.build import dumps, read_text, write
+from grader.class_report import class_report
+from grader.classroom import Classroom, Submission
+from grader.notebooks import checks, exercises, release
+from grader.report import feedback_page
+from grader.results import ExerciseResult, Outcome, Result, Status
+from grader.store import Record
+
+
+def publish(
+    classroom: Classroom,
+    submission: Submission,
+    record: Record,
+    *,
+    autograded: bool = True,
+) -> None:
+    """Writes one result to all its places; again with the same result, the same bytes.
+
+    Without `autograded` nbgrader itself writes the autograded notebook.
+
+    Raises:
+        GradebookError: the gradebook refuses; the result itself is safe in the store.
+        OSError: a file cannot be written.
+    """
+    result, place = record.result, (submission.student, submission.lesson)
+    gradebook.save(classroom.db_url, classroom.course_id, submission.student, result)
+    lesson = classroom.lesson(submission.lesson)
+    if autograded:
+        path = classroom.path("autograded", *place) / f"{submission.lesson}.ipynb"
+        write(path, dumps(marked(lesson, result)))
+    page = feedback_page(
+        result,
+        title=title(lesson, submission.lesson),
+        student=classroom.people().get(submission.student, submission.student),
+    )
+    write(classroom.path("feedback", *place) / f"{submission.lesson}.html", page)
+    # Last: whoever finds it knows that everything above was written.
+    write(marker(classroom, submission), record.key)
+
+
+def is_published(classroom: Classroom, submission: Submission, record: Record) -> bool:
+    """Tells whether all places show this very result."""
+    return published_key(classroom, submission) == record.key
+
+
+def published_key(classroom: Classroom, submission: Submission) -> str:
+    """Returns the key of the result that all places show, or ""."""
+    return read_text(marker(classroom, submission))
+
+
+def marker(classroom: Classroom, submission: Submission) -> Path:
+    """Names the file that says which result is published."""
+    folder = classroom.folder / "grading" / "published"
+    return folder / submission.lesson / submission.student
+
+
+def publish_report(
+    classroom: Classroom, lesson: str, records: dict[str, Record]
+) -> None:
+    """Writes a lesson's class report: grading/report/<lesson>.html."""
+    page = class_report(
+        lesson,
+        {student: record.result for student, record in records.items()},
+        title=title(classroom.lesson(lesson), lesson),
+        seconds={student: record.seconds for student, record in records.items()},
+    )
+    write(classroom.folder / "grading" / "report" / f"{lesson}.html", page)
+
+
+def marked(lesson: NotebookNode, result: Result) -> NotebookNode:
+    """Makes the notebook that nbgrader shows: answers, and each check's verdict.
+
+    It holds the checks as they were released: hidden tests never reach a learner.
+    """
+    notebook = release(lesson)
+    answered, checked = exercises(notebook), checks(notebook)
+    for one in result.exercises:
+        if one.source:
+            answered[one.exercise].source = one.source
+        checked[one.exercise].outputs = [said(one, result.status)]
+        checked[one.exercise].execution_count = 1
+    return notebook
+
+
+def said(one: ExerciseResult, status: Status) -> NotebookNode:
+    """Makes a check's output as nbgrader reads it: an error means no points."""
+    worth = f"{one.points:g} of {one.max_points:g}"
+    if status is Status.NEEDS_REVIEW:
+        text = f"{one.exercise}: a person will look at it.\n"
+        return nbformat.v4.new_output("stream", text=text)
+    if one.outcome is Outcome.PASSED:
+        return nbformat.v4.new_output(
+            "stream", text=f"Right: {one.exercise}. {worth}.\n"
+        )
+    lines = [f"{one.outcome.capitalize()}: {one.message}"]
+    lines += [f"  {name:<10}{text}" for name, text in one.details]
+    text = "\n".join([*lines, f"{one.exercise}: {worth}."])
+    return nbformat.v4.new_output(
+        "error", ename=one.outcome.name, evalue=one.message, traceback=[text]
+    )
+
+
+def title(lesson: NotebookNode, name: str) -> str:
+    """Returns a lesson's title: its first heading."""
+    lines = (line for cell in lesson.cells for line in cell.source.splitlines())
+    return next((line[2:] for line in lines if line.startswith("# ")), name)

@@ -1,0 +1,236 @@
+"""Holds one learner's code in a kernel and asks it questions, within limits."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import queue
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import zmq
+from jupyter_client import BlockingKernelClient, KernelManager
+
+from grader import ROOT
+from grader.containment import Limits
+from grader.provisioner import NAME, Kernels, learner_box, learner_modules, register
+from grader.watch import Listener
+
+REPLY = "application/x-course-answer+json"
+START_S = 60
+CUT_S = 5
+CHANNELS = dict.fromkeys(("shell", "iopub", "stdin", "hb", "control"), False)
+CUT = "limit: output: too much at once, or no connection any more"
+MAX_MESSAGE = 2**26
+KEPT_TEXT = 20_000  # characters of one cell's printed text
+
+
+class SessionError(Exception):
+    """The kernel could not be started: a fault of this machine, not of the code."""
+
+
+class Ended(Exception):
+    """The learner's process is over; no further question can be asked.
+
+    Attributes:
+        why: "timed out", "died", or "limit: ..." with the limit that it ran into.
+    """
+
+    def __init__(self, why: str):
+        super().__init__(why)
+        self.why = why
+
+
+@dataclasses.dataclass
+class Ran:
+    """What one cell did: its error ("" where none), text, pictures and replies."""
+
+    error: str = ""
+    text: str = ""
+    pictures: list[str] = dataclasses.field(default_factory=list)
+    replies: list[str] = dataclasses.field(default_factory=list)
+
+
+class Session:
+    """One kernel, contained unless `trusted`, from its start to its end.
+
+    The thread that opens a session must close it: the kernel ends with that thread.
+
+    Raises:
+        SessionError: the kernel did not start.
+        ContainmentError: nothing here can contain it.
+    """
+
+    def __init__(
+        self, limits: Limits, *, trusted: bool = False, root: Path = ROOT, env=None
+    ):
+        self.limits = limits
+        self.ended = ""
+        self.home = tempfile.TemporaryDirectory(prefix="learner-")
+        self.context = zmq.Context()
+        self.context.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
+        self.context.setsockopt(zmq.RCVHWM, 2)  # more waits in the learner's process
+        self.context.setsockopt(zmq.LINGER, 0)
+        box = learner_box(root, limits=limits)
+        box = dataclasses.replace(box, env={**box.env, **(env or {})})
+        register()
+        self.manager = KernelManager(
+            kernel_name="trusted" if trusted else NAME,
+            kernel_spec_manager=Kernels(box=box),
+            context=self.context,
+        )
+        self.client: BlockingKernelClient | None = None
+        self.listener: Listener | None = None
+        try:
+            self.start(trusted, root)
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, trusted: bool, root: Path) -> None:
+        """Starts the kernel and waits until it listens."""
+        if trusted:
+            env = {k: v for k, v in os.environ.items() if k[:4] not in ("XLA_", "JAX_")}
+            for path in learner_modules(root):
+                (Path(self.home.name) / path.name).write_bytes(path.read_bytes())
+            # A profile of the user's own could run start-up files before the lesson.
+            env |= {"IPYTHONDIR": str(Path(self.home.name) / ".ipython")}
+            self.manager.start_kernel(cwd=self.home.name, env=env)
+        else:
+            self.manager.start_kernel()
+        self.client = self.manager.blocking_client()
+        self.client.context = self.context
+        self.client.start_channels(**CHANNELS | {"shell": True})
+        # What is published is never lost, as the word that a cell has ended: the
+        # listener reads it all, and ends a process that publishes too much.
+        self.context.setsockopt(zmq.RCVHWM, 0)
+        self.client.start_channels(**CHANNELS | {"iopub": True})
+        try:
+            self.client.wait_for_ready(timeout=START_S)
+        except RuntimeError as error:
+            raise SessionError(f"{error} {self.last_words()}".strip()) from None
+        if not trusted:
+            self.manager.provisioner.seal()
+        socket, most = self.client.iopub_channel.socket, self.limits.output_mib * 2**20
+        self.listener = Listener(socket, most, self.manager.provisioner.process.kill)
+        self.listener.start()
+        try:
+            # The kernel's own would end it a moment later, in another cell than theirs.
+            self.run("import sys\nexit = quit = sys.exit\ndel sys")
+        except Ended as end:
+            raise SessionError(f"The kernel ended at its start: {end}.") from None
+
+    def run(self, code: str, *, wall_s: float | None = None) -> Ran:
+        """Runs one cell.
+
+        Raises:
+            Ended: it took too long, or the process died or broke a limit.
+        """
+        if self.ended:
+            raise Ended(self.ended)
+        ran = Ran()
+        deadline = time.monotonic() + (wall_s or self.limits.wall_s)
+        request = self.client.execute(
+            code, store_history=False, allow_stdin=False, stop_on_error=False
+        )
+        while True:
+            message = self.receive(deadline)
+            if message.get("parent_header", {}).get("msg_id") != request:
+                continue
+            kind, content = message["header"]["msg_type"], message["content"]
+            if kind == "status" and content.get("execution_state") == "idle":
+                return ran
+            keep(ran, kind, content)
+
+    def receive(self, deadline: float) -> dict[str, Any]:
+        """Returns the next message that the kernel publishes.
+
+        Raises:
+            Ended: there will be none.
+        """
+        frames = None
+        while frames is None:
+            with contextlib.suppress(queue.Empty):
+                frames = self.listener.messages.get(timeout=0.2)
+            if self.listener.too_much:
+                self.end(f"limit: output: more than {self.limits.output_mib} MiB")
+            if frames is None and self.listener.cut:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    # A process that ends cuts its connection first.
+                    self.manager.provisioner.process.wait(CUT_S)
+            if frames is None and not self.manager.is_alive():
+                self.end(self.exceeded() or "died")
+            if frames is None and self.listener.cut:
+                self.end(CUT)
+            if time.monotonic() > deadline:
+                self.end("timed out")
+        try:
+            _, parts = self.client.session.feed_identities(frames)
+            message = self.client.session.deserialize(parts)
+            parts = (message[name] for name in ("header", "parent_header", "content"))
+            if all(isinstance(part, dict) for part in parts):
+                return message
+        except Exception:  # whatever a forged message leads to
+            pass
+        return {}
+
+    def end(self, why: str) -> None:
+        """Kills the process at once and remembers why."""
+        self.ended = why
+        self.close()
+        raise Ended(why)
+
+    def exceeded(self) -> str:
+        """Names the limit over which the watch killed the box, or ""."""
+        watch = getattr(self.manager.provisioner, "watch", None)
+        return f"limit: {watch.exceeded}" if watch and watch.exceeded else ""
+
+    def last_words(self) -> str:
+        """Returns what a kernel that did not start wrote to stderr."""
+        return str(getattr(self.manager.provisioner, "words", None) or "")
+
+    def close(self) -> None:
+        """Kills the kernel with all its processes and removes its files."""
+        if self.listener:
+            self.listener.stop()
+        if self.client:
+            self.client.stop_channels()
+        try:
+            if self.manager.has_kernel:
+                self.manager.shutdown_kernel(now=True)
+        except queue.Empty:
+            pass
+        finally:
+            self.context.destroy(linger=0)
+            self.home.cleanup()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+def keep(ran: Ran, kind: Any, content: dict[str, Any]) -> None:
+    """Adds a message's content to what a cell did."""
+    data = content.get("data") if isinstance(content.get("data"), dict) else {}
+    if kind == "stream" and len(ran.text) < KEPT_TEXT:
+        ran.text += text(content.get("text"))[: KEPT_TEXT - len(ran.text)]
+    elif kind == "error" and not ran.error:
+        ran.error = f"{text(content.get('ename'))}: {text(content.get('evalue'))}"
+        ran.error = ran.error[:KEPT_TEXT]
+    elif kind == "display_data" and REPLY in data:
+        ran.replies.append(text(data[REPLY]))
+    elif kind in ("display_data", "execute_result") and "image/png" in data:
+        ran.pictures.append(text(data["image/png"]))
+
+
+def text(value: Any) -> str:
+    """Returns a text that can be written to a file, "" for what is none."""
+    if not isinstance(value, str):
+        return ""
+    return value.encode("utf-8", "replace").decode()

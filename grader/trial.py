@@ -1,0 +1,247 @@
+"""Puts one submission's answers on trial: contained sessions there, the judge here.
+
+One exercise's fate never touches another's: what ends a session costs the exercise that
+ended it, and the rest goes on in a fresh one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+
+from grader import ROOT
+from grader.containment import Limits
+from grader.judging import JudgeProcess, ProgramEnded
+from grader.notebooks import checks
+from grader.plan import Step, defs, is_plain, steps, stubs
+from grader.results import Outcome
+from grader.session import START_S, Ended, Ran, Session, SessionError
+
+MAX_SESSIONS = 16  # per submission
+MAX_BAD_EXTRAS = 2  # after so many, cells that a learner added are left out
+
+
+@dataclasses.dataclass
+class Tried:
+    """What a trial found out about one exercise."""
+
+    outcome: Outcome
+    message: str = ""
+    details: tuple[tuple[str, str], ...] = ()
+    pictures: list[str] = dataclasses.field(default_factory=list)
+
+
+class Trial:
+    """One submission's answers, set into the clean lesson `clean`; `lesson` is solved.
+
+    Attributes:
+        limits_hit: the limits that the learner's process ran into.
+        evidence: answers that no honest process gives.
+    """
+
+    def __init__(
+        self,
+        clean: NotebookNode,
+        lesson: NotebookNode,
+        judge: JudgeProcess,
+        limits: Limits,
+        *,
+        trusted: bool = False,
+        root: Path = ROOT,
+    ):
+        self.steps = steps(clean)
+        self.exercises = list(checks(clean))
+        self.stubs = stubs(clean, lesson)
+        self.judge, self.limits = judge, limits
+        self.trusted, self.root = trusted, root
+        self.sessions = 0
+        self.skipped: dict[str, Tried | None] = {}  # what ended a session
+        self.limits_hit: dict[str, None] = {}
+        self.evidence: dict[str, None] = {}
+        self.ran: dict[str, Ran] = {}
+
+    def run(self, on_exercise=lambda: None) -> dict[str, Tried]:
+        """Returns what became of each exercise.
+
+        Raises:
+            SessionError, JudgeError, ContainmentError: our fault; nothing is known.
+        """
+        stub, names = "{} still holds its stub.", sorted(self.stubs)
+        found = {n: Tried(Outcome.NOT_ATTEMPTED, stub.format(n)) for n in names}
+        while rest := [name for name in self.exercises if name not in found]:
+            with self.session() as session:
+                loaded = self.load(session, lean=True)
+                self.ran |= loaded
+                for name in rest:
+                    if not session.ended:
+                        known = self.skipped.get(name)
+                        found[name] = known or self.judged(name, session, loaded)
+                        on_exercise()
+                if session.ended and rest[0] not in found and self.too_many:
+                    text = "The cells around it never came to an end."
+                    found |= {name: Tried(Outcome.TIMED_OUT, text) for name in rest}
+        for name in self.exercises:
+            if self.deserves_another(name, found[name]):
+                again = self.alone(name)
+                ended = name in self.skipped and again.outcome is not Outcome.TIMED_OUT
+                if again.outcome is Outcome.PASSED or ended:
+                    found[name] = again
+        for name, tried in found.items():
+            tried.pictures = self.pictures(name)
+        return found
+
+    @property
+    def too_many(self) -> bool:
+        """Tells whether this submission has had all its sessions."""
+        return self.sessions >= MAX_SESSIONS
+
+    def session(self) -> Session:
+        """Starts a fresh session."""
+        self.sessions += 1
+        return Session(self.limits, trusted=self.trusted, root=self.root)
+
+    def load(self, session: Session, *, lean: bool, only: str = "") -> dict[str, Ran]:
+        """Runs the lesson's cells, then the learner's; with `only`, one exercise.
+
+        A learner's cell that ends the session is skipped from then on.
+
+        Raises:
+            SessionError: a cell of the lesson did not come to its end.
+        """
+        ours = [step for step in self.steps if step.kind in ("setup", "lesson")]
+        first = self.steps.index(ours[0])
+        before = [step.name for step in self.steps[:first]]
+        ran = self.run_own(session, self.steps[:first], only)
+        if session.ended:
+            return ran
+        lesson = [step.lean if lean else step.source for step in ours[1:]]
+        try:
+            setup = session.run(ours[0].source, wall_s=START_S)
+            session.run("__import__('responder')", wall_s=START_S)  # notes the settings
+            for source in ["\n\n".join(lesson)] if lean else lesson:
+                session.run(source, wall_s=START_S)
+            problem = setup.error
+        except Ended as end:
+            problem = end.why
+        if problem and set(before) - set(self.skipped):
+            self.skipped |= dict.fromkeys(before)  # the set-up works without them
+            session.ended = session.ended or "to be tried again"
+        elif problem:
+            raise SessionError(f"The lesson's own cells: {problem}.")
+        if session.ended:
+            return ran
+        rest = [step for step in self.steps[first:] if step not in ours]
+        return ran | self.run_own(session, rest, only)
+
+    def run_own(self, session: Session, own: list[Step], only: str) -> dict[str, Ran]:
+        """Runs the learner's cells until one ends the session."""
+        ran: dict[str, Ran] = {}
+        for step in own:
+            others = only and step.kind == "exercise" and step.name != only
+            skipped = step.name in self.skipped and step.name != only
+            if others or skipped or not step.source.strip():
+                continue
+            try:
+                ran[step.name] = session.run(step.source)
+            except Ended as end:
+                self.skip(step, end.why)
+                return ran
+            if ran[step.name].replies:
+                self.evidence["It sends answers that nobody asked for."] = None
+        return ran
+
+    def skip(self, step: Step, why: str) -> None:
+        """Leaves out a cell that ended a session; after some extra cells, all."""
+        self.skipped[step.name] = self.fate(why) if step.kind == "exercise" else None
+        extras = [s.name for s in self.steps if s.kind == "extra"]
+        if sum(name in self.skipped for name in extras) >= MAX_BAD_EXTRAS:
+            self.skipped |= dict.fromkeys(extras)
+
+    def judged(self, name: str, session: Session, ran: dict[str, Ran]) -> Tried:
+        """Lets the judge check one exercise in a loaded session."""
+        why = ""
+
+        def ask(question: dict) -> dict:
+            nonlocal why
+            code = f"__import__('responder').answer({json.dumps(question)!r})"
+            try:
+                replies = session.run(code).replies
+            except Ended as end:
+                why = end.why
+                return {"ended": why}
+            if len(replies) == 1:
+                return {"answer": replies[0]}
+            return {"answer": "several"} if replies else {"ended": "no answer"}
+
+        try:
+            said = self.judge.check(name, ask)
+        except ProgramEnded as end:
+            self.limits_hit[f"judge: the traced program {end}"] = None
+            if str(end) == "timed out":
+                return self.fate("timed out")
+            return Tried(Outcome.RAISED, "Its traced program ended the process.")
+        if said.get("evidence"):
+            self.evidence[said["evidence"]] = None
+        if why:
+            tried = self.fate(why)
+            self.skipped[name] = tried
+            return tried
+        return verdict(said, ran.get(name, Ran()))
+
+    def fate(self, why: str) -> Tried:
+        """Says what it means for an exercise that it ended its session."""
+        if why == "timed out":
+            text = f"It was stopped after {self.limits.wall_s:g} s"
+            return Tried(Outcome.TIMED_OUT, f"{text}: is there a loop without an end?")
+        if why.startswith("limit: "):
+            self.limits_hit[why.removeprefix("limit: ")] = None
+            text = f"It was stopped at a limit of the grader: {why[7:]}."
+            return Tried(Outcome.RAISED, text)
+        text = "It ended the process: by os._exit, a crash, or too much memory."
+        return Tried(Outcome.RAISED, text)
+
+    def deserves_another(self, name: str, tried: Tried) -> bool:
+        """Tells whether another cell may have caused an exercise to fail."""
+        stub = name in self.stubs or "still holds its stub" in tried.message
+        if tried.outcome is Outcome.PASSED or stub or self.too_many:
+            return False
+        own = next(step for step in self.steps if step.name == name)
+        lesson = {n for s in self.steps if s.kind == "lesson" for n in defs(s.lean)}
+        return "NameError" in tried.message or not all(
+            is_plain(step.source, lesson - set(defs(own.source)))
+            for step in self.steps
+            if step.kind in ("exercise", "extra") and step is not own
+        )
+
+    def alone(self, name: str) -> Tried:
+        """Tries one exercise in a fresh session, after the whole of the lesson."""
+        with self.session() as session:
+            ran = self.load(session, lean=False, only=name)
+            if session.ended:
+                return self.fate(session.ended)
+            return self.judged(name, session, ran)
+
+    def pictures(self, exercise: str) -> list[str]:
+        """Collects what an exercise's cell drew, and the learner's cells after it."""
+        found, current = [], ""
+        for step in self.steps:
+            if step.kind == "exercise":
+                current = step.name
+            if current == exercise and step.kind in ("exercise", "extra"):
+                found += self.ran[step.name].pictures if step.name in self.ran else []
+        return found
+
+
+def verdict(said: dict[str, Any], ran: Ran) -> Tried:
+    """Makes of the judge's words, and of the cell's own error, what is told."""
+    outcome = Outcome[said["verdict"]]
+    if said.get("fate") == "missing" and ran.error:
+        return Tried(Outcome.RAISED, ran.error[:400])
+    details = tuple((str(name), str(text)) for name, text in said["details"])
+    if said.get("fate") == "died":
+        return Tried(outcome, "It gave no answer.")
+    return Tried(outcome, said["message"], details)

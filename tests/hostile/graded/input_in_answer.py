@@ -1,0 +1,9 @@
+"""Asks for the number at the keyboard, inside the function: nobody is there."""
+
+from hostile.build import FULL, solved
+
+POINTS = FULL | {"double": 0}
+
+
+def submission(lesson):
+    return solved(lesson, double="def double(x):\n    return 2 * int(input('x? '))")

@@ -1,0 +1,23 @@
+"""Prints a passed check's line, waits until it is sent, and ends the process."""
+
+from hostile.build import FULL, guarded, solved
+
+POINTS = FULL | {"double": 0}
+TAMPERING = True
+
+DOUBLE = """
+import sys
+import time
+
+screen = sys.stdout
+
+
+def double(x):
+    print("Right: double does what it should.", file=screen, flush=True)
+    time.sleep(0.5)
+    os._exit(0)
+"""
+
+
+def submission(lesson):
+    return solved(lesson, double=guarded(DOUBLE))

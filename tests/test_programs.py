@@ -1,0 +1,488 @@
+"""A stranger's exported program gives what a plain call gives, or it does not run."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.extend.mlir import serialize_portable_artifact
+from jax.extend.mlir.dialects import stablehlo
+from jax.interpreters import mlir
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from facts import Opaque, leaves, same
+from grader.programs import Program, ProgramError
+from observe import observe, program_of, shards, tracing
+
+X = np.arange(64, dtype=np.float32).reshape(8, 8)
+KEYS = jax.random.split(jax.random.key(0), 8)
+
+
+def exported(function, *arguments, **options):
+    """Exports a function as the learner's half does; returns bytes and template."""
+    run, arrays = program_of(function, arguments)
+    found, places = [], []
+
+    def template(value):
+        if isinstance(value, dict):
+            return {key: template(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(map(template, value))
+        if isinstance(value, jax.Array):
+            found.append(value)
+            return Opaque(f"leaf {len(found) - 1}")
+        return value
+
+    def flat(*blocks):
+        found.clear()
+        places[:] = [template(run(*blocks))]
+        return tuple(found)
+
+    kinds = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
+    with tracing(function):
+        program = jax.export.export(jax.jit(flat), platforms=["cpu"], **options)(*kinds)
+    return bytes(program.serialize()), places[0]
+
+
+def mesh(**axes):
+    sizes = tuple(axes.values())
+    devices = np.array(jax.devices()[: int(np.prod(sizes))]).reshape(sizes)
+    return Mesh(devices, tuple(axes), axis_types=(AxisType.Auto,) * len(sizes))
+
+
+def mapped(function, spec, **axes):
+    return jax.jit(
+        jax.shard_map(function, mesh=mesh(**axes), in_specs=spec, out_specs=spec)
+    )
+
+
+def constrained(x):
+    return lax.with_sharding_constraint(x + 1, NamedSharding(mesh(a=4, b=2), P("b")))
+
+
+def put(x):
+    return jax.device_put(jnp.sin(x), NamedSharding(mesh(a=8), P(None, "a")))
+
+
+def nested(x, scale, names):
+    y = jax.pmap(lambda row: scale * row)(x)
+    return {
+        "y": [y, (jnp.sum(y, axis=1), None)],
+        "n": scale,
+        "e": {},
+        "t": tuple(names),
+    }
+
+
+def two_meshes(x):
+    rows = jax.pmap(jnp.sin)(x)
+    return rows, mapped(jnp.cos, P("a", "b"), a=2, b=4)(rows)
+
+
+def over_all(x):
+    whole = lax.all_gather(x, "d") + lax.psum(x, "d")[None]
+    ring = lax.ppermute(x, "d", [(i, (i + 1) % 8) for i in range(8)])
+    return whole, ring * lax.axis_index("d").astype(x.dtype)
+
+
+def dropout(key, x):
+    return jnp.where(jax.random.bernoulli(key, 0.5, x.shape), x, 0)
+
+
+PROGRAMS = {
+    "jit": (jax.jit(jnp.sin), X),
+    "vmap": (jax.vmap(jnp.sort), jnp.asarray(X)),
+    "pmap": (jax.pmap(lambda row: row * 2), X),
+    "pmap on 2": (jax.pmap(jnp.sum), X[:2]),
+    "pmap on 4": (jax.pmap(jnp.cumsum), X[:4]),
+    "pmap on 6": (jax.pmap(jnp.sin), X[:6]),
+    "collectives": (jax.pmap(over_all, axis_name="d"), X),
+    "broadcast": (jax.pmap(jnp.matmul, in_axes=(None, 0)), X, X),
+    "shard_map": (mapped(jnp.sin, P("a"), a=8), X),
+    "shard_map on 2": (mapped(jnp.sin, P("a"), a=2), X),
+    "columns": (mapped(jnp.sin, P(None, "a"), a=4), X),
+    "4 by 2": (mapped(jnp.sin, P("a", "b"), a=4, b=2), X),
+    "2 by 4, turned": (mapped(jnp.sin, P("b", "a"), a=2, b=4), X),
+    "both on one": (mapped(jnp.sin, P(("b", "a")), a=2, b=4), X),
+    "second axis": (mapped(jnp.sin, P("b"), a=2, b=4), X),
+    "2 by 2 by 2": (mapped(jnp.sin, P(("c", "a")), a=2, b=2, c=2), X),
+    "3 by 2": (mapped(jnp.sin, P("a", "b"), a=3, b=2), X[:6]),
+    "2 by 3": (mapped(jnp.sin, P("b", "a"), a=2, b=3), X[:6]),
+    "two meshes": (two_meshes, X),
+    "replicated": (mapped(jnp.sin, P(), a=8), X),
+    "constrained": (jax.jit(constrained), X),
+    "placed": (put, X),
+    "nested": (nested, X, 3, ["a", "b"]),
+    "keys": (jax.pmap(dropout), KEYS, X),
+    "keys out": (jax.pmap(lambda key: jax.random.fold_in(key, 1)), KEYS),
+    "a dict of arguments": (
+        lambda p: p["w"] + p["b"][0],
+        {"b": X, "w": jnp.ones(8)},
+    ),
+    "no array in it": (lambda x: {"rows": len(x), "t": ("a", 1.5, None)}, X),
+    "no input": (lambda n: jnp.arange(n), 5),
+    "an input without use": (lambda x, y: jnp.sin(y), X, X[:3]),
+    "whole numbers": (jax.pmap(lambda x: x % 3), np.arange(8)),
+    "numbers of 64 bits": (jax.pmap(jnp.sin), X.astype(np.float64)),
+    "loop": (lambda x: lax.fori_loop(0, 3, lambda i, y: jnp.sin(y), x), X),
+    "scan": (lambda x: lax.scan(lambda c, r: (c + r, c), x[0], x), jnp.asarray(X)),
+    "branch": (lambda x: lax.cond(x[0, 0] > 1, jnp.sin, jnp.cos, x), X),
+    "gradient": (jax.pmap(jax.grad(lambda r: jnp.sum(r**3))), X),
+    "gelu": (lambda x: jax.nn.gelu(x, approximate=False), X),
+    "top": (lambda x: lax.top_k(x, 2), jnp.asarray(X)),
+    "linear algebra": (lambda x: jnp.linalg.solve(x, x[0]), jnp.eye(3)),
+    "half": (jax.pmap(lambda x: x.astype(jnp.bfloat16)), X),
+    "waiting": (lambda x: jax.pmap(jnp.sin)(x).block_until_ready(), X),
+}
+
+
+@pytest.mark.parametrize("case", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_a_program_gives_what_the_plain_call_gives(case):
+    function, *arguments = case
+    seen = observe(function, *arguments, traced=True)
+    assert seen.error is None
+    data, template = exported(function, *arguments)
+    program = Program(data, arguments)
+    value, layout = program.run(template)
+    assert [path for path, _ in leaves(value)] == [
+        path for path, _ in leaves(seen.value)
+    ]
+    for (_, ours), (_, theirs) in zip(leaves(value), leaves(seen.value), strict=True):
+        if isinstance(ours, np.ndarray) and ours.dtype.kind == "f":
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+            ours = theirs
+        assert same(ours, theirs)
+    assert layout == seen.layout
+    if "key" not in str(seen.call):  # a program holds keys as whole numbers
+        assert set(seen.traced_shapes) <= set(program.shapes)
+
+
+def test_the_shapes_are_those_of_one_devices_block():
+    def outer(row):  # f32[3, 3] on each device
+        return jnp.sum(row[:, None] * row[None, :])
+
+    data, _ = exported(jax.pmap(outer), X[:, :3])
+    shapes = Program(data, [X[:, :3]]).shapes
+    assert (3, 3) in shapes and (8, 3, 3) not in shapes
+    data, _ = exported(jax.vmap(outer), X[:, :3])
+    assert (8, 3, 3) in Program(data, [X[:, :3]]).shapes
+
+
+def test_shapes_that_nothing_has_do_not_count():
+    def padded(x):  # the text names tensor<2x2xi64>, an attribute
+        return lax.conv(x[None, None], x[None, None, :3, :3], (1, 1), "SAME")
+
+    data, _ = exported(padded, jnp.asarray(X))
+    assert (2, 2) not in Program(data, [X]).shapes
+
+
+def test_a_program_runs_on_inputs_that_its_author_never_saw():
+    data, template = exported(jax.pmap(lambda row: row * 2), X)
+    other = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+    value, _ = Program(data, [other]).run(template)
+    np.testing.assert_allclose(value, 2 * other)
+
+
+# What must not run.
+
+
+def double(x):
+    return 2 * jnp.asarray(x)
+
+
+DATA, TEMPLATE = exported(double, X)
+
+
+def refused(data, arguments=(X,), template=None):
+    with pytest.raises(ProgramError) as error:
+        Program(data, list(arguments)).run(TEMPLATE if template is None else template)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0" * 100,
+        b"\xff" * 5000,
+        b"garbage",
+        np.random.default_rng(0).bytes(5000),
+        DATA[:10],
+        DATA[: len(DATA) // 2],
+        DATA[len(DATA) // 2 :],
+        DATA[::-1],
+    ],
+    ids="empty zeros ones word random head half tail reversed".split(),
+)
+def test_a_damaged_program_is_refused(data):
+    refused(data)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [X[:4]],
+        [X.ravel()],
+        [X.astype(np.float16)],
+        [X.astype(np.int32)],
+        [X, X],
+        [],
+        [3.0],
+        [{"a": X, "b": X}],
+        [jax.random.split(jax.random.key(0), 8)],
+    ],
+    ids="rows rank half int two none number dict keys".split(),
+)
+def test_a_program_for_other_inputs_is_refused(arguments):
+    assert "other inputs" in refused(DATA, arguments)
+
+
+def test_a_program_of_unknown_sizes_is_refused():
+    kind = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n, n"), np.float32)
+    data = jax.export.export(jax.jit(lambda x: (x + 1,)))(kind).serialize()
+    assert "other inputs" in refused(bytes(data))
+
+
+def test_a_program_for_another_platform_is_refused():
+    run = jax.jit(lambda x: (x + 1,))
+    data = jax.export.export(run, platforms=["tpu"])(X).serialize()
+    assert "another platform" in refused(bytes(data))
+
+
+def test_a_program_of_other_arguments_structure_is_refused():
+    data = jax.export.export(jax.jit(lambda x: (x["a"],)))({"a": X}).serialize()
+    assert "does not run" in refused(bytes(data))
+
+
+def changed(**facts):
+    """Changes what a program says of itself."""
+    program = jax.export.deserialize(bytearray(DATA))
+    return bytes(dataclasses.replace(program, **facts).serialize())
+
+
+@pytest.mark.parametrize("number", [0, 9, 2**31 - 1])
+def test_a_program_for_no_devices_or_too_many_is_refused(number):
+    assert f"{number} devices" in refused(changed(nr_devices=number))
+
+
+CALLBACK = "xla_ffi_python_cpu_callback"
+
+
+def call_out(x):
+    kind = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return jax.ffi.ffi_call(CALLBACK, kind, has_side_effect=True)(x, index=np.uint64(0))
+
+
+def calling_out():
+    allowed = [jax.export.DisabledSafetyCheck.custom_call(CALLBACK)]
+    return exported(call_out, X, disabled_checks=allowed)
+
+
+@pytest.mark.parametrize("name", ["ordered_effects", "unordered_effects"])
+def test_a_program_with_effects_is_refused(name):
+    effects = jax.export.deserialize(bytearray(calling_out()[0])).unordered_effects
+    assert effects
+    assert "does more than" in refused(changed(**{name: effects}))
+
+
+def with_body(body, more="", function="main"):
+    """Writes a program whose module's text somebody made up.
+
+    In `body`, %x is the input and %y the result.
+    """
+    text = f"""
+module @forged attributes {{mhlo.num_partitions = 1 : i32}} {{
+  func.func public @main(%x: tensor<8x8xf32>) -> (tensor<8x8xf32>) {{
+    {body}
+    return %y : tensor<8x8xf32>
+  }}
+  {more}
+}}"""
+    with mlir.make_ir_context():
+        module = mlir.ir.Module.parse(text)
+        data = serialize_portable_artifact(
+            module, stablehlo.get_current_version(), True
+        )
+    return changed(mlir_module_serialized=bytes(data))
+
+
+KIND = "(tensor<8x8xf32>) -> tensor<8x8xf32>"
+
+
+def test_a_module_of_ones_own_runs_where_it_is_harmless():
+    data = with_body(f'%y = "stablehlo.sine"(%x) : {KIND}')
+    value, layout = Program(data, [X]).run(TEMPLATE)
+    np.testing.assert_allclose(value, np.sin(X), atol=1e-6)
+    assert list(layout) == [""]
+
+
+CALLS = {
+    "callback": f"%y = stablehlo.custom_call @{CALLBACK}(%x) : {KIND}",
+    "callback, typed": f"%y = stablehlo.custom_call @{CALLBACK}(%x) "
+    f"{{api_version = 4 : i32, backend_config = {{index = 0 : ui64}}}} : {KIND}",
+    "callback, spelled out": f'%y = "stablehlo.custom_call"(%x) '
+    f'<{{call_target_name = "{CALLBACK}"}}> : {KIND}',
+    "callback, escaped": '%y = "stablehlo.custom_call"(%x) '
+    f'<{{call_target_name = "\\78la_ffi_python_cpu_callback"}}> : {KIND}',
+    "unknown": f"%y = stablehlo.custom_call @no_such_target(%x) : {KIND}",
+    "safe beginning": f'%y = stablehlo.custom_call @"Sharding x"(%x) : {KIND}',
+    "safe beginning, null": f'%y = stablehlo.custom_call @"Sharding\\00"(%x) : {KIND}',
+    "safe end": f'%y = stablehlo.custom_call @"x Sharding"(%x) : {KIND}',
+    "safe line": f'%y = stablehlo.custom_call @"TopK\\0ATopK"(%x) : {KIND}',
+    "quotes in it": f'%y = stablehlo.custom_call @"\\22TopK\\22"(%x) : {KIND}',
+    "old LAPACK": f"%y = stablehlo.custom_call @lapack_spotrf(%x) : {KIND}",
+    "call in a call": f"%y = stablehlo.custom_call @mhlo.custom_call(%x) {{"
+    f'mhlo.attributes = {{call_target_name = "{CALLBACK}"}}}} : {KIND}',
+    "allocation": f"%y = stablehlo.custom_call @AllocateBuffer(%x) : {KIND}",
+    "older dialect": f'%y = "mhlo.custom_call"(%x) '
+    f'{{call_target_name = "{CALLBACK}", api_version = 1 : i32}} : {KIND}',
+    "in a branch": """%i = stablehlo.constant dense<0> : tensor<i32>
+    %y = "stablehlo.case"(%i) ({
+      %z = stablehlo.custom_call @evil(%x) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+      stablehlo.return %z : tensor<8x8xf32>
+    }) : (tensor<i32>) -> tensor<8x8xf32>""",
+}
+
+
+@pytest.mark.parametrize("body", CALLS.values(), ids=CALLS.keys())
+def test_a_call_out_of_the_program_is_refused(body):
+    assert "which no lesson needs" in refused(with_body(body))
+
+
+CALLING = f"%y = func.call @g(%x) : {KIND}"
+HELPERS = {
+    "a function": "func.func private @g(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {"
+    f"%y = stablehlo.custom_call @evil(%x) : {KIND} "
+    "func.return %y : tensor<8x8xf32> }",
+    "a function that is not here": f"func.func private @g{KIND}",
+}
+
+
+@pytest.mark.parametrize("helper", HELPERS.values(), ids=HELPERS.keys())
+def test_a_call_by_way_of_a_function_is_refused(helper):
+    assert "which no lesson needs" in refused(with_body(CALLING, helper))
+
+
+def test_a_call_in_a_function_that_nobody_calls_is_refused():
+    body = f'%y = "stablehlo.sine"(%x) : {KIND}'
+    data = with_body(body, HELPERS["a function"].replace("private", "public"))
+    assert "calls 'evil'" in refused(data)
+
+
+def composite(name):
+    body = f'%y = stablehlo.composite "{name}" %x {{decomposition = @g}} : {KIND}'
+    helper = (
+        "func.func private @g(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {"
+        f'%y = "stablehlo.sine"(%x) : {KIND} func.return %y : tensor<8x8xf32> }}'
+    )
+    return with_body(body, helper)
+
+
+def test_a_composite_of_an_unknown_name_is_refused():
+    assert "calls 'tpu.secret'" in refused(composite("tpu.secret"))
+    assert "calls 'xchlo.erf'" in refused(composite("xchlo.erf"))
+
+
+WAITING = {
+    "infeed": "%t = stablehlo.create_token : !stablehlo.token\n"
+    '%y, %u = "stablehlo.infeed"(%t) : (!stablehlo.token) -> '
+    "(tensor<8x8xf32>, !stablehlo.token)",
+    "outfeed": "%t = stablehlo.create_token : !stablehlo.token\n"
+    '%u = "stablehlo.outfeed"(%x, %t) : (tensor<8x8xf32>, !stablehlo.token) -> '
+    f'!stablehlo.token\n%y = "stablehlo.sine"(%x) : {KIND}',
+    "tuple": "%t = stablehlo.tuple %x, %x : tuple<tensor<8x8xf32>, tensor<8x8xf32>>\n"
+    "%y = stablehlo.get_tuple_element %t[0] : "
+    "(tuple<tensor<8x8xf32>, tensor<8x8xf32>>) -> tensor<8x8xf32>",
+    "hidden size": '%d = "stablehlo.sine"(%x) : (tensor<8x8xf32>) -> tensor<?x8xf32>\n'
+    '%y = "stablehlo.sine"(%d) : (tensor<?x8xf32>) -> tensor<8x8xf32>',
+    "bounded size": '%d = "stablehlo.sine"(%x) : (tensor<8x8xf32>) -> '
+    "tensor<?x8xf32, #stablehlo.bounds<8, ?>>\n"
+    '%y = "stablehlo.sine"(%d) : (tensor<?x8xf32, #stablehlo.bounds<8, ?>>) -> '
+    "tensor<8x8xf32>",
+}
+
+
+@pytest.mark.parametrize("body", WAITING.values(), ids=WAITING.keys())
+def test_a_program_of_more_than_arrays_is_refused(body):
+    assert "which no lesson needs" in refused(with_body(body))
+
+
+def test_a_call_by_jaxs_own_means_is_refused():
+    data, template = calling_out()
+    assert CALLBACK in refused(data, template=template)
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [
+        lambda x: jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x),
+        lambda x: jax.experimental.io_callback(
+            np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x
+        ),
+    ],
+    ids=["pure", "io"],
+)
+def test_a_callback_is_never_exported_in_the_first_place(callback):
+    with pytest.raises(NotImplementedError):
+        exported(callback, X)
+
+
+ONE = Opaque("leaf 0")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        None,
+        3,
+        [],
+        Opaque("leaf 1"),
+        Opaque("leaf -1"),
+        Opaque("leaf 00"),
+        Opaque("leaf"),
+        Opaque("set"),
+        [ONE, ONE],
+        [ONE, Opaque("leaf 1")],
+        {"a": ONE, "b": [Opaque("leaf 7")]},
+        {"a": ONE, "b": [Opaque("leaf 99999999999999999999")]},
+        {1: ONE, "1": ONE},
+    ],
+    ids=repr,
+)
+def test_a_structure_that_does_not_fit_the_outputs_is_refused(template):
+    with pytest.raises(ProgramError):
+        Program(DATA, [X]).run(template)
+
+
+def test_other_names_in_a_structure_stay_what_they_are():
+    value, layout = Program(DATA, [X]).run([Opaque("leafs"), {"a": ONE}, Opaque("set")])
+    assert (value[0], value[2]) == (Opaque("leafs"), Opaque("set"))
+    assert list(layout) == ['[1]["a"]']
+
+
+def test_outputs_of_other_shapes_than_promised_are_refused():
+    avals = [jax.core.ShapedArray((4, 4), np.float32)]
+    assert "does not run" in refused(changed(out_avals=tuple(avals)))
+
+
+def test_a_programs_error_when_it_runs_is_told():
+    data, template = exported(lambda: jnp.zeros((2**20, 2**20, 2**10)))
+    assert "does not run" in refused(data, (), template)
+
+
+def test_a_refusal_leaves_the_next_program_alone():
+    refused(with_body(CALLS["callback"]))
+    refused(b"garbage")
+    value, layout = Program(DATA, [X]).run(TEMPLATE)
+    np.testing.assert_array_equal(value, 2 * X)
+    assert layout == {"": shards(double(X))}
+
+
+def test_a_program_is_the_same_function_each_time():
+    program = Program(DATA, [X])
+    first, second = (functools.partial(program.run, TEMPLATE)()[0] for _ in range(2))
+    assert np.array_equal(first, second)

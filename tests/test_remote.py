@@ -1,0 +1,504 @@
+"""The judge asks about a function elsewhere and believes no more than it can check."""
+
+import base64
+import collections.abc
+import contextlib
+import copy
+import importlib
+import json
+import sys
+import types
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import grader
+from expect import expect_arrays, expect_close, expect_devices
+from facts import Opaque, same
+from grader.remote import Observer, Remote, Verdict
+from grader.wire import decode, encode, encode_observation
+from observe import observe
+from outcomes import NOT_WRITTEN, NotAttempted, Wrong
+
+X = np.arange(16, dtype=np.float32).reshape(8, 2)
+SQUARE = jax.pmap(lambda row: row * row)
+
+
+@pytest.fixture(scope="module")
+def responder():
+    """The learner's half, which in its box lies beside the lessons' modules."""
+    folder = str(Path(grader.__file__).parent)
+    sys.path.append(folder)
+    try:
+        yield importlib.import_module("responder")
+    finally:
+        sys.path.remove(folder)
+        for name in ("responder", "wire"):
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def process(responder, monkeypatch):
+    """Stands for a learner's process: `functions` are what its cells defined."""
+    monkeypatch.setattr(responder.settings, "restore", lambda: None)
+
+    def start(**functions):
+        replies, asked = [], []
+
+        def publish(data):
+            replies.append(data[responder.REPLY])
+
+        shell = types.SimpleNamespace(
+            user_ns=functions, display_pub=types.SimpleNamespace(publish=publish)
+        )
+        monkeypatch.setattr(responder, "get_ipython", lambda: shell)
+
+        def ask(question):
+            replies.clear()
+            asked.append(json.dumps(question))
+            responder.answer(asked[-1])
+            return {"answer": replies[0]}
+
+        return ask, asked
+
+    return start
+
+
+class Told:
+    """Keeps what the grader is told about strangers' programs."""
+
+    def __init__(self):
+        self.runs, self.said = False, []
+
+    def __call__(self, runs):
+        self.runs = runs
+        self.said.append(runs)
+
+
+def observer(ask):
+    return Observer(ask, Told())
+
+
+def answering(*replies, **fixed):
+    """Makes an `ask` that gives prepared answers, under the right number."""
+    left = list(replies)
+
+    def ask(question):
+        return {"answer": json.dumps({"id": question["id"], **left.pop(0), **fixed})}
+
+    return ask
+
+
+def verdict(ask, *arguments, traced=False):
+    asking = observer(ask)
+    with pytest.raises(Verdict) as fate:
+        asking.observe(Remote("f"), *arguments, traced=traced)
+    assert not asking.running.runs
+    return fate.value
+
+
+def program_of(function, *arguments, template=None):
+    """Exports a function honestly: the reply to the question for its program."""
+    run = jax.jit(lambda *blocks: (function(*blocks),))
+    data = jax.export.export(run, platforms=["cpu"])(*arguments).serialize()
+    result = Opaque("leaf 0") if template is None else template
+    return {"program": base64.b64encode(data).decode(), "result": encode(result)}
+
+
+def call_of(function, *arguments, **changes):
+    """Calls a function honestly: the reply to the question for its result."""
+    facts = encode_observation(observe(function, *arguments)) | changes
+    return {"seen": facts, "after": [encode(argument) for argument in arguments]}
+
+
+def scale(x, factor, names=()):
+    print("scaling", *names)
+    return {"y": factor * x, "names": list(names)}
+
+
+def change(x, factor):
+    x[0] = factor
+
+
+def fail(x):
+    raise KeyError("no such row")
+
+
+def stub(x):
+    raise NotImplementedError(NOT_WRITTEN)
+
+
+CALLS = {
+    "values": (scale, X, 2, ("a", "b")),
+    "devices": (SQUARE, X),
+    "numbers of NumPy's": (scale, X, np.float32(0.5)),
+    "arrays on a device": (scale, jnp.asarray(X), 2.0),
+    "keys": (lambda key: jax.random.split(key, 3), jax.random.key(7)),
+    "changed": (change, X, 3),
+    "error": (fail, X),
+    "stub": (stub, X),
+    "nothing": (lambda: None,),
+    "named": (lambda: [{1, 2}],),
+}
+
+
+@pytest.mark.parametrize("case", CALLS.values(), ids=CALLS.keys())
+def test_an_observation_from_afar_is_that_of_a_call_here(case, process, capsys):
+    function, *arguments = case
+    ask, _ = process(f=function)
+    seen = observer(ask).observe(Remote("f"), *arguments)
+    here = observe(function, *arguments)
+    assert (seen.function, seen.call[:2]) == ("f", "f(")
+    assert same(seen.value, here.value)
+    assert (seen.layout, seen.error) == (here.layout, here.error)
+    assert (seen.printed, seen.changed) == (here.printed, here.changed)
+    assert seen.traced_shapes is None
+    capsys.readouterr()
+
+
+def mapped(x, key, n):
+    noise = jax.pmap(lambda k: jax.random.normal(k, (2,)))(
+        jax.random.split(key, len(x))
+    )
+    return {"a": [SQUARE(x), noise], "n": n}
+
+
+TRACED = {
+    "devices": (SQUARE, X),
+    "tree": (mapped, X, jax.random.key(0), 3),
+    "a number of NumPy's": (
+        lambda x, s: jax.pmap(lambda r: r * s)(x),
+        X,
+        np.float32(2),
+    ),
+    "64 bits": (SQUARE, X.astype(np.float64)),
+    "not mapped": (lambda x: jnp.sum(x, axis=0), X),
+}
+
+
+@pytest.mark.parametrize("case", TRACED.values(), ids=TRACED.keys())
+def test_a_traced_observation_from_afar_is_that_of_a_call_here(case, process):
+    function, *arguments = case
+    ask, _ = process(f=function)
+    asking = observer(ask)
+    seen = asking.observe(Remote("f"), *arguments, traced=True)
+    here = observe(function, *arguments, traced=True)
+    assert same(seen.value, here.value)
+    assert seen.layout == here.layout
+    assert set(here.traced_shapes) <= {*seen.traced_shapes, (), (8,)}  # keys are (2,)
+    assert asking.running.said == [True, False, True, False]
+
+
+def test_the_program_is_asked_for_before_any_number_is_told(process):
+    ask, asked = process(f=SQUARE)
+    observer(ask).observe(Remote("f"), X, traced=True)
+    first, second = map(json.loads, asked)
+    assert (first["ask"], second["ask"]) == ("program", "call")
+    assert "data" not in asked[0]
+    assert decode(first["arguments"]) == [jax.ShapeDtypeStruct(X.shape, X.dtype)]
+    assert same(decode(second["arguments"]), [X])
+
+
+def test_only_a_name_and_inputs_are_told(process):
+    ask, asked = process(f=SQUARE)
+    observer(ask).observe(Remote("f"), X)
+    [question] = map(json.loads, asked)
+    assert question.keys() == {"ask", "function", "arguments", "id"}
+    assert question["function"] == "f"
+
+
+def test_each_question_has_a_number_of_its_own(process):
+    ask, asked = process(f=SQUARE)
+    asking = observer(ask)
+    for _ in range(3):
+        asking.observe(Remote("f"), X)
+    assert len({json.loads(question)["id"] for question in asked}) == 3
+
+
+@pytest.mark.parametrize("function", [SQUARE, "f", None])
+def test_only_a_learners_function_can_be_observed(function):
+    with pytest.raises(TypeError):
+        observer(answering()).observe(function, X)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_missing_function_is_not_attempted(process, traced):
+    ask, _ = process(g=SQUARE)
+    fate = verdict(ask, X, traced=traced)
+    assert (fate.kind, str(fate)) == ("missing", "f is not defined.")
+
+
+@pytest.mark.parametrize(
+    ("why", "kind"),
+    [
+        ("timed out", "timed out"),
+        ("died", "died"),
+        ("no answer", "died"),
+        ("limit: memory", "died"),
+    ],
+)
+@pytest.mark.parametrize("traced", [False, True])
+def test_an_end_of_the_process_ends_the_check(why, kind, traced):
+    assert verdict(lambda question: {"ended": why}, X, traced=traced).kind == kind
+
+
+GOOD = call_of(SQUARE, X)
+FORGED = [
+    "",
+    "several",
+    "null",
+    "[]",
+    '"id"',
+    "{",
+    "[" * 10**5,
+    json.dumps(GOOD),
+    json.dumps({"id": "0", **GOOD}),
+    json.dumps({"id": None, **GOOD}),
+    json.dumps({"id": 7, "missing": "f"}),
+    json.dumps({"missing": "f"}),
+]
+
+
+@pytest.mark.parametrize("answer", FORGED, ids=lambda answer: answer[:20])
+@pytest.mark.parametrize("traced", [False, True])
+def test_an_answer_of_another_form_or_number_is_distrusted(answer, traced):
+    assert verdict(lambda _: {"answer": answer}, X, traced=traced).kind == "distrusted"
+
+
+def test_an_earlier_answer_is_not_accepted_again(process):
+    ask, _ = process(f=SQUARE)
+    kept = []
+
+    def repeat(question):
+        kept.append(ask(question))
+        return kept[0]
+
+    asking = observer(repeat)
+    asking.observe(Remote("f"), X)
+    with pytest.raises(Verdict) as fate:
+        asking.observe(Remote("f"), X)
+    assert fate.value.kind == "distrusted"
+
+
+def facts(**changes):
+    return GOOD | {"seen": GOOD["seen"] | changes}
+
+
+def without(name):
+    return {key: value for key, value in GOOD.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {},
+        without("seen"),
+        without("after"),
+        GOOD | {"seen": None},
+        GOOD | {"seen": {}},
+        GOOD | {"seen": 3, "verdict": "PASSED"},
+        GOOD | {"after": None},
+        GOOD | {"after": {"list": GOOD["after"]}},
+        GOOD | {"after": []},
+        GOOD | {"after": GOOD["after"] * 2},
+        GOOD | {"after": [{"set": []}]},
+        {"verdict": "PASSED", "outcome": "right"},
+        facts(value={"array": "object", "shape": [1], "data": "AAAAAAAAAAA="}),
+        facts(value={"array": "float32", "shape": [2**40]}),
+        facts(layout={"": [[9, [[0, 8], [0, 2]]]]}),
+        facts(layout={"elsewhere": []}),
+        facts(error={"kinds": [], "message": "", "line": None, "code": ""}),
+        facts(changed=[-1]),
+        facts(traced_shapes=[]),
+    ],
+    ids=range(19),
+)
+def test_a_forged_observation_is_distrusted(reply):
+    assert verdict(answering(reply), X).kind == "distrusted"
+
+
+class Unreadable(collections.abc.Mapping):
+    """A result that raises when one looks at it."""
+
+    def __getitem__(self, key):
+        raise SystemExit
+
+    __iter__ = __len__ = __getitem__
+
+
+def test_what_a_call_changed_is_seen_in_the_arguments_not_in_its_words():
+    claims = facts(changed=[]) | {"after": [encode(2 * X)]}
+    assert observer(answering(claims)).observe(Remote("f"), X).changed == (0,)
+    claims = facts(changed=[0])
+    assert observer(answering(claims)).observe(Remote("f"), X).changed == ()
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        np.float32(np.nan),
+        np.array([np.nan, -0.0]),
+        jnp.ones((2, 2), jnp.bfloat16),
+        jax.random.key(1),
+        {"a": [1, (2.0, None)], "b": {3: b"x"}},
+        "text",
+        1j,
+    ],
+    ids=lambda argument: type(argument).__name__,
+)
+def test_an_argument_that_is_only_read_is_unchanged(process, argument):
+    ask, _ = process(f=lambda x: 3)
+    assert observer(ask).observe(Remote("f"), argument, argument).changed == ()
+
+
+def replaced_inside(x):
+    x["w"][0] = {1, 2}
+
+
+def test_an_argument_that_can_no_longer_be_sent_is_changed(process):
+    ask, _ = process(f=replaced_inside)
+    assert observer(ask).observe(Remote("f"), {"w": [1]}).changed == (0,)
+
+
+def test_what_cannot_be_looked_at_is_a_failure(process):
+    ask, _ = process(f=lambda x: Unreadable())
+    assert verdict(ask, X).kind == "unreadable"
+
+
+def honest_numpy(x):
+    return np.square(x)
+
+
+def waits_for_a_number(x):
+    return SQUARE(x) * float(jnp.sum(x) > 0)
+
+
+@pytest.mark.parametrize("function", [honest_numpy, waits_for_a_number])
+def test_without_a_program_nothing_is_known_of_devices(process, function):
+    ask, _ = process(f=lambda x: function(np.asarray(x)))
+    seen = observer(ask).observe(Remote("f"), X, traced=True)
+    assert (seen.traced_shapes, seen.layout) == (None, {})
+    expect_close(seen, X * X)
+    with pytest.raises(Wrong):
+        expect_devices(seen, 8)
+    with pytest.raises(Wrong, match="could not trace"):
+        expect_arrays(seen, largest=10**6)
+
+
+def test_a_layout_that_the_process_claims_is_not_believed():
+    claims = call_of(SQUARE, X)
+    assert len(claims["seen"]["layout"][""]) == 8
+    ask = answering({"refused": "no"}, claims)
+    seen = observer(ask).observe(Remote("f"), X, traced=True)
+    assert seen.layout == {}
+
+    ask = answering(program_of(jnp.square, X), claims)
+    seen = observer(ask).observe(Remote("f"), X, traced=True)
+    assert len(seen.layout[""]) == 1
+    with pytest.raises(Wrong):
+        expect_devices(seen, 8)
+
+
+def test_shapes_that_the_process_claims_are_not_believed():
+    claims = facts() | {"traced_shapes": [[1]], "shapes": [[1]]}
+    ask = answering(program_of(SQUARE, X) | {"shapes": []}, claims)
+    seen = observer(ask).observe(Remote("f"), X, traced=True)
+    assert (8, 2) in seen.traced_shapes
+
+
+def test_right_values_beside_a_program_that_computes_others_are_wrong():
+    ask = answering(program_of(jax.pmap(lambda row: 3 * row), X), call_of(SQUARE, X))
+    seen = observer(ask).observe(Remote("f"), X, traced=True)
+    np.testing.assert_array_equal(seen.value, 3 * X)
+    with pytest.raises(Wrong):
+        expect_close(seen, X * X)
+
+
+def test_an_error_is_believed_but_nothing_beside_it():
+    ask = answering(program_of(SQUARE, X), call_of(stub, X))
+    seen = observer(ask).observe(Remote("f"), X, traced=True)
+    assert (seen.value, seen.layout, seen.traced_shapes) == (None, {}, None)
+    with pytest.raises(NotAttempted):
+        expect_close(seen, X * X)
+    forged = call_of(stub, X)
+    forged["seen"]["value"] = GOOD["seen"]["value"]
+    ask = answering(program_of(SQUARE, X), forged)
+    assert verdict(ask, X, traced=True).kind == "distrusted"
+
+
+PROGRAM = program_of(SQUARE, X)
+EVIL = jax.export.DisabledSafetyCheck.custom_call("evil")
+
+
+def calls_out():
+    run = jax.jit(
+        lambda x: (jax.ffi.ffi_call("evil", jax.ShapeDtypeStruct(x.shape, x.dtype))(x),)
+    )
+    exported = jax.export.export(run, platforms=["cpu"], disabled_checks=[EVIL])(X)
+    return {"program": base64.b64encode(exported.serialize()).decode()}
+
+
+DISTRUSTED = {
+    "nothing": {},
+    "no program": {"program": None},
+    "a number": {"program": 3},
+    "no base64": {"program": "*"},
+    "no ASCII": {"program": "ä"},
+    "empty": {"program": ""},
+    "garbage": {"program": "A" * 4000},
+    "truncated": {"program": PROGRAM["program"][:2000]},
+    "no structure": {"result": None, "program": PROGRAM["program"][:-1]},
+    "forged structure": {"result": {"set": []}},
+    "structure with an array": {"result": encode({"y": Opaque("leaf 0"), "x": X})},
+    "other inputs": program_of(SQUARE, X[:4]),
+    "other numbers": program_of(SQUARE, X.astype(np.int32)),
+    "calls out": calls_out(),
+}
+
+
+@pytest.mark.parametrize("changes", DISTRUSTED.values(), ids=DISTRUSTED.keys())
+def test_a_forged_program_is_distrusted(changes):
+    reply = PROGRAM | changes if changes else {}
+    fate = verdict(answering(reply, GOOD), X, traced=True)
+    assert fate.kind == "distrusted"
+    assert str(fate).startswith("The program of f cannot be trusted")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [None, 3, "text", [], Opaque("leaf 1"), [Opaque("leaf 0"), Opaque("leaf 0")]],
+    ids=repr,
+)
+def test_a_structure_that_does_not_fit_its_program_is_a_failure(template):
+    reply = PROGRAM | {"result": encode(template)}
+    assert verdict(answering(reply, GOOD), X, traced=True).kind == "unreadable"
+
+
+def test_a_program_that_fails_when_it_runs_is_a_failure():
+    def huge(x):
+        return jnp.zeros((2**20, 2**20, 2**10)) + jnp.sum(x)
+
+    fate = verdict(answering(program_of(huge, X), GOOD), X, traced=True)
+    assert fate.kind == "unreadable"
+    assert "does not run" in str(fate)
+
+
+def test_no_except_clause_of_a_check_holds_a_verdict():
+    asking = observer(lambda question: {"ended": "died"})
+    with pytest.raises(Verdict):
+        for _ in range(3):
+            with contextlib.suppress(Exception):
+                asking.observe(Remote("f"), X)
+    assert not issubclass(Verdict, Exception)
+
+
+def test_a_question_keeps_nothing_of_the_answer_before():
+    reply = copy.deepcopy(GOOD)
+    ask = answering(reply, call_of(lambda x: 3, X))
+    asking = observer(ask)
+    assert asking.observe(Remote("f"), X).layout
+    second = asking.observe(Remote("f"), X)
+    assert (second.value, second.layout) == (3, {})
