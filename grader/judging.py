@@ -66,8 +66,13 @@ class JudgeProcess:
                 return message
             if "running" in message:
                 runs = message["running"]
-            else:
-                self.send(ask(message["ask"]))
+                continue
+            try:
+                answer = ask(message["ask"])
+            except BaseException:
+                self.close()  # it would wait for this answer in the next check
+                raise
+            self.send(answer)
 
     def picture(self, text: str) -> str | None:
         """Encodes a stranger's picture (base64) anew; None where it is no good.

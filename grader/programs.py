@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from typing import Any
 
 import jax
 import numpy as np
+from jax.extend.mlir import serialize_portable_artifact
+from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from facts import Opaque, Shard, leaves, plain
+from grader.wire import DTYPES
 from observe import program_of, shards
 
 DIALECTS = ("builtin", "chlo", "func", "sdy", "stablehlo")
@@ -40,31 +44,40 @@ class Program:
         ProgramError: it is damaged, takes other inputs, or calls what it must not.
     """
 
-    def __init__(self, data: bytes, arguments: list):
+    def __init__(self, text: str, arguments: list):
         _, self.arrays = program_of(lambda: None, arguments)
-        kinds = jax.eval_shape(
-            lambda *arrays: arrays, *self.arrays
-        )  # as JAX takes them
-        wanted = [(kind.shape, kind.dtype) for kind in kinds]
+        # JAX takes f64 as f32, and hands a program a key's numbers.
+        wanted = jax.eval_shape(lambda *arrays: arrays, *self.arrays)
+        inputs = [(kind.shape, kind.dtype) for kind in map(physical, wanted)]
         try:
-            self.exported = jax.export.deserialize(bytearray(data))
-            inputs = [(a.shape, a.dtype) for a in self.exported.in_avals]
-            fits = inputs == wanted
-            survey = Survey(self.exported.mlir_module())
-        except Exception as error:  # whatever a forged file leads to
+            survey = Survey(text)
+        except Exception as error:  # whatever a forged text leads to
             raise ProgramError(f"it cannot be read ({type(error).__name__})") from None
-        if not fits:
-            raise ProgramError("it takes other inputs than it was asked for")
-        if "cpu" not in self.exported.platforms:
-            raise ProgramError("it was made for another platform")
-        if not 1 <= self.exported.nr_devices <= jax.device_count():
-            raise ProgramError(f"it wants {self.exported.nr_devices} devices")
         if survey.problems:
             raise ProgramError(f"it {survey.problems[0]}, which no lesson needs")
-        if self.exported.ordered_effects or self.exported.unordered_effects:
-            raise ProgramError("it does more than to compute its results")
+        if survey.inputs != inputs:
+            raise ProgramError("it takes other inputs than it was asked for")
+        if not 1 <= survey.num_devices <= jax.device_count():
+            raise ProgramError(f"it wants {survey.num_devices} devices")
+        self.num_outputs = len(survey.outputs)
         self.shapes = tuple(sorted(survey.shapes))
-        self.mesh = mesh(self.exported.nr_devices, survey.meshes)
+        self.mesh = mesh(survey.num_devices, survey.meshes)
+
+        def stand_in(*arrays):
+            return tuple(jax.numpy.zeros(*kind) for kind in survey.outputs)
+
+        own = jax.jit(stand_in, keep_unused=True)
+        try:
+            exported = jax.export.export(own, platforms=["cpu"])(*wanted)
+        except Exception as error:
+            raise ProgramError(
+                f"its outputs are odd ({type(error).__name__})"
+            ) from None
+        self.exported = dataclasses.replace(
+            exported,
+            mlir_module_serialized=survey.data,
+            nr_devices=survey.num_devices,
+        )
 
     def run(self, result: Any) -> tuple[Any, dict[str, tuple[Shard, ...]]]:
         """Runs it; returns the value, in the structure `result`, and its layout.
@@ -72,7 +85,7 @@ class Program:
         Raises:
             ProgramError: it fails, or its outputs do not fit the structure.
         """
-        wanted = [f"leaf {place}" for place in range(len(self.exported.out_avals))]
+        wanted = [f"leaf {place}" for place in range(self.num_outputs)]
         places = [
             (path, leaf.type_name)
             for path, leaf in leaves(result)
@@ -95,10 +108,15 @@ class Program:
 class Survey:
     """What a program's text holds, operation by operation.
 
+    It is read as text: the reader of MLIR's binary form does not survive forged files.
+
     Attributes:
         problems: what it does that it must not do.
+        inputs, outputs: shape and dtype of what goes in and comes out.
+        num_devices: on how many devices it runs.
         shapes: shape of every array that it computes.
         meshes: the sizes of the axes over which it splits its arrays.
+        data: the same program as JAX keeps it.
     """
 
     def __init__(self, text: str):
@@ -106,7 +124,16 @@ class Survey:
         self.shapes: set[tuple[int, ...]] = set()
         self.meshes: list[list[int]] = []
         with mlir.make_ir_context():
-            mlir.ir.Module.parse(text).operation.walk(self.see)
+            module = mlir.ir.Module.parse(text)
+            module.operation.walk(self.see)
+            if self.problems:
+                return
+            count = module.operation.attributes["mhlo.num_partitions"]
+            self.num_devices = mlir.ir.IntegerAttr(count).value
+            main = mlir.ir.SymbolTable(module.operation)["main"].type
+            self.inputs, self.outputs = kinds(main.inputs), kinds(main.results)
+            version = stablehlo.get_current_version()
+            self.data = bytes(serialize_portable_artifact(module, version, True))
 
     def see(self, operation: Any) -> Any:
         """Adds one operation."""
@@ -142,6 +169,21 @@ class Survey:
             self.problems.append("computes what is no array of a fixed shape")
         else:
             self.shapes.add(tuple(kind.shape))
+
+
+def kinds(types: list) -> list[tuple[tuple[int, ...], np.dtype]]:
+    """Writes a program's types as NumPy does: shape and dtype."""
+    dtypes = [jax.numpy.dtype(name) for name in DTYPES]
+    by_name = {str(mlir.dtype_to_ir_type(dtype)): dtype for dtype in dtypes}
+    types = [mlir.ir.RankedTensorType(kind) for kind in types]
+    return [(tuple(kind.shape), by_name[str(kind.element_type)]) for kind in types]
+
+
+def physical(kind: Any) -> Any:
+    """Returns what holds an array of `kind`: for random keys, their numbers."""
+    if not jax.dtypes.issubdtype(kind.dtype, jax.dtypes.prng_key):
+        return kind
+    return jax.eval_shape(jax.random.key_data, kind)
 
 
 def mesh(num_devices: int, sizes: list[list[int]]) -> Mesh:

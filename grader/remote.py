@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -96,12 +95,11 @@ class Observer:
         if "refused" in reply:
             return None
         try:
-            data = base64.b64decode(reply["program"], validate=True)
             result = decode(reply["result"], plain=True)
             if any(isinstance(leaf, np.ndarray) for _, leaf in leaves(result)):
                 raise WireError("The answer holds an array that no program computes.")
             self.running(True)
-            return Program(data, arguments), result
+            return Program(reply["program"], arguments), result
         except (KeyError, TypeError, ValueError, ProgramError) as error:
             text = f"The program of {name} cannot be trusted: {str(error).rstrip('.')}."
             raise Verdict("distrusted", text) from None

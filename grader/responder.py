@@ -6,7 +6,6 @@ reads it as a stranger's word, and runs exported programs itself.
 
 from __future__ import annotations
 
-import base64
 import functools
 import io
 import json
@@ -116,12 +115,14 @@ def program(function: Any, arguments: list) -> dict[str, Any]:
 
     try:
         with tracing(function):
-            exported = jax.export.export(jax.jit(flat), platforms=["cpu"])(*arrays)
-        data = bytes(exported.serialize())
-        if len(data) > MAX_PROGRAM:
-            return {"refused": f"the program has {len(data)} bytes"}
-        data = base64.b64encode(data).decode()
-        return {"program": data, "result": wire.encode(places[0])}
+            jitted = jax.jit(flat, keep_unused=True)
+            exported = jax.export.export(jitted, platforms=["cpu"])(*arrays)
+        text = exported.mlir_module()
+        if len(text) > MAX_PROGRAM:
+            return {"refused": f"the program has {len(text)} characters"}
+        result = wire.encode(places[0])
+        wire.decode(result, plain=True)  # what the judge would refuse
+        return {"program": text, "result": result}
     except BaseException as error:  # tracing runs the learner's code
         error = failure(error, function)
         return {"refused": f"{error.kinds[0]}: {error.message[:1000]}"}
@@ -134,8 +135,9 @@ def template(value: Any, found: list) -> Any:
     if isinstance(value, list | tuple):
         items = [template(item, found) for item in value]
         return items if isinstance(value, list) else tuple(items)
-    if isinstance(value, jax.Array | np.ndarray):
-        found.append(value)
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+        found.append(jax.random.key_data(value) if is_key else value)
         return Opaque(f"leaf {len(found) - 1}")
     if value is None or type(value) in (bool, int, float, complex, str, bytes):
         return value

@@ -1,6 +1,5 @@
 """A stranger's exported program gives what a plain call gives, or it does not run."""
 
-import dataclasses
 import functools
 
 import jax
@@ -8,9 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.extend.mlir import serialize_portable_artifact
-from jax.extend.mlir.dialects import stablehlo
-from jax.interpreters import mlir
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -23,8 +19,8 @@ KEYS = jax.random.split(jax.random.key(0), 8)
 
 
 def exported(function, *arguments, **options):
-    """Exports a function as the learner's half does; returns bytes and template."""
-    run, arrays = program_of(function, arguments)
+    """Exports a function as the learner's half does; returns text and template."""
+    inner, arrays = program_of(function, arguments)
     found, places = [], []
 
     def template(value):
@@ -33,19 +29,21 @@ def exported(function, *arguments, **options):
         if isinstance(value, list | tuple):
             return type(value)(map(template, value))
         if isinstance(value, jax.Array):
-            found.append(value)
+            is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+            found.append(jax.random.key_data(value) if is_key else value)
             return Opaque(f"leaf {len(found) - 1}")
         return value
 
     def flat(*blocks):
         found.clear()
-        places[:] = [template(run(*blocks))]
+        places[:] = [template(inner(*blocks))]
         return tuple(found)
 
     kinds = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
     with tracing(function):
-        program = jax.export.export(jax.jit(flat), platforms=["cpu"], **options)(*kinds)
-    return bytes(program.serialize()), places[0]
+        run = jax.jit(flat, keep_unused=True)
+        program = jax.export.export(run, platforms=["cpu"], **options)(*kinds)
+    return program.mlir_module(), places[0]
 
 
 def mesh(**axes):
@@ -145,8 +143,8 @@ def test_a_program_gives_what_the_plain_call_gives(case):
     function, *arguments = case
     seen = observe(function, *arguments, traced=True)
     assert seen.error is None
-    data, template = exported(function, *arguments)
-    program = Program(data, arguments)
+    text, template = exported(function, *arguments)
+    program = Program(text, arguments)
     value, layout = program.run(template)
     assert [path for path, _ in leaves(value)] == [
         path for path, _ in leaves(seen.value)
@@ -165,25 +163,25 @@ def test_the_shapes_are_those_of_one_devices_block():
     def outer(row):  # f32[3, 3] on each device
         return jnp.sum(row[:, None] * row[None, :])
 
-    data, _ = exported(jax.pmap(outer), X[:, :3])
-    shapes = Program(data, [X[:, :3]]).shapes
+    text, _ = exported(jax.pmap(outer), X[:, :3])
+    shapes = Program(text, [X[:, :3]]).shapes
     assert (3, 3) in shapes and (8, 3, 3) not in shapes
-    data, _ = exported(jax.vmap(outer), X[:, :3])
-    assert (8, 3, 3) in Program(data, [X[:, :3]]).shapes
+    text, _ = exported(jax.vmap(outer), X[:, :3])
+    assert (8, 3, 3) in Program(text, [X[:, :3]]).shapes
 
 
 def test_shapes_that_nothing_has_do_not_count():
     def padded(x):  # the text names tensor<2x2xi64>, an attribute
         return lax.conv(x[None, None], x[None, None, :3, :3], (1, 1), "SAME")
 
-    data, _ = exported(padded, jnp.asarray(X))
-    assert (2, 2) not in Program(data, [X]).shapes
+    text, _ = exported(padded, jnp.asarray(X))
+    assert (2, 2) not in Program(text, [X]).shapes
 
 
 def test_a_program_runs_on_inputs_that_its_author_never_saw():
-    data, template = exported(jax.pmap(lambda row: row * 2), X)
+    text, template = exported(jax.pmap(lambda row: row * 2), X)
     other = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
-    value, _ = Program(data, [other]).run(template)
+    value, _ = Program(text, [other]).run(template)
     np.testing.assert_allclose(value, 2 * other)
 
 
@@ -194,32 +192,39 @@ def double(x):
     return 2 * jnp.asarray(x)
 
 
-DATA, TEMPLATE = exported(double, X)
+TEXT, TEMPLATE = exported(double, X)
 
 
-def refused(data, arguments=(X,), template=None):
+def refused(text, arguments=(X,), template=None):
     with pytest.raises(ProgramError) as error:
-        Program(data, list(arguments)).run(TEMPLATE if template is None else template)
+        Program(text, list(arguments)).run(TEMPLATE if template is None else template)
     return str(error.value)
 
 
 @pytest.mark.parametrize(
-    "data",
+    "text",
     [
-        b"",
-        b"\0" * 100,
-        b"\xff" * 5000,
-        b"garbage",
-        np.random.default_rng(0).bytes(5000),
-        DATA[:10],
-        DATA[: len(DATA) // 2],
-        DATA[len(DATA) // 2 :],
-        DATA[::-1],
+        "",
+        "\0" * 100,
+        "garbage",
+        "\ud800",
+        "module",
+        "module {}",
+        TEXT[: len(TEXT) // 2],
+        TEXT[len(TEXT) // 2 :],
+        TEXT[::-1],
+        TEXT.replace("@main", "@other"),
+        TEXT.replace("mhlo.num_partitions", "mhlo.no_partitions"),
+        TEXT.replace("f32", "f99"),
+        b"module {}",
+        None,
+        3,
     ],
-    ids="empty zeros ones word random head half tail reversed".split(),
+    ids="empty zeros word surrogate module nothing head tail reversed renamed counted "
+    "typed bytes none number".split(),
 )
-def test_a_damaged_program_is_refused(data):
-    refused(data)
+def test_a_damaged_program_is_refused(text):
+    assert "cannot be read" in refused(text)
 
 
 @pytest.mark.parametrize(
@@ -238,35 +243,19 @@ def test_a_damaged_program_is_refused(data):
     ids="rows rank half int two none number dict keys".split(),
 )
 def test_a_program_for_other_inputs_is_refused(arguments):
-    assert "other inputs" in refused(DATA, arguments)
+    assert "other inputs" in refused(TEXT, arguments)
 
 
 def test_a_program_of_unknown_sizes_is_refused():
     kind = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n, n"), np.float32)
-    data = jax.export.export(jax.jit(lambda x: (x + 1,)))(kind).serialize()
-    assert "other inputs" in refused(bytes(data))
+    text = jax.export.export(jax.jit(lambda x: (x + 1,)))(kind).mlir_module()
+    assert "which no lesson needs" in refused(text)
 
 
-def test_a_program_for_another_platform_is_refused():
-    run = jax.jit(lambda x: (x + 1,))
-    data = jax.export.export(run, platforms=["tpu"])(X).serialize()
-    assert "another platform" in refused(bytes(data))
-
-
-def test_a_program_of_other_arguments_structure_is_refused():
-    data = jax.export.export(jax.jit(lambda x: (x["a"],)))({"a": X}).serialize()
-    assert "does not run" in refused(bytes(data))
-
-
-def changed(**facts):
-    """Changes what a program says of itself."""
-    program = jax.export.deserialize(bytearray(DATA))
-    return bytes(dataclasses.replace(program, **facts).serialize())
-
-
-@pytest.mark.parametrize("number", [0, 9, 2**31 - 1])
+@pytest.mark.parametrize("number", [0, 9, -1, 2**31 - 1])
 def test_a_program_for_no_devices_or_too_many_is_refused(number):
-    assert f"{number} devices" in refused(changed(nr_devices=number))
+    text = TEXT.replace("num_partitions = 1", f"num_partitions = {number}")
+    assert f"{number} devices" in refused(text)
 
 
 CALLBACK = "xla_ffi_python_cpu_callback"
@@ -282,19 +271,12 @@ def calling_out():
     return exported(call_out, X, disabled_checks=allowed)
 
 
-@pytest.mark.parametrize("name", ["ordered_effects", "unordered_effects"])
-def test_a_program_with_effects_is_refused(name):
-    effects = jax.export.deserialize(bytearray(calling_out()[0])).unordered_effects
-    assert effects
-    assert "does more than" in refused(changed(**{name: effects}))
-
-
-def with_body(body, more="", function="main"):
+def with_body(body, more=""):
     """Writes a program whose module's text somebody made up.
 
     In `body`, %x is the input and %y the result.
     """
-    text = f"""
+    return f"""
 module @forged attributes {{mhlo.num_partitions = 1 : i32}} {{
   func.func public @main(%x: tensor<8x8xf32>) -> (tensor<8x8xf32>) {{
     {body}
@@ -302,20 +284,14 @@ module @forged attributes {{mhlo.num_partitions = 1 : i32}} {{
   }}
   {more}
 }}"""
-    with mlir.make_ir_context():
-        module = mlir.ir.Module.parse(text)
-        data = serialize_portable_artifact(
-            module, stablehlo.get_current_version(), True
-        )
-    return changed(mlir_module_serialized=bytes(data))
 
 
 KIND = "(tensor<8x8xf32>) -> tensor<8x8xf32>"
 
 
 def test_a_module_of_ones_own_runs_where_it_is_harmless():
-    data = with_body(f'%y = "stablehlo.sine"(%x) : {KIND}')
-    value, layout = Program(data, [X]).run(TEMPLATE)
+    text = with_body(f'%y = "stablehlo.sine"(%x) : {KIND}')
+    value, layout = Program(text, [X]).run(TEMPLATE)
     np.testing.assert_allclose(value, np.sin(X), atol=1e-6)
     assert list(layout) == [""]
 
@@ -340,6 +316,9 @@ CALLS = {
     "allocation": f"%y = stablehlo.custom_call @AllocateBuffer(%x) : {KIND}",
     "older dialect": f'%y = "mhlo.custom_call"(%x) '
     f'{{call_target_name = "{CALLBACK}", api_version = 1 : i32}} : {KIND}',
+    "empty name": f'%y = stablehlo.custom_call @""(%x) : {KIND}',
+    "older dialect, harmless": "%y = mhlo.add %x, %x : tensor<8x8xf32>",
+    "another dialect": "%y = arith.addf %x, %x : tensor<8x8xf32>",
     "in a branch": """%i = stablehlo.constant dense<0> : tensor<i32>
     %y = "stablehlo.case"(%i) ({
       %z = stablehlo.custom_call @evil(%x) : (tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -369,8 +348,8 @@ def test_a_call_by_way_of_a_function_is_refused(helper):
 
 def test_a_call_in_a_function_that_nobody_calls_is_refused():
     body = f'%y = "stablehlo.sine"(%x) : {KIND}'
-    data = with_body(body, HELPERS["a function"].replace("private", "public"))
-    assert "calls 'evil'" in refused(data)
+    text = with_body(body, HELPERS["a function"].replace("private", "public"))
+    assert "calls 'evil'" in refused(text)
 
 
 def composite(name):
@@ -394,6 +373,8 @@ WAITING = {
     "outfeed": "%t = stablehlo.create_token : !stablehlo.token\n"
     '%u = "stablehlo.outfeed"(%x, %t) : (tensor<8x8xf32>, !stablehlo.token) -> '
     f'!stablehlo.token\n%y = "stablehlo.sine"(%x) : {KIND}',
+    "token": "%t = stablehlo.create_token : !stablehlo.token\n"
+    f'%y = "stablehlo.sine"(%x) : {KIND}',
     "tuple": "%t = stablehlo.tuple %x, %x : tuple<tensor<8x8xf32>, tensor<8x8xf32>>\n"
     "%y = stablehlo.get_tuple_element %t[0] : "
     "(tuple<tensor<8x8xf32>, tensor<8x8xf32>>) -> tensor<8x8xf32>",
@@ -412,8 +393,8 @@ def test_a_program_of_more_than_arrays_is_refused(body):
 
 
 def test_a_call_by_jaxs_own_means_is_refused():
-    data, template = calling_out()
-    assert CALLBACK in refused(data, template=template)
+    text, template = calling_out()
+    assert CALLBACK in refused(text, template=template)
 
 
 @pytest.mark.parametrize(
@@ -455,34 +436,29 @@ ONE = Opaque("leaf 0")
 )
 def test_a_structure_that_does_not_fit_the_outputs_is_refused(template):
     with pytest.raises(ProgramError):
-        Program(DATA, [X]).run(template)
+        Program(TEXT, [X]).run(template)
 
 
 def test_other_names_in_a_structure_stay_what_they_are():
-    value, layout = Program(DATA, [X]).run([Opaque("leafs"), {"a": ONE}, Opaque("set")])
+    value, layout = Program(TEXT, [X]).run([Opaque("leafs"), {"a": ONE}, Opaque("set")])
     assert (value[0], value[2]) == (Opaque("leafs"), Opaque("set"))
     assert list(layout) == ['[1]["a"]']
 
 
-def test_outputs_of_other_shapes_than_promised_are_refused():
-    avals = [jax.core.ShapedArray((4, 4), np.float32)]
-    assert "does not run" in refused(changed(out_avals=tuple(avals)))
-
-
 def test_a_programs_error_when_it_runs_is_told():
-    data, template = exported(lambda: jnp.zeros((2**20, 2**20, 2**10)))
-    assert "does not run" in refused(data, (), template)
+    text, template = exported(lambda: jnp.zeros((2**20, 2**20, 2**10)))
+    assert "does not run" in refused(text, (), template)
 
 
 def test_a_refusal_leaves_the_next_program_alone():
     refused(with_body(CALLS["callback"]))
-    refused(b"garbage")
-    value, layout = Program(DATA, [X]).run(TEMPLATE)
+    refused("garbage")
+    value, layout = Program(TEXT, [X]).run(TEMPLATE)
     np.testing.assert_array_equal(value, 2 * X)
     assert layout == {"": shards(double(X))}
 
 
 def test_a_program_is_the_same_function_each_time():
-    program = Program(DATA, [X])
+    program = Program(TEXT, [X])
     first, second = (functools.partial(program.run, TEMPLATE)()[0] for _ in range(2))
     assert np.array_equal(first, second)
