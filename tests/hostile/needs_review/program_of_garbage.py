@@ -3,6 +3,7 @@
 from hostile.build import FULL, solved
 
 POINTS = FULL | {"parallel_square": 0}
+ALSO = ("GRADED",)  # where the program goes by another way, nothing is left of it
 TAMPERING = True
 
 SQUARE = """
