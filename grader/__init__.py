@@ -3,5 +3,11 @@
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+class CourseError(Exception):
+    """A fault whose text says what to do; the command line shows nothing but that."""
+
+
 # What a notebook needs beside it; Colab fetches the same files.
 MODULES = ("start", "facts", "observe", "outcomes", "expect", "viz")

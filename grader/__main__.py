@@ -7,7 +7,7 @@ import datetime
 import sys
 from pathlib import Path
 
-from grader import ROOT
+from grader import ROOT, CourseError
 
 sys.path.append(str(ROOT / "lessons"))
 from start import SetupError, check_python
@@ -22,8 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one command; returns the exit status: 0 done, 1 stale, 2 bad input."""
     options = parse(argv)
     try:
-        from grader.build import BuildError
-        from grader.source import SourceError
+        return options.run(options)
     except ModuleNotFoundError as error:
         print(
             f"{sys.executable} lacks the package {error.name}. Run `make lab` once, or "
@@ -31,9 +30,7 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    try:
-        return options.run(options)
-    except (SourceError, BuildError, ValueError) as error:
+    except (CourseError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
 

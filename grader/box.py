@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from grader import ROOT
+from grader import ROOT, CourseError
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 SETTINGS = ("alternatives", "fonts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d")
 GUARD = "/guard.py"  # where grader/guard.py lies inside
 
 
-class ContainmentError(Exception):
+class ContainmentError(CourseError):
     """Nothing on this machine can contain a stranger's process."""
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,7 +14,8 @@ from nbformat import NotebookNode
 from nbgrader.utils import compute_checksum
 from tqdm import tqdm
 
-from grader import MODULES, ROOT
+from grader import MODULES, ROOT, CourseError
+from grader.files import write_file
 from grader.lesson import colab_badge, read_lesson, repository_address
 from grader.notebooks import exercises, lesson_paths, marks, release
 from grader.sandbox import error_of, execute
@@ -25,7 +24,7 @@ COMMAND = "python -m grader build"
 LIST_MARKS = "<!-- lessons: written by `python -m grader build` -->", "<!-- end -->"
 
 
-class BuildError(Exception):
+class BuildError(CourseError):
     """A solution that fails, or a file that a build needs and does not find."""
 
 
@@ -198,16 +197,5 @@ def read_text(path: Path) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Replaces a file in one step, so that nobody ever sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    """Replaces a text file in one step."""
+    write_file(path, text.encode())

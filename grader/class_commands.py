@@ -17,7 +17,7 @@ from grader.collect import collect
 from grader.containment import Limits, backend
 from grader.course import make_course
 from grader.grading import Done, Grading, Job, infra_error, job_of, split
-from grader.publish import is_published, publish, publish_report, published_key
+from grader.publish import is_published, publish, publish_reports, published_key
 from grader.results import Result
 from grader.store import Record, lesson_hashes
 from grader.terminal import closing, differences, summary
@@ -67,17 +67,13 @@ def grade(
         )
         lessons = prepared(classroom)
         grading = Grading(lessons, limits, workers=workers, trusted=trusted)
-        done = dict(ready)
         results = {work[job]: record.result for job, record in ready}
         for one in progress(grading.run(todo), len(todo)):
-            finished(classroom, work[one.job], one, now, done, results, lessons)
+            finished(classroom, work[one.job], one, now, results, lessons)
         for job, record in ready:
             if not is_published(classroom, work[job], record):
                 show(classroom, work[job], record, now)
-        for name in lessons:
-            of_lesson = {j.student: r for j, r in done.items() if j.lesson == name}
-            if of_lesson:
-                publish_report(classroom, name, of_lesson)
+        publish_reports(classroom)
         say(f"\nFeedback: {classroom.folder / 'feedback'}")
         say(f"Reports:  {classroom.folder / 'grading' / 'report'}")
     return closing(results.values(), len(work), say)
@@ -101,7 +97,6 @@ def finished(
     submission: Submission,
     one: Done,
     now: str,
-    done: dict[Job, Record],
     results: dict[Submission, Result],
     lessons: dict,
 ) -> None:
@@ -115,7 +110,6 @@ def finished(
         result = one.record.result
         store.put(one.record)
         show(classroom, submission, one.record, now)
-        done[one.job] = one.record
     results[submission] = result
     seconds = f"{one.record.seconds:6.1f} s" if one.record else ""
     tqdm.write(f"{submission}  {summary(result)}  {seconds}")
@@ -200,6 +194,8 @@ def regrade(
                 classroom.store.put(one.record)
                 record_grade(classroom, "regraded", now, work[one.job], one.record)
                 publish(classroom, work[one.job], one.record)
+        if apply:
+            publish_reports(classroom)
     return 1 if any(one.record is None for one in graded) else 0
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from grader import gradebook
 from grader.classroom import Classroom, Submission
 from grader.export import Grade, write_canvas, write_csv, write_moodle
 from grader.people import forget
-from grader.publish import marker, published_key
+from grader.publish import marker, published_key, records
 from grader.results import Status
 from grader.store import Record
 from grader.terminal import summary, table
@@ -92,13 +92,6 @@ def export(
     for submission in open_ones:
         say(f"not in it: {submission} is not graded yet (run `grade`)")
     return 1 if open_ones else 0
-
-
-def records(classroom: Classroom) -> Iterator[tuple[Submission, Record | None]]:
-    """Yields each submission with the result that is published for it."""
-    for submission in classroom.submissions():
-        key = published_key(classroom, submission)
-        yield submission, classroom.store.get(key)
 
 
 def grade_of(classroom: Classroom, submission: Submission, record: Record) -> Grade:

@@ -7,12 +7,11 @@ import dataclasses
 import html
 import io
 import itertools
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from grader.files import write_file
 from grader.results import Status
 from grader.text import clean_text
 
@@ -177,13 +176,4 @@ def _write(path: Path, rows: Iterable[Sequence[str]]) -> None:
     """Replaces a file by a CSV file at once, or leaves it as it was."""
     text = io.StringIO(newline="")
     csv.writer(text).writerows(rows)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with open(handle, "wb") as file:
-            file.write(text.getvalue().encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_file(path, text.getvalue().encode(), mode=0o600)

@@ -15,13 +15,14 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.preprocessors import SaveCells
 from sqlalchemy.exc import SQLAlchemyError
 
+from grader import CourseError
 from grader.notebooks import release
 from grader.results import Outcome, Result, Status
 
 PREFIX = "check-"
 
 
-class GradebookError(Exception):
+class GradebookError(CourseError):
     """nbgrader's gradebook cannot be read or written."""
 
 

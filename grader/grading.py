@@ -131,11 +131,17 @@ class Grading:
         try:
             while not stopped.is_set():
                 job = todo.get_nowait()
-                if judge is None or warm != job.lesson:
+                try:
+                    if judge is None or warm != job.lesson:
+                        if judge:
+                            judge.close()
+                        judge, warm = self.judge(job.lesson), job.lesson
+                    finished.put(self.grade(job, judge))
+                except Exception as error:  # a fault of ours or the machine's
                     if judge:
                         judge.close()
-                    judge, warm = self.judge(job.lesson), job.lesson
-                finished.put(self.grade(job, judge))
+                    problem = f"{type(error).__name__}: {error}"[:500]
+                    finished.put(Done(job, error=problem))
         except queue.Empty:
             pass
         finally:
@@ -150,22 +156,18 @@ class Grading:
         )
 
     def grade(self, job: Job, judge: JudgeProcess) -> Done:
-        """Grades one job; whatever goes wrong is told, not raised."""
+        """Grades one job; a fault that is not the learner's is raised."""
         if job.submitted is None:
             return Done(job, error=job.problem)
         start = time.monotonic()
-        try:
-            result = autograde(
-                job.submitted,
-                self.lessons[job.lesson],
-                job.lesson,
-                judge,
-                self.limits,
-                trusted=self.trusted,
-            )
-        except Exception as error:  # a fault of ours or the machine's
-            judge.close()
-            return Done(job, error=f"{type(error).__name__}: {error}"[:500])
+        result = autograde(
+            job.submitted,
+            self.lessons[job.lesson],
+            job.lesson,
+            judge,
+            self.limits,
+            trusted=self.trusted,
+        )
         seconds = time.monotonic() - start
         return Done(job, Record(job.key, job.hashes, result, seconds))
 

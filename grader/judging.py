@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import collections
 import contextlib
 import json
-import os
 import queue
 import subprocess
 import sys
@@ -16,17 +16,18 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from grader import MODULES, ROOT
+from grader import MODULES, ROOT, CourseError
 from grader.containment import Box, Limits, backend, contained
 from grader.notebooks import checks, exercises
 from grader.plan import defined, definitions, is_special
+from grader.sandbox import environment
 
 START_S = 120
 SILENCE_S = 120  # the longest that a check of ours may compute
 LIMITS = Limits(cpu_s=10**6, memory_mib=8000, address_mib=16000, processes=1000)
 
 
-class JudgeError(Exception):
+class JudgeError(CourseError):
     """The judge's process failed by itself: our fault, never the learner's."""
 
 
@@ -93,7 +94,8 @@ class JudgeProcess:
         """Starts the process and hands it the lesson's checks."""
         self.process = subprocess.Popen(
             command(self.trusted),
-            env=environment() if self.trusted else None,
+            env=environment(ROOT) if self.trusted else None,
+            cwd=ROOT,  # where a trusted judge finds its own modules
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -101,7 +103,7 @@ class JudgeProcess:
             encoding="utf-8",
         )
         self.lines: queue.Queue[str] = queue.Queue()
-        self.said: list[str] = []
+        self.said: collections.deque[str] = collections.deque(maxlen=20)
         for pipe, keep in (
             (self.process.stdout, self.lines.put),
             (self.process.stderr, self.said.append),
@@ -109,6 +111,7 @@ class JudgeProcess:
             threading.Thread(target=pump, args=(pipe, keep), daemon=True).start()
         self.send(self.material)
         if "ready" not in self.receive(START_S):
+            self.close()
             raise JudgeError("The judge said something else than that it is ready.")
 
     def send(self, message: dict) -> None:
@@ -138,7 +141,7 @@ class JudgeProcess:
 
     def last_words(self, headline: str) -> str:
         """Adds the last lines that the judge wrote to stderr."""
-        return " ".join([headline, *self.said[-3:]]).strip()
+        return " ".join([headline, *list(self.said)[-3:]]).strip()
 
     def close(self) -> None:
         """Ends the process; the next check starts another."""
@@ -167,12 +170,6 @@ def command(trusted: bool) -> list[str]:
     env = {"PYTHONPATH": str(ROOT), "MPLCONFIGDIR": "/tmp/.matplotlib"}
     box = Box(LIMITS, read_only=(ROOT / "grader", *modules), env=env)
     return contained(words, box, backend())
-
-
-def environment() -> dict[str, str]:
-    """A trusted judge's environment: ours, without what would change JAX."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "JAX_"))}
-    return kept | {"PYTHONPATH": str(ROOT)}
 
 
 def material(lesson: NotebookNode) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
@@ -64,17 +65,27 @@ def marker(classroom: Classroom, submission: Submission) -> Path:
     return folder / submission.lesson / submission.student
 
 
-def publish_report(
-    classroom: Classroom, lesson: str, records: dict[str, Record]
-) -> None:
-    """Writes a lesson's class report: grading/report/<lesson>.html."""
-    page = class_report(
-        lesson,
-        {student: record.result for student, record in records.items()},
-        title=title(classroom.lesson(lesson), lesson),
-        seconds={student: record.seconds for student, record in records.items()},
-    )
-    write(classroom.folder / "grading" / "report" / f"{lesson}.html", page)
+def publish_reports(classroom: Classroom) -> None:
+    """Writes each lesson's class report: grading/report/<lesson>.html."""
+    found: dict[str, dict[str, Record]] = {}
+    for submission, record in records(classroom):
+        if record:
+            found.setdefault(submission.lesson, {})[submission.student] = record
+    for lesson, of_lesson in found.items():
+        page = class_report(
+            lesson,
+            {student: record.result for student, record in of_lesson.items()},
+            title=title(classroom.lesson(lesson), lesson),
+            seconds={student: record.seconds for student, record in of_lesson.items()},
+        )
+        write(classroom.folder / "grading" / "report" / f"{lesson}.html", page)
+
+
+def records(classroom: Classroom) -> Iterator[tuple[Submission, Record | None]]:
+    """Yields each submission with the result that is published for it."""
+    for submission in classroom.submissions():
+        key = published_key(classroom, submission)
+        yield submission, classroom.store.get(key)
 
 
 def marked(lesson: NotebookNode, result: Result) -> NotebookNode:

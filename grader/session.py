@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import queue
 import subprocess
 import tempfile
@@ -15,9 +14,10 @@ from typing import Any
 import zmq
 from jupyter_client import BlockingKernelClient, KernelManager
 
-from grader import ROOT
+from grader import ROOT, CourseError
 from grader.containment import Limits
 from grader.provisioner import NAME, Kernels, learner_box, learner_modules, register
+from grader.sandbox import environment
 from grader.watch import Listener
 
 REPLY = "application/x-course-answer+json"
@@ -29,7 +29,7 @@ MAX_MESSAGE = 2**26
 KEPT_TEXT = 20_000  # characters of one cell's printed text
 
 
-class SessionError(Exception):
+class SessionError(CourseError):
     """The kernel could not be started: a fault of this machine, not of the code."""
 
 
@@ -94,12 +94,10 @@ class Session:
     def start(self, trusted: bool, root: Path) -> None:
         """Starts the kernel and waits until it listens."""
         if trusted:
-            env = {k: v for k, v in os.environ.items() if k[:4] not in ("XLA_", "JAX_")}
             for path in learner_modules(root):
                 (Path(self.home.name) / path.name).write_bytes(path.read_bytes())
-            # A profile of the user's own could run start-up files before the lesson.
-            env |= {"IPYTHONDIR": str(Path(self.home.name) / ".ipython")}
-            self.manager.start_kernel(cwd=self.home.name, env=env)
+            folder = self.home.name
+            self.manager.start_kernel(cwd=folder, env=environment(folder))
         else:
             self.manager.start_kernel()
         self.client = self.manager.blocking_client()

@@ -10,13 +10,15 @@ from typing import NoReturn
 import jupytext
 from nbformat import NotebookNode
 
+from grader import CourseError
+
 MARKS = ("setup", "exercise", "hints", "check", "scorecard")
 OPTIONS = {"exercise": ("minutes", "difficulty"), "check": ("points",)}
 REGIONS = ("SOLUTION", "HIDDEN TESTS")
 MAX_LINES, MAX_WORDS, MAX_SOLUTION_LINES = 20, 120, 15
 
 
-class SourceError(Exception):
+class SourceError(CourseError):
     """A fault in a lesson's source: file, line, what is wrong and how to mend it."""
 
     def __init__(self, path: Path, line: int, problem: str, remedy: str):

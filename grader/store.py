@@ -21,13 +21,13 @@ except ImportError:  # Windows, where a class is only graded with --trusted
 
 from nbformat import NotebookNode
 
-from grader import MODULES, ROOT
+from grader import MODULES, ROOT, CourseError
 from grader.build import dumps, write
 from grader.containment import Limits
 from grader.results import Result, from_json, to_json
 
 
-class StoreError(Exception):
+class StoreError(CourseError):
     """The store cannot be used: somebody else writes to it."""
 
 

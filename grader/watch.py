@@ -140,7 +140,7 @@ def files(processes: list[psutil.Process]) -> int:
     for folder in ("tmp", "dev/shm"):
         with contextlib.suppress(OSError):
             for first in processes[:1]:
-                system = os.statvfs(f"/proc/{first.pid}/root/{folder}")
+                system = os.statvfs(Path("/proc", str(first.pid), "root", folder))
                 used += system.f_files - system.f_ffree
     return used
 

@@ -76,11 +76,19 @@ def count_devices(
     command = [sys.executable, "-c", "import jax; print(len(jax.devices('cpu')))"]
     children = []
     for env in environments:
-        theirs = {k: str(v) for k, v in env.items() if k.startswith(("XLA_", "JAX_"))}
+        read = (item for item in env.items() if str(item[0])[:4] in ("XLA_", "JAX_"))
+        theirs = {key: str(value) for key, value in read}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        children.append(subprocess.Popen(command, env={**ours, **theirs}, **pipes))
+        try:
+            child = subprocess.Popen(command, env={**ours, **theirs}, **pipes)
+        except (OSError, TypeError, ValueError) as error:  # no environment of a process
+            child = str(error)
+        children.append(child)
     counts = []
     for child in children:
+        if isinstance(child, str):
+            counts.append(child)
+            continue
         try:
             out, errors = child.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:

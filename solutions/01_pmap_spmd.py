@@ -253,6 +253,9 @@ expect_error(observe(shard_batch, [x[:10]], 4), "ValueError", mentions=[10, 4])
 # Your first distributed function. `parallel_square(x)` takes `x: (D, ...)` and returns
 # its square, of the same shape and dtype, computed on `D` devices: row `d` of the
 # result lies on one device of its own.
+#
+# The check reads the program that JAX traces, so use `jnp`, not `np`, on `x`. This holds
+# for every exercise below whose result lies on devices.
 
 
 # %% exercise="parallel_square" minutes=4 difficulty=1
@@ -645,7 +648,8 @@ def reference_sgd(params, x, y, lr, num_steps, average=False):
 # `local_sgd_steps(params, x, y, lr, num_steps)` starts from `{"w": (D, F), "b": (D,)}`
 # and takes `num_steps` steps of gradient descent on `mse` on each device, on that
 # device's `x: (D, B, F)` and `y: (D, B)`, without communication. It returns the
-# parameters, one row per device, and leaves its arguments as they were.
+# parameters, one row per device, and leaves its arguments as they were. JAX must be
+# able to trace it: no `float(...)` and no NumPy on what the devices compute.
 #
 # `replica_spread(params)` returns one number for a tree of arrays `(D, ...)`: the
 # largest absolute difference of any single entry from the replicas' mean of that entry,

@@ -3,8 +3,11 @@
 import csv
 import functools
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import zipfile
 
 import nbformat
@@ -13,7 +16,7 @@ import tiny
 from classes import RIGHT, WRONG, answered, hand_in, make_class
 from nbgrader.api import Gradebook
 
-from grader import class_commands, grading
+from grader import ROOT, class_commands, grading
 from grader.class_commands import grade, regrade
 from grader.class_records import explain, export, purge
 from grader.containment import ContainmentError
@@ -280,6 +283,27 @@ def test_machine_that_cannot_grade_is_our_fault_and_costs_nobody(
     assert marks(class_of_two) == {}
     status, told = run(grade, class_of_two / "class")
     assert status == 0 and "GRADED                2" in told.text
+
+
+def test_worker_that_cannot_start_is_our_fault_and_no_silence(
+    class_of_two, monkeypatch
+):
+    def broken(*_, **__):
+        raise MemoryError("no room for a judge")
+
+    monkeypatch.setattr(grading, "JudgeProcess", broken)
+    status, told = run(grade, class_of_two / "class")
+    assert status == 1
+    assert "INFRA_ERROR           2" in told.text
+
+
+def test_refusal_on_the_command_line_is_a_text_and_no_traceback(class_of_two):
+    command = [sys.executable, "-m", "grader", "grade", str(class_of_two / "class")]
+    env = os.environ | {"PATH": str(class_of_two / "nothing-is-here")}
+    child = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert child.returncode == 2
+    assert "bwrap is not installed" in child.stderr and "--trusted" in child.stderr
+    assert "Traceback" not in child.stderr
 
 
 def test_file_that_this_machine_cannot_read_is_our_fault(class_of_two, monkeypatch):

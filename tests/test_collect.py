@@ -149,7 +149,7 @@ PLAIN = {
         "x/submitted/ada/01_tiny/01_tiny.ipynb",
         "x/submitted/bob/02_more/02_more.ipynb",
     ],
-    "deep": ["ada/work/final/01_tiny.ipynb", "bob/2.ipynb"],
+    "deep": ["ada/mine/final/01_tiny.ipynb", "bob/2.ipynb"],
 }
 
 

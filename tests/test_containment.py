@@ -59,15 +59,6 @@ def tell(value):
 
 
 @pytest.fixture(scope="module")
-def contained_here():
-    """Skips, naming what is missing, where bubblewrap contains nothing."""
-    try:
-        return backend("bubblewrap")
-    except ContainmentError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
 def host():
     """Things of this machine that a learner would like to reach."""
     folder = Path(tempfile.mkdtemp(prefix="host-", dir="/tmp"))

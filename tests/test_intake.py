@@ -489,7 +489,7 @@ def test_what_the_machine_cannot_read_is_not_the_learners_fault(tmp_path, monkey
         read_submission(tmp_path, NAME)
 
 
-@pytest.mark.parametrize("inner", [f"{NAME}.ipynb", f"ada/work/{NAME}.ipynb"])
+@pytest.mark.parametrize("inner", [f"{NAME}.ipynb", f"ada/mine/{NAME}.ipynb"])
 def test_notebook_is_taken_out_of_an_archive(tmp_path, submitted, inner):
     contents = {inner: raw(submitted), f"__MACOSX/._{NAME}.ipynb": b"x", "a.txt": b""}
     found = read(tmp_path, {"hand-in.zip": zipped(contents)})

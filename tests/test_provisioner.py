@@ -20,7 +20,6 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from grader import containment, provisioner, watch
 from grader.box import ContainmentError, Limits
-from grader.containment import backend
 from grader.provisioner import (
     NAME,
     ContainedProvisioner,
@@ -31,15 +30,6 @@ from grader.provisioner import (
 from grader.session import Session
 
 PATIENCE_S = 60
-
-
-@pytest.fixture(scope="module")
-def contained_here():
-    """Skips, naming what is missing, where bubblewrap contains nothing."""
-    try:
-        return backend("bubblewrap")
-    except ContainmentError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -22,21 +22,11 @@ import zmq
 from grader import provisioner
 from grader import session as sessions
 from grader.box import ContainmentError, Limits
-from grader.containment import backend
 from grader.session import KEPT_TEXT, REPLY, Ended, Session, SessionError
 from grader.watch import MAX_SOCKETS, memory
 
 PATIENCE_S = 60  # for what must come to pass, however slow the machine
 LIMITS = Limits(wall_s=40)
-
-
-@pytest.fixture(scope="module")
-def contained_here():
-    """Skips, naming what is missing, where bubblewrap contains nothing."""
-    try:
-        return backend("bubblewrap")
-    except ContainmentError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
