@@ -10,4 +10,7 @@ class CourseError(Exception):
 
 
 # What a notebook needs beside it; Colab fetches the same files.
-MODULES = ("start", "facts", "observe", "outcomes", "expect", "viz")
+MODULES = (
+    *("start", "facts", "compare", "survey", "tracing", "observe", "outcomes"),
+    *("expect", "expect_program", "canvas", "viz_training", "viz"),
+)

@@ -40,7 +40,7 @@ class Judge:
     """Holds one lesson's checks, and runs one at a time.
 
     `setup` is the lesson's set-up cell, `definitions` what its other cells define,
-    `functions` the names that learners define, `checks` the check cells by exercise.
+    `functions` the names that checks may observe, `checks` the check cells by exercise.
     """
 
     def __init__(

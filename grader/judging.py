@@ -18,8 +18,8 @@ from nbformat import NotebookNode
 
 from grader import MODULES, ROOT, CourseError
 from grader.containment import Box, Limits, backend, contained
-from grader.notebooks import checks, exercises
-from grader.plan import defined, definitions, is_special
+from grader.notebooks import checks
+from grader.plan import asked_for, definitions, is_special
 from grader.sandbox import environment
 
 START_S = 120
@@ -178,8 +178,6 @@ def material(lesson: NotebookNode) -> dict[str, Any]:
     return {
         "setup": next(c.source for c in lesson.cells if c.id == "setup"),
         "definitions": [definitions(cell.source) for cell in own],
-        "functions": [
-            name for cell in exercises(lesson).values() for name in defined(cell.source)
-        ],
+        "functions": asked_for(lesson),
         "checks": {name: cell.source for name, cell in checks(lesson).items()},
     }

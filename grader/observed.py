@@ -14,7 +14,7 @@ import numpy as np
 from facts import Failure, Observation, Shard, leaves
 from grader.wire import MAX_ITEMS, WireError, decode, require
 
-FACTS = {"value", "layout", "error", "printed", "changed"}
+FACTS = {"value", "layout", "error", "printed", "changed", "num_compiles"}
 MAX_LINE, MAX_BRACKETS = 2**25, 2**19
 MAX_KINDS, MAX_NAME, MAX_SAID, MAX_CODE = 20, 200, 4000, 400
 MAX_ARGUMENTS = 100
@@ -54,7 +54,11 @@ def decode_observation(facts: Any, function: str, call: str) -> Observation:
     known = all(type(n) is int and 0 <= n < MAX_ARGUMENTS for n in changed)
     require(known and sorted(set(changed)) == changed, "an unknown position")
     printed = text(facts["printed"], MAX_SAID)
-    return Observation(function, call, value, layout, error, printed, tuple(changed))
+    compiles = facts["num_compiles"]
+    require(type(compiles) is int and 0 <= compiles < 2**31, "no number of programs")
+    return Observation(
+        function, call, value, layout, error, printed, tuple(changed), compiles
+    )
 
 
 def read_error(facts: Any) -> Failure | None:

@@ -126,3 +126,25 @@ def defined(source: str) -> list[str]:
     """Names the functions and classes that a cell defines."""
     kinds = ast.FunctionDef | ast.ClassDef
     return [node.name for node in ast.parse(source).body if isinstance(node, kinds)]
+
+
+def asked_for(lesson: NotebookNode) -> list[str]:
+    """Names what a check may observe: learners' functions, and those that call them.
+
+    A lesson's own cells may define, say, a loop of training steps around a learner's
+    step: such a function runs where the step is, in the learner's process.
+    """
+    found = [n for cell in exercises(lesson).values() for n in defined(cell.source)]
+    own = [
+        node
+        for cell in lesson.cells
+        if cell.cell_type == "code" and not is_special(cell)
+        for node in ast.parse(cell.source).body
+        if isinstance(node, ast.FunctionDef)
+    ]
+    for _ in own:  # as often as one may call another
+        for node in own:
+            used = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+            if node.name not in found and used & {*found}:
+                found.append(node.name)
+    return found

@@ -14,9 +14,11 @@ from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from facts import Opaque, Shard, leaves, plain
+from facts import Collective, Opaque, Shard, leaves, plain
 from grader.wire import DTYPES
-from observe import program_of, shards
+from observe import shards
+from survey import Survey
+from tracing import program_of
 
 DIALECTS = ("builtin", "chlo", "func", "sdy", "stablehlo")
 BARRED = ("infeed", "outfeed", "recv", "send")  # what waits for the host
@@ -39,6 +41,7 @@ class Program:
     Attributes:
         shapes: shape of every array that it computes; inside a mapped function, per
             device.
+        collectives: what its devices send each other.
 
     Raises:
         ProgramError: it is damaged, takes other inputs, or calls what it must not.
@@ -50,7 +53,7 @@ class Program:
         wanted = jax.eval_shape(lambda *arrays: arrays, *self.arrays)
         inputs = [(kind.shape, kind.dtype) for kind in map(physical, wanted)]
         try:
-            survey = Survey(text)
+            survey = Inspection(text)
         except Exception as error:  # whatever a forged text leads to
             raise ProgramError(f"it cannot be read ({type(error).__name__})") from None
         if survey.problems:
@@ -61,7 +64,9 @@ class Program:
             raise ProgramError(f"it wants {survey.num_devices} devices")
         self.num_outputs = len(survey.outputs)
         self.shapes = tuple(sorted(survey.shapes))
-        self.mesh = mesh(survey.num_devices, survey.meshes)
+        self.collectives = survey.collectives
+        sizes = [list(axes.values()) for axes in survey.meshes.values()]
+        self.mesh = mesh(survey.num_devices, sizes)
 
         def stand_in(*arrays):
             return tuple(jax.numpy.zeros(*kind) for kind in survey.outputs)
@@ -105,8 +110,8 @@ class Program:
         return fill(result, named), layout
 
 
-class Survey:
-    """What a program's text holds, operation by operation.
+class Inspection(Survey):
+    """A survey of a program from a stranger, which may do harm.
 
     It is read as text: the reader of MLIR's binary form does not survive forged files.
 
@@ -114,29 +119,25 @@ class Survey:
         problems: what it does that it must not do.
         inputs, outputs: shape and dtype of what goes in and comes out.
         num_devices: on how many devices it runs.
-        shapes: shape of every array that it computes.
-        meshes: the sizes of the axes over which it splits its arrays.
         data: the same program as JAX keeps it.
     """
 
     def __init__(self, text: str):
         self.problems: list[str] = []
-        self.shapes: set[tuple[int, ...]] = set()
-        self.meshes: list[list[int]] = []
         with mlir.make_ir_context():
             module = mlir.ir.Module.parse(text)
-            module.operation.walk(self.see)
+            super().__init__(module)
             if self.problems:
                 return
             count = module.operation.attributes["mhlo.num_partitions"]
             self.num_devices = mlir.ir.IntegerAttr(count).value
-            main = mlir.ir.SymbolTable(module.operation)["main"].type
+            main = self.symbols["main"].type
             self.inputs, self.outputs = kinds(main.inputs), kinds(main.results)
             version = stablehlo.get_current_version()
             self.data = bytes(serialize_portable_artifact(module, version, True))
 
     def see(self, operation: Any) -> Any:
-        """Adds one operation."""
+        """Adds one operation, or the problem that it is."""
         dialect, _, name = operation.name.partition(".")
         if dialect not in DIALECTS or name in BARRED:
             self.problems.append(f"uses {operation.name}")
@@ -146,12 +147,11 @@ class Survey:
             self.call(operation.attributes["name"], SAFE_COMPOSITES)
         elif operation.name == "func.func" and not len(operation.regions[0].blocks):
             self.problems.append("calls a function that it does not hold")
-        elif operation.name == "sdy.mesh":
-            sizes = re.findall(r'"=(\d+)', str(operation.attributes["mesh"]))
-            self.meshes.append([int(size) for size in sizes])
-        for result in operation.results:
-            self.array(result.type)
-        return mlir.ir.WalkResult.ADVANCE
+        return super().see(operation)
+
+    def count(self) -> tuple[Collective, ...]:
+        """Lists the collectives of a program that may run."""
+        return () if self.problems else super().count()
 
     def call(self, name: Any, safe: re.Pattern) -> None:
         """Adds a call by its name."""
@@ -168,7 +168,7 @@ class Survey:
         if kind is None or not kind.has_static_shape or kind.encoding is not None:
             self.problems.append("computes what is no array of a fixed shape")
         else:
-            self.shapes.add(tuple(kind.shape))
+            super().array(kind)
 
 
 def kinds(types: list) -> list[tuple[tuple[int, ...], np.dtype]]:

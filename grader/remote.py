@@ -46,7 +46,11 @@ class Observer:
         self.running = running
 
     def observe(
-        self, function: Remote, *arguments: Any, traced: bool = False
+        self,
+        function: Remote,
+        *arguments: Any,
+        traced: bool = False,
+        axis: str | None = None,
     ) -> Observation:
         """Reports what one call did; see `observe` in lessons/observe.py.
 
@@ -57,8 +61,10 @@ class Observer:
             raise TypeError("observe takes a learner's function, by its name")
         name = function.__name__
         call = f"{name}({', '.join(describe(argument) for argument in arguments)})"
-        program = self.program(name, list(arguments)) if traced else None
-        reply = self.question("call", name, encode(list(arguments)))
+        if axis is not None:
+            call = f'{call} on the axis "{axis}"'
+        program = self.program(name, list(arguments), axis) if traced else None
+        reply = self.question("call", name, encode(list(arguments)), axis)
         if "unreadable" in reply:
             raise Verdict("unreadable", f"{name} returned what cannot be looked at.")
         try:
@@ -87,11 +93,16 @@ class Observer:
             raise Verdict("unreadable", text) from None
         finally:
             self.running(False)
+        facts["collectives"] = program[0].collectives
         return Observation(**facts | {"traced_shapes": program[0].shapes})
 
-    def program(self, name: str, arguments: list) -> tuple[Program, Any] | None:
+    def program(
+        self, name: str, arguments: list, axis: str | None
+    ) -> tuple[Program, Any] | None:
         """Asks for the traced program and its result's structure; None: no program."""
-        reply = self.question("program", name, encode(arguments, shapes_only=True))
+        reply = self.question(
+            "program", name, encode(arguments, shapes_only=True), axis
+        )
         if "refused" in reply:
             return None
         try:
@@ -106,14 +117,17 @@ class Observer:
         finally:
             self.running(False)
 
-    def question(self, kind: str, name: str, arguments: Any) -> dict[str, Any]:
+    def question(
+        self, kind: str, name: str, arguments: Any, axis: str | None
+    ) -> dict[str, Any]:
         """Asks one question and reads its answer.
 
         Raises:
             Verdict: there is none, or it has a form that ours never has.
         """
         number = secrets.token_hex(8)
-        question = {"ask": kind, "function": name, "arguments": arguments, "id": number}
+        question = {"ask": kind, "function": name, "arguments": arguments}
+        question |= {"axis": axis, "id": number}
         outcome = self.ask(question)
         if "ended" in outcome:
             timed_out = outcome["ended"] == "timed out"

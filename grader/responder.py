@@ -21,7 +21,8 @@ import wire
 from IPython import get_ipython
 
 from facts import Opaque
-from observe import failure, observe, program_of, tracing
+from observe import failure, observe, on_devices
+from tracing import program_of, tracing
 
 REPLY = "application/x-course-answer+json"
 MAX_PROGRAM = 2**23
@@ -66,15 +67,14 @@ def answer(question: str) -> None:
     function = get_ipython().user_ns.get(name)
     if function is None:
         reply = {"missing": name}
-    elif asked["ask"] == "program":
-        reply = program(function, wire.decode(asked["arguments"]))
     else:
-        reply = call(function, wire.decode(asked["arguments"]))
+        ask = program if asked["ask"] == "program" else call
+        reply = ask(function, wire.decode(asked["arguments"]), asked["axis"])
     reply["id"] = asked["id"]
     get_ipython().display_pub.publish({REPLY: json.dumps(reply)})
 
 
-def call(function: Any, arguments: list) -> dict[str, Any]:
+def call(function: Any, arguments: list, axis: str | None) -> dict[str, Any]:
     """Calls the function; reports what happened, and its arguments as they are then."""
     after: list[Any] = []
 
@@ -84,7 +84,7 @@ def call(function: Any, arguments: list) -> dict[str, Any]:
         return function(*inputs)
 
     try:
-        seen = observe(watched, *arguments)
+        seen = observe(watched, *arguments, axis=axis)
     except BaseException as error:  # a value that cannot even be looked at
         error = failure(error, function)
         return {"unreadable": f"{error.kinds[0]}: {error.message[:200]}"}
@@ -102,8 +102,10 @@ def encoded(argument: Any) -> Any:
         return wire.encode(Opaque(type(argument).__name__))
 
 
-def program(function: Any, arguments: list) -> dict[str, Any]:
+def program(function: Any, arguments: list, axis: str | None) -> dict[str, Any]:
     """Exports the traced program, for shapes alone, and names its results' places."""
+    if axis is not None:
+        function = on_devices(function, axis)
     run, arrays = program_of(function, arguments)
     places: list[Any] = []
 

@@ -246,4 +246,5 @@ def encode_observation(seen: Observation) -> dict[str, Any]:
         "error": error,
         "printed": seen.printed[:4000],
         "changed": list(seen.changed),
+        "num_compiles": seen.num_compiles,
     }

@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-import numpy as np
-
-from facts import Observation, describe, difference, leaves, plain, same
+from compare import difference
+from facts import Observation, describe, plain, same
 from observe import count_devices
 from outcomes import NOT_WRITTEN, NotAttempted, Raised, Wrong
 
@@ -26,10 +25,8 @@ CAUSES = (  # what JAX's own messages mean in a lesson
 )
 __all__ = [
     "expect",
-    "expect_arrays",
     "expect_child_devices",
     "expect_close",
-    "expect_devices",
     "expect_entries",
     "expect_error",
     "expect_result",
@@ -42,7 +39,7 @@ def expect(seen: Observation, holds: Any, headline: str, /, **rows: Any) -> None
     """Raises `Wrong(headline)` unless `holds` is true; rows: seen, expected, likely."""
     expect_result(seen)
     if not holds:
-        _wrong(seen, headline, **rows)
+        wrong(seen, headline, **rows)
 
 
 def expect_result(seen: Observation) -> None:
@@ -69,19 +66,17 @@ def expect_error(
     expected = wanted if mentions else kind
     if seen.error is None:
         was = describe(seen.value)
-        _wrong(
-            seen, f"No {kind} was raised.", seen=f"returned {was}", expected=expected
-        )
+        wrong(seen, f"No {kind} was raised.", seen=f"returned {was}", expected=expected)
     was = seen.error.text
     if kind not in seen.error.kinds:
         headline = f"{seen.error.kinds[0]} was raised where {kind} was expected."
-        _wrong(seen, headline, seen=was, expected=expected, likely=likely)
+        wrong(seen, headline, seen=was, expected=expected, likely=likely)
     for value in mentions:
         if not re.search(
             rf"(?<![\w.]){re.escape(str(value))}(?!\w|\.\d)", seen.error.message
         ):
             headline = f"The {kind} does not name {value}."
-            _wrong(seen, headline, seen=was, expected=expected, likely=likely)
+            wrong(seen, headline, seen=was, expected=expected, likely=likely)
 
 
 def expect_unchanged(seen: Observation) -> None:
@@ -89,7 +84,7 @@ def expect_unchanged(seen: Observation) -> None:
     expect_result(seen)
     if seen.changed:
         headline = f"Argument {seen.changed[0] + 1} was modified in place."
-        _wrong(seen, headline, expected="a new object; the caller's stays as it was")
+        wrong(seen, headline, expected="a new object; the caller's stays as it was")
 
 
 def expect_entries(seen: Observation, entries: Mapping[str, Any]) -> None:
@@ -123,7 +118,7 @@ def expect_shapes(seen: Observation, expected: Any) -> None:
     expect_result(seen)
     problem = difference(seen.value, plain(expected), 0, None, seen.layout)
     if problem:
-        _wrong(seen, problem[0], seen=problem[1], expected=problem[2])
+        wrong(seen, problem[0], seen=problem[1], expected=problem[2])
 
 
 def expect_close(
@@ -154,65 +149,7 @@ def expect_close(
         if difference(seen.value, plain(value), rtol, atol, {}) is None:
             likely = cause
     headline, was, wanted = problem
-    _wrong(seen, headline, seen=was, expected=wanted, likely=likely)
-
-
-def expect_devices(seen: Observation, num_devices: int, *, likely: str = "") -> None:
-    """Raises unless each of `num_devices` devices holds one row of every array."""
-    expect_result(seen)
-    wanted = f"{num_devices} devices with one row of the leading axis each"
-    for path, leaf in leaves(seen.value):
-        pieces = seen.layout.get(path, ())
-        name = path or "The result"
-        rows = [piece.index[0] if piece.index else (0, 1) for piece in pieces]
-        if not pieces:
-            headline, was = f"{name} is on no device.", f"{describe(leaf)} on the host"
-            likely = "NumPy computes on the host; jax.pmap computes on devices"
-        elif len(pieces) != num_devices:
-            count = f"{len(pieces)} device{'s' if len(pieces) > 1 else ''}"
-            headline = f"{name} lives on {count}, not on {num_devices}."
-            was = f"{describe(leaf)} on {count}"
-        elif sorted(rows) != [(row, row + 1) for row in range(num_devices)]:
-            headline = f"{name} is not split along its leading axis."
-            start, stop = rows[0]
-            was = f"device {pieces[0].device} holds rows {start} to {stop - 1}"
-        else:
-            continue
-        _wrong(seen, headline, seen=was, expected=wanted, likely=likely)
-
-
-def expect_arrays(
-    seen: Observation,
-    *,
-    largest: int | None = None,
-    never: Sequence[int] = (),
-    likely: str = "",
-) -> None:
-    """Limits the arrays in the traced program: their elements, or one shape of them.
-
-    Inside a mapped function an array counts with one device's block.
-    """
-    expect_result(seen)
-    _expect_program(seen)
-    for shape in seen.traced_shapes:
-        if largest is not None and np.prod(shape, dtype=int) > largest:
-            wanted = f"no array of more than {largest} elements"
-        elif never and shape == tuple(never):
-            wanted = "a program without an array of this shape"
-        else:
-            continue
-        headline = f"The program builds an array of shape {list(shape)}."
-        was = f"{np.prod(shape, dtype=int)} elements"
-        _wrong(seen, headline, seen=was, expected=wanted, likely=likely)
-
-
-def _expect_program(seen: Observation) -> None:
-    if seen.traced_shapes is None:
-        headline = "JAX could not trace the function."
-        likely = (
-            "NumPy or float() on a value that devices compute: use jnp, which traces"
-        )
-        _wrong(seen, headline, expected="a program that traces", likely=likely)
+    wrong(seen, headline, seen=was, expected=wanted, likely=likely)
 
 
 def _expect_attempt(seen: Observation) -> None:
@@ -227,5 +164,6 @@ def _expect_attempt(seen: Observation) -> None:
         )
 
 
-def _wrong(seen: Observation, headline: str, /, **rows: Any) -> NoReturn:
+def wrong(seen: Observation, headline: str, /, **rows: Any) -> NoReturn:
+    """Raises `Wrong`, with the call that was made."""
     raise Wrong(headline, called=seen.call, **rows)

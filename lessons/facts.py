@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -19,6 +20,49 @@ class Shard:
 
     device: int
     index: tuple[tuple[int, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Collective:
+    """A collective in a traced program, as one device takes part in it.
+
+    Attributes:
+        kind: XLA's name: all-reduce, all-gather, reduce-scatter, all-to-all,
+            collective-permute or collective-broadcast.
+        reduction: what a reducing kind does: add, max, min or product; else "".
+        dtype, shape: of the array that the device puts in, dtype in short: f32.
+        devices: how many devices exchange data with each other.
+        in_loop: whether a loop repeats it.
+        times: how often it runs in one call; None: its loop may take any number.
+    """
+
+    kind: str
+    reduction: str
+    dtype: str
+    shape: tuple[int, ...]
+    devices: int
+    in_loop: bool = False
+    times: int | None = 1
+
+    @property
+    def bytes_moved(self) -> float:
+        """Bytes that a device sends in all, by ring algorithms.
+
+        Source: the usual cost model; a collective-permute sends the array once.
+        """
+        bits = int(re.sub(r"\D", "", self.dtype) or 8)
+        num_bytes = math.prod(self.shape) * bits / 8 * (self.times or 1)
+        others = self.devices - 1
+        shares = {"collective-permute": 1, "collective-broadcast": 1}
+        shares |= {"all-gather": others, "all-reduce": 2 * others / self.devices}
+        return num_bytes * shares.get(self.kind, others / self.devices)
+
+    def __str__(self) -> str:
+        repeats = "" if self.times == 1 else f"{self.times or 'some'} x "
+        kind = f"{self.kind} ({self.reduction})" if self.reduction else self.kind
+        sizes = ",".join(map(str, self.shape))
+        loop = ", in a loop" if self.in_loop else ""
+        return f"{repeats}{kind} of {self.dtype}[{sizes}]{loop}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +101,12 @@ class Observation:
         error: what the call raised, or None.
         printed: what the call wrote to stdout and stderr.
         changed: positions of the arguments that the call modified in place.
+        num_compiles: how many programs were compiled during the call.
+        collectives: the collectives in the traced program; None where no trace was
+            asked for or tracing failed.
         traced_shapes: shape of every array in the traced program, on all devices
-            together outside of the mapped function and per device inside; None where
-            no trace was asked for or tracing failed.
+            together outside of the mapped function and per device inside; None as
+            for collectives.
     """
 
     function: str
@@ -69,6 +116,8 @@ class Observation:
     error: Failure | None = None
     printed: str = ""
     changed: tuple[int, ...] = ()
+    num_compiles: int = 0
+    collectives: tuple[Collective, ...] | None = None
     traced_shapes: tuple[tuple[int, ...], ...] | None = None
 
 
@@ -149,80 +198,3 @@ def same(before: Any, after: Any) -> bool:
 def _equal_numbers(a, b) -> bool:
     kinds = {np.asarray(value).dtype.kind for value in (a, b)}
     return kinds <= set("fc") and np.array_equal(a, b, equal_nan=True)
-
-
-def difference(
-    value: Any, expected: Any, rtol: float, atol: float | None, layout: Mapping
-) -> tuple[str, str, str] | None:
-    """Finds the first difference of two plain values: (headline, seen, expected).
-
-    Without `atol` only structure, shapes and dtypes count.
-    """
-    # A float64 reference stands for f32, the dtype that JAX computes in.
-    whole = describe(value), describe(expected).replace("f64[", "f32[")
-    if value is None and expected is not None:
-        return "The function returned None: is a return missing?", *whole
-    ours, theirs = dict(leaves(expected)), dict(leaves(value))
-    if ours.keys() != theirs.keys():
-        return "The result has another structure.", *whole
-    for path, wanted in ours.items():
-        was, name = theirs[path], path or "The result"
-        if isinstance(was, Opaque) or (was is None and wanted is not None):
-            return f"{name} is {describe(was)}, not {describe(wanted)}.", *whole
-        if isinstance(wanted, str) or not isinstance(was, np.ndarray | int | float):
-            arrays = np.ndarray in (type(was), type(wanted))
-            if arrays or was != wanted:
-                return f"{name} is another value.", describe(was), describe(wanted)
-            continue
-        if np.shape(was) != np.shape(wanted):
-            shapes = f"{list(np.shape(was))}, not {list(np.shape(wanted))}"
-            return f"{name} has shape {shapes}.", *whole
-        a, b = np.asarray(was), np.asarray(wanted)
-        if not _same_kind(a.dtype, b.dtype):
-            wanted_dtype = "float32" if b.dtype == np.float64 else b.dtype
-            return f"{name} has dtype {a.dtype}, not {wanted_dtype}.", *whole
-        if atol is None:
-            continue
-        wide = np.complex128 if "c" in a.dtype.kind + b.dtype.kind else np.float64
-        a, b = a.astype(wide), b.astype(wide)
-        wrong = ~np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
-        if wrong.any():
-            first = tuple(int(i) for i in np.argwhere(wrong)[0])
-            at = f" at {list(first)}" if first else ""
-            headline = _where_wrong(wrong, name, layout.get(path, ()))
-            return headline, f"{a[first]:.6g}{at}", f"{b[first]:.6g}{at}"
-    return None
-
-
-def _same_kind(seen, expected) -> bool:
-    if expected == np.float64:  # a reference; bfloat16 is no subtype of np.floating
-        return np.issubdtype(seen, np.floating) or seen.name.startswith("bfloat")
-    return seen == expected
-
-
-def _where_wrong(wrong: np.ndarray, name: str, pieces: Sequence) -> str:
-    if len(pieces) > 1 and len({piece.index for piece in pieces}) == len(pieces):
-        blocks = [wrong[tuple(slice(*b) for b in piece.index)] for piece in pieces]
-        bad = [p.device for p, block in zip(pieces, blocks, strict=True) if block.any()]
-        return f"{name} is wrong on {_listing(bad, len(pieces), 'devices')}."
-    if not wrong.ndim:
-        return f"{name} is wrong."
-    if wrong.ndim > 1 and len(wrong) > 1:
-        bad = [row for row, block in enumerate(wrong) if block.any()]
-        return f"{name} is wrong in {_listing(bad, len(wrong), 'leading-axis blocks')}."
-    return f"{name} is wrong in {wrong.sum()} of {wrong.size} values."
-
-
-def _listing(bad: Sequence[int], total: int, noun: str) -> str:
-    if len(bad) == total:
-        return f"all {total} {noun}"
-    return f"{noun} {ranges(bad)} of {total}"
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Writes ascending numbers in short: `0-3, 6`."""
-    runs = []
-    for _, run in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in run]
-        runs.append(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}")
-    return ", ".join(runs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import copy
+import functools
 import inspect
 import io
 import linecache
@@ -11,28 +11,50 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 import jax
-import numpy as np
 
+import tracing
 from facts import Failure, Observation, Shard, describe, leaves, plain, same
 
+_compiled: list[str] = []  # one entry for each program that XLA has compiled
 
-def observe(function: Callable, *arguments: Any, traced: bool = False) -> Observation:
+
+@jax.monitoring.register_event_duration_secs_listener
+def _count_compiles(event: str, *_: Any, **__: Any) -> None:
+    if event == "/jax/core/compile/backend_compile_duration":
+        _compiled.append(event)
+
+
+def observe(
+    function: Callable,
+    *arguments: Any,
+    traced: bool = False,
+    axis: str | None = None,
+) -> Observation:
     """Calls `function` on copies of `arguments` and reports what happened.
 
     Nothing that the function raises escapes, except a keyboard interrupt; what it
-    prints is shown after the call. `traced=True` also lists the arrays of the program
-    that JAX traces.
+    prints is shown after the call.
+
+    Args:
+        function: what a learner wrote.
+        arguments: its arguments, in order.
+        traced: also list the arrays and the collectives of the program that JAX
+            traces.
+        axis: map the function by `pmap` under this axis name: each device receives its
+            row of every array's leading axis, and everything else whole.
     """
     name = getattr(function, "__name__", type(function).__name__)
     call = f"{name}({', '.join(describe(argument) for argument in arguments)})"
-    inputs = [copy_of(argument) for argument in arguments]
+    if axis is not None:
+        function, call = on_devices(function, axis), f'{call} on the axis "{axis}"'
+    inputs = [tracing.copy_of(argument) for argument in arguments]
     printed = io.StringIO()
     result, error = None, None
+    compiled = len(_compiled)
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
             result = jax.block_until_ready(function(*inputs))
@@ -40,12 +62,14 @@ def observe(function: Callable, *arguments: Any, traced: bool = False) -> Observ
             raise
         except BaseException as raised:  # SystemExit too: an exit is an outcome here
             error = failure(raised, function)
+    compiled = len(_compiled) - compiled
     show(printed.getvalue())
     changed = tuple(
         position
         for position, (before, after) in enumerate(zip(arguments, inputs, strict=True))
         if not same(plain(before), plain(after))
     )
+    survey = tracing.traced(function, arguments) if traced else None
     return Observation(
         function=name,
         call=call,
@@ -54,8 +78,21 @@ def observe(function: Callable, *arguments: Any, traced: bool = False) -> Observ
         error=error,
         printed=printed.getvalue(),
         changed=changed,
-        traced_shapes=traced_shapes(function, arguments) if traced else None,
+        num_compiles=compiled,
+        collectives=survey and survey.collectives,
+        traced_shapes=survey and tuple(sorted(survey.shapes)),
     )
+
+
+def on_devices(function: Callable, axis: str) -> Callable:
+    """Maps `function` over the leading axis of every array among its arguments."""
+
+    @functools.wraps(function)
+    def mapped(*arguments):
+        run, arrays = tracing.program_of(function, arguments)
+        return jax.pmap(run, axis_name=axis)(*arrays)
+
+    return mapped
 
 
 def show(text: str, limit: int = 2000) -> None:
@@ -100,13 +137,6 @@ def count_devices(
     return counts
 
 
-def copy_of(value: Any) -> Any:
-    """Copies containers and host arrays, so that a call cannot change the original."""
-    return jax.tree.map(
-        lambda leaf: leaf if isinstance(leaf, jax.Array) else copy.copy(leaf), value
-    )
-
-
 def on_device(leaf: Any) -> bool:
     """Tells whether `leaf` is a JAX array with data behind it."""
     is_array = isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
@@ -137,99 +167,16 @@ def bounds(index: tuple, shape: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     )
 
 
-def traced_shapes(function, arguments) -> tuple[tuple[int, ...], ...] | None:
-    """Shapes of all arrays in the traced program, or None where it does not trace."""
-    run, arrays = program_of(function, arguments)
-    silence = io.StringIO()
-    with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
-        try:
-            with tracing(function):
-                program = jax.make_jaxpr(lambda *a: list(filter_arrays(run(*a))))(
-                    *arrays
-                )
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            return None
-    constants = [np.shape(constant) for constant in program.consts]
-    computed = [v.aval.shape for v in variables(program.jaxpr)]
-    return tuple(sorted({tuple(shape) for shape in [*constants, *computed]}))
-
-
-def program_of(function: Callable, arguments: Sequence) -> tuple[Callable, list]:
-    """Makes `function` one of its arrays alone: (function of them, the arrays).
-
-    Numbers, texts and containers stay as they are: a program is traced for them.
-    """
-    values, tree = jax.tree.flatten([copy_of(argument) for argument in arguments])
-    kinds = jax.Array | np.ndarray | jax.ShapeDtypeStruct
-    places = [place for place, v in enumerate(values) if isinstance(v, kinds)]
-
-    def run(*arrays):
-        filled = dict(zip(places, arrays, strict=True))
-        leaves = [filled.get(place, value) for place, value in enumerate(values)]
-        return function(*jax.tree.unflatten(tree, leaves))
-
-    return run, [values[place] for place in places]
-
-
-def filter_arrays(result: Any) -> Iterator[Any]:
-    """Yields the arrays of a result, whatever else is in it."""
-    kinds = jax.Array | np.ndarray
-    yield from (leaf for leaf in jax.tree.leaves(result) if isinstance(leaf, kinds))
-
-
-@contextlib.contextmanager
-def tracing(function: Callable) -> Iterator[None]:
-    """Lets code trace that waits for its results, prints them or places them.
-
-    None of these changes what is computed: waiting and printing do nothing, and
-    `device_put` with a sharding constrains the traced value to it.
-    """
-    put, settings = jax.device_put, getattr(inspect.unwrap(function), "__globals__", {})
-
-    def place(x, device=None, **options):
-        if not isinstance(device, jax.sharding.Sharding) or not any(
-            isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)
-        ):
-            return put(x, device, **options)
-        return jax.lax.with_sharding_constraint(x, device)
-
-    names = {name: place for name, value in settings.items() if value is put}
-    with contextlib.ExitStack() as changes:
-        for owner, name, stand_in in (
-            (jax, "device_put", place),
-            (jax.debug, "print", lambda *_, **__: None),
-            (jax.debug, "callback", lambda *_, **__: None),
-            (jax.core.Tracer, "block_until_ready", lambda tracer: tracer),
-        ):
-            changes.enter_context(mock.patch.object(owner, name, stand_in, create=True))
-        changes.enter_context(mock.patch.dict(settings, names))
-        yield
-
-
-def variables(jaxpr: Any) -> Iterator[Any]:
-    """Yields every variable that a program computes, nested programs included."""
-    for equation in jaxpr.eqns:
-        yield from (v for v in equation.outvars if hasattr(v.aval, "shape"))
-        for inner in jax.tree.leaves(
-            list(equation.params.values()), is_leaf=lambda p: hasattr(p, "eqns")
-        ):
-            inner = getattr(inner, "jaxpr", inner)
-            if hasattr(inner, "eqns"):
-                yield from variables(inner)
-
-
 def failure(error: BaseException, function: Callable) -> Failure:
-    """Describes an exception by the last line of the learner's own code in it."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
+    """Describes an exception by the last line of the notebook's own code in it."""
+    own = getattr(inspect.unwrap(function), "__globals__", None)
     frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if code is not None and frame.filename == code.co_filename
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals is own
     ]
-    line = frames[-1].lineno if frames else None
-    text = linecache.getline(code.co_filename, line).strip() if line else ""
+    file, line = frames[-1] if frames else ("", None)
+    text = linecache.getline(file, line).strip() if line else ""
     try:
         message = str(error).strip()
     except Exception:

@@ -1,8 +1,4 @@
-"""Draws what sits on which device. Every colour comes with a label that says the same.
-
-The pictures have a white ground of their own, so that they read alike in light and
-dark themes, and on grey paper.
-"""
+"""Draws what sits on which device."""
 
 from __future__ import annotations
 
@@ -14,18 +10,15 @@ import jax
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import Rectangle
 
-from facts import describe, leaves, ranges
+from canvas import FAINT, HOST, INK, TINTS, arrow, box, canvas
+from compare import ranges
+from facts import describe, leaves
 from observe import on_device, shards
+from viz_training import draw_replicas
 
-INK, FAINT, HOST = "#1a1a1a", "#8a8a8a", "#f2f2f2"
-# Light tints of the Okabe-Ito colours, which colour-blind readers can tell apart.
-TINTS = (
-    "#fbe3a8", "#bfe3f7", "#a9dfc9", "#f6f0a0",
-    "#b5cfe8", "#f3c3a4", "#e6c6da", "#d9d9d9",
-)  # fmt: skip
-LINES = ("-", "--", ":", "-.")
+__all__ = ["draw_array", "draw_devices", "draw_pmap", "draw_replicas"]
 MAX_GRID = 16  # elements per axis up to which single elements are outlined
 
 
@@ -36,10 +29,10 @@ def draw_devices(devices: Sequence[jax.Device] | None = None) -> None:
         devices: the devices; by default all that JAX has.
     """
     devices = jax.devices() if devices is None else devices
-    _, axes = _canvas(len(devices), 1.2, width=min(9, 1.15 * len(devices) + 0.4))
+    _, axes = canvas(len(devices), 1.2, width=min(9, 1.15 * len(devices) + 0.4))
     for x, device in enumerate(devices):
         number = jax.devices().index(device)
-        _box(axes, x, 0.1, f"device {number}\n{device.platform.upper()}", number)
+        box(axes, x, 0.1, f"device {number}\n{device.platform.upper()}", number)
 
 
 def draw_array(array: Any, title: str = "") -> None:
@@ -98,56 +91,23 @@ def draw_pmap(
     """
     num_devices = int(next(leaf for _, leaf in leaves(dict(mapped))).shape[0])
     height = 4.3 if broadcast else 3.2
-    _, axes = _canvas(num_devices, height, width=9)
+    _, axes = canvas(num_devices, height, width=9)
     axes.set_ylim(-0.1, height - 0.1)
     width = 0.8 if broadcast else 1
     for device in range(num_devices):
-        _box(axes, device, 2.2, _rows(mapped, device), device, width=width)
-        _arrow(axes, device + width / 2, 2.2, 1.88)
-        _box(axes, device, 1.1, f"device {device}\n{name}", device, bold=True)
-        _arrow(axes, device + 0.5, 1.1, 0.78)
-        _box(axes, device, 0, _rows(result, device), device)
+        box(axes, device, 2.2, _rows(mapped, device), device, width=width)
+        arrow(axes, device + width / 2, 2.2, 1.88)
+        box(axes, device, 1.1, f"device {device}\n{name}", device, bold=True)
+        arrow(axes, device + 0.5, 1.1, 0.78)
+        box(axes, device, 0, _rows(result, device), device)
     if broadcast:
         whole = ", ".join(
             f"{key}: {describe(value)}" for key, value in broadcast.items()
         )
         text = f"to every device, whole (in_axes=None)   {whole}"
-        _box(axes, 0, 3.3, text, None, width=num_devices)
+        box(axes, 0, 3.3, text, None, width=num_devices)
         for device in range(num_devices):
-            _arrow(axes, device + 0.88, 3.3, 1.88)
-
-
-def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
-    """Plots one line per device over the steps of a run, each labelled at its end.
-
-    Args:
-        history: f32[num_steps, num_devices], a value per step and device.
-        ylabel: what the value is, with its unit where it has one.
-        title: a line above the picture.
-    """
-    history = np.asarray(history)
-    num_devices = history.shape[1]
-    figure, axes = plt.subplots(figsize=(8, 3.6), facecolor="white")
-    for place, device in enumerate(np.argsort(history[-1])):
-        shade = plt.cm.viridis(0.65 * device / max(1, num_devices - 1))
-        axes.plot(history[:, device], LINES[device % len(LINES)], color=shade)
-        axes.annotate(
-            f"device {device}",
-            (len(history) - 1, history[-1, device]),
-            xytext=(1.05, (place + 0.5) / num_devices),
-            textcoords="axes fraction",
-            arrowprops={"arrowstyle": "-", "color": FAINT, "relpos": (0, 0.5)},
-            va="center",
-            color=INK,
-        )
-    axes.set_facecolor("white")
-    axes.tick_params(colors=INK)
-    axes.spines[:].set_color(INK)
-    axes.set_xlabel("step", color=INK)
-    axes.set_ylabel(ylabel, color=INK)
-    axes.set_title(title, fontsize=11, color=INK)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
+            arrow(axes, device + 0.88, 3.3, 1.88)
 
 
 def _holders(array: Any) -> dict[tuple, list[int]]:
@@ -218,31 +178,3 @@ def _rows(trees: Mapping[str, Any], device: int) -> str:
         blocks = [describe(leaf[device]) for _, leaf in leaves(tree)]
         lines += [f"{name}[{device}]", *blocks[:2], *["..."] * (len(blocks) > 2)]
     return "\n".join(lines)
-
-
-def _canvas(columns: int, height: float, width: float) -> tuple[Any, Axes]:
-    figure, axes = plt.subplots(figsize=(width, height), facecolor="white")
-    axes.set_xlim(0, columns)
-    axes.set_ylim(0, 1)
-    axes.axis("off")
-    return figure, axes
-
-
-def _box(axes, x, y, text, device: int | None, *, width=1.0, bold=False) -> None:
-    tint = HOST if device is None else TINTS[device % len(TINTS)]
-    style = "round,pad=0,rounding_size=0.08"
-    axes.add_patch(
-        FancyBboxPatch(
-            (x + 0.05, y), width - 0.1, 0.78, style, facecolor=tint, edgecolor=INK
-        )
-    )
-    weight = "bold" if bold else "normal"
-    lines = text.splitlines()
-    size = min(9, 9 * 9.8 * width / max(map(len, lines)), 27 / len(lines))
-    label = axes.text(x + width / 2, y + 0.39, text, fontsize=size, weight=weight)
-    label.set(ha="center", va="center", color=INK)
-
-
-def _arrow(axes: Axes, x: float, start: float, stop: float) -> None:
-    arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1}
-    axes.annotate("", (x, stop), (x, start), arrowprops=arrow)

@@ -19,5 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 import viz
 from expect import *
+from expect_program import *
 from observe import observe
 from outcomes import check, scorecard

@@ -12,7 +12,8 @@ from jax.sharding import PartitionSpec as P
 
 from facts import Opaque, leaves, same
 from grader.programs import Program, ProgramError
-from observe import observe, program_of, shards, tracing
+from observe import observe, shards
+from tracing import program_of, tracing
 
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
 KEYS = jax.random.split(jax.random.key(0), 8)

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import grader
-from expect import expect_arrays, expect_close, expect_devices
+from expect import expect_close
+from expect_program import expect_arrays, expect_devices
 from facts import Opaque, same
 from grader.remote import Observer, Remote, Verdict
 from grader.wire import decode, encode, encode_observation
@@ -205,7 +206,7 @@ def test_only_a_name_and_inputs_are_told(process):
     ask, asked = process(f=SQUARE)
     observer(ask).observe(Remote("f"), X)
     [question] = map(json.loads, asked)
-    assert question.keys() == {"ask", "function", "arguments", "id"}
+    assert question.keys() == {"ask", "function", "arguments", "axis", "id"}
     assert question["function"] == "f"
 
 

@@ -7,16 +7,15 @@ import pytest
 
 from expect import (
     expect,
-    expect_arrays,
     expect_child_devices,
     expect_close,
-    expect_devices,
     expect_entries,
     expect_error,
     expect_result,
     expect_shapes,
     expect_unchanged,
 )
+from expect_program import expect_arrays, expect_devices
 from facts import Failure, Observation, Opaque, Shard, plain
 from observe import observe
 from outcomes import NOT_WRITTEN, NotAttempted, Raised, Wrong

@@ -5,15 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from compare import difference, ranges
 from facts import (
     Failure,
     Opaque,
     Shard,
     describe,
-    difference,
     leaves,
     plain,
-    ranges,
     same,
 )
 

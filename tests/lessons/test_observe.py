@@ -12,7 +12,8 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from facts import Opaque, Shard
-from observe import count_devices, observe, traced_shapes
+from observe import count_devices, observe
+from tracing import traced
 
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
 
@@ -328,22 +329,22 @@ def test_the_trace_sees_into_every_body(function):
 
 
 def test_a_mapped_array_counts_with_one_devices_block():
-    shapes = traced_shapes(jax.pmap(outer), (X,))
+    shapes = traced(jax.pmap(outer), (X,)).shapes
     assert (3, 3) in shapes
     assert (8, 3, 3) not in shapes
 
 
 def test_relu_is_traced_like_any_function():
-    assert traced_shapes(lambda x: jnp.sum(jax.nn.relu(x * x)), (X,)) == ((), (8, 3))
+    assert traced(lambda x: jnp.sum(jax.nn.relu(x * x)), (X,)).shapes == {(), (8, 3)}
 
 
 def test_a_constant_that_a_program_computes_with_counts():
     big = np.ones((8, 3, 5), np.float32)
-    assert (8, 3, 5) in traced_shapes(lambda x: jnp.sum(x) + jnp.sum(big), (X,))
+    assert (8, 3, 5) in traced(lambda x: jnp.sum(x) + jnp.sum(big), (X,)).shapes
 
 
 def test_numpy_may_prepare_what_jax_computes_with():
-    assert (4, 2, 3) in traced_shapes(lambda x: jnp.sin(x.reshape(4, 2, 3)), (X,))
+    assert (4, 2, 3) in traced(lambda x: jnp.sin(x.reshape(4, 2, 3)), (X,)).shapes
 
 
 @pytest.mark.parametrize(

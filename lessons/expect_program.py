@@ -1,0 +1,167 @@
+"""Checks where results lie, what the devices send each other, and what is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from expect import expect_result, wrong
+from facts import Collective, Observation, describe, leaves
+
+__all__ = [
+    "expect_arrays",
+    "expect_collectives",
+    "expect_devices",
+    "expect_kept_program",
+    "expect_moved",
+    "expect_replicas",
+]
+
+
+def expect_devices(seen: Observation, num_devices: int, *, likely: str = "") -> None:
+    """Raises unless each of `num_devices` devices holds one row of every array."""
+    expect_result(seen)
+    wanted = f"{num_devices} devices with one row of the leading axis each"
+    for path, leaf in leaves(seen.value):
+        pieces = seen.layout.get(path, ())
+        name = path or "The result"
+        rows = [piece.index[0] if piece.index else (0, 1) for piece in pieces]
+        if not pieces:
+            headline, was = f"{name} is on no device.", f"{describe(leaf)} on the host"
+            likely = "NumPy computes on the host; jax.pmap computes on devices"
+        elif len(pieces) != num_devices:
+            count = f"{len(pieces)} device{'s' if len(pieces) > 1 else ''}"
+            headline = f"{name} lives on {count}, not on {num_devices}."
+            was = f"{describe(leaf)} on {count}"
+        elif sorted(rows) != [(row, row + 1) for row in range(num_devices)]:
+            headline = f"{name} is not split along its leading axis."
+            start, stop = rows[0]
+            was = f"device {pieces[0].device} holds rows {start} to {stop - 1}"
+        else:
+            continue
+        wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+
+
+def expect_replicas(seen: Observation, *, likely: str = "") -> None:
+    """Raises unless all rows of each array's leading axis agree bit for bit."""
+    expect_result(seen)
+    for path, leaf in leaves(seen.value):
+        rows = [np.ascontiguousarray(row).tobytes() for row in np.atleast_1d(leaf)]
+        distinct = len(set(rows))
+        if distinct > 1:
+            which = f"{distinct} different values on {len(rows)} devices"
+            if distinct == len(rows):
+                which = f"another value on each of {len(rows)} devices"
+            name = path or "The result"
+            wanted = "replicas that agree bit for bit"
+            wrong(seen, f"{name} has {which}.", expected=wanted, likely=likely)
+
+
+def expect_arrays(
+    seen: Observation,
+    *,
+    largest: int | None = None,
+    never: Sequence[int] = (),
+    likely: str = "",
+) -> None:
+    """Limits the arrays in the traced program: their elements, or one shape of them.
+
+    Inside a mapped function an array counts with one device's block.
+    """
+    expect_traced(seen)
+    for shape in seen.traced_shapes:
+        if largest is not None and np.prod(shape, dtype=int) > largest:
+            wanted = f"no array of more than {largest} elements"
+        elif never and shape == tuple(never):
+            wanted = "a program without an array of this shape"
+        else:
+            continue
+        headline = f"The program builds an array of shape {list(shape)}."
+        was = f"{np.prod(shape, dtype=int)} elements"
+        wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+
+
+def expect_collectives(
+    seen: Observation,
+    counts: Mapping[str, int] | None = None,
+    *,
+    never: Sequence[str] = (),
+    in_loop: bool = True,
+    likely: str = "",
+) -> None:
+    """Checks which collectives the traced program runs.
+
+    Args:
+        seen: an observation with `traced=True`.
+        counts: how often each kind runs, in XLA's names; other kinds must not run.
+        never: kinds that must not run.
+        in_loop: whether any may run in a loop.
+        likely: the likely cause, where the check fails.
+    """
+    found = expect_traced(seen)
+    was = "; ".join(map(str, found)) or "no collective"
+    for kind in dict.fromkeys([*(counts or {}), *(one.kind for one in found)]):
+        times = [one.times for one in found if one.kind == kind]
+        wanted = (counts or {}).get(kind, 0)
+        unknown = None in times
+        if counts is not None and (unknown or sum(times) != wanted):
+            number = "an unknown number of" if unknown else sum(times)
+            headline = f"The program runs {number} {kind}, not {wanted}."
+            expected = ", ".join(f"{n} x {one}" for one, n in counts.items() if n)
+            expected = expected or "no collective"
+            wrong(seen, headline, seen=was, expected=expected, likely=likely)
+    for one in found:
+        if one.kind in never:
+            headline = f"The program runs an {one.kind}."
+            wrong(seen, headline, seen=was, expected=f"no {one.kind}", likely=likely)
+        if one.in_loop and not in_loop:
+            headline = f"The {one.kind} runs inside of a loop."
+            expected = "one after the loop"
+            wrong(seen, headline, seen=was, expected=expected, likely=likely)
+
+
+def expect_moved(
+    seen: Observation, *, at_most: float = np.inf, at_least: float = 0, likely: str = ""
+) -> None:
+    """Limits the bytes that a device sends in all (`Collective.bytes_moved`)."""
+    found = expect_traced(seen)
+    was = "; ".join(map(str, found)) or "no collective"
+    moved = sum(one.bytes_moved for one in found)
+    unknown = any(one.times is None for one in found)
+    if moved > at_most or unknown:
+        wanted = f"at most {at_most:,.0f} bytes"
+    elif moved < at_least:
+        wanted = f"at least {at_least:,.0f} bytes"
+    else:
+        return
+    number = "an unknown number of" if unknown else f"{moved:,.0f}"
+    headline = f"Each device sends {number} bytes."
+    wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+
+
+def expect_kept_program(seen: Observation) -> None:
+    """Raises where the call compiled anew; an earlier one had the same shapes."""
+    expect_result(seen)
+    if seen.num_compiles:
+        count = seen.num_compiles
+        headline = f"The call compiled {count} program{'s' if count > 1 else ''} again."
+        likely = (
+            "pmap or jit is called inside of the function, which makes a new program"
+            " each time: decorate the function, or map it once outside"
+        )
+        expected = "the program that an earlier call with these shapes compiled"
+        wrong(seen, headline, expected=expected, likely=likely)
+
+
+def expect_traced(seen: Observation) -> tuple[Collective, ...]:
+    """Raises unless JAX could trace the function; returns its collectives."""
+    expect_result(seen)
+    if seen.traced_shapes is None:
+        likely = (
+            "NumPy or float() on a value that devices compute: use jnp, which traces"
+        )
+        expected = "a program that traces"
+        headline = "JAX could not trace the function."
+        wrong(seen, headline, expected=expected, likely=likely)
+    return seen.collectives or ()

@@ -1,0 +1,183 @@
+"""Reads a lowered program: which arrays it computes, which collectives it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import re
+from typing import Any
+
+from jax.interpreters import mlir
+
+from facts import Collective
+
+KINDS = {
+    f"stablehlo.{kind.replace('-', '_')}": kind
+    for kind in (
+        *("all-reduce", "all-gather", "reduce-scatter", "all-to-all"),
+        *("collective-permute", "collective-broadcast"),
+    )
+}
+REDUCTIONS = {"add": "add", "maximum": "max", "minimum": "min", "multiply": "product"}
+Counts = dict[Collective, int | None]
+
+
+class Survey:
+    """What a lowered program holds, operation by operation.
+
+    Args:
+        module: an MLIR module of StableHLO. JAX's own names for its operations vary by
+            version and by how a function is mapped; these do not.
+
+    Attributes:
+        shapes: shape of every array that it computes; inside a mapped function, per
+            device.
+        collectives: what the devices send each other, in the order of the program.
+
+    Raises:
+        ValueError: a function of it calls itself.
+    """
+
+    def __init__(self, module: Any):
+        self.shapes: set[tuple[int, ...]] = set()
+        self.meshes: dict[str, dict[str, int]] = {}
+        self.symbols = mlir.ir.SymbolTable(module.operation)
+        self.functions: dict[str, Counts | None] = {}
+        module.operation.walk(self.see)
+        self.collectives = self.count()
+
+    def see(self, operation: Any) -> Any:
+        """Adds one operation's results."""
+        if operation.name == "sdy.mesh":
+            name = mlir.ir.StringAttr(operation.attributes["sym_name"]).value
+            axes = re.findall(r'"(\w+)"=(\d+)', str(operation.attributes["mesh"]))
+            self.meshes[name] = {axis: int(size) for axis, size in axes}
+        for result in operation.results:
+            self.array(result.type)
+        return mlir.ir.WalkResult.ADVANCE
+
+    def array(self, kind: Any) -> None:
+        """Adds the type of a result."""
+        with contextlib.suppress(ValueError):  # a token or a tuple
+            self.shapes.add(tuple(mlir.ir.RankedTensorType(kind).shape))
+
+    def count(self) -> tuple[Collective, ...]:
+        """Lists the collectives that one run of the program takes part in."""
+        found = self.function("main")
+        return tuple(
+            dataclasses.replace(one, times=times)
+            for one, times in found.items()
+            if times != 0
+        )
+
+    def function(self, name: str) -> Counts:
+        """Counts the collectives of one function, those that it calls included."""
+        if name not in self.functions:
+            self.functions[name] = None
+            self.functions[name] = self.inside(self.symbols[name])
+        if self.functions[name] is None:
+            raise ValueError(f"{name} calls itself")
+        return self.functions[name]
+
+    def inside(self, operation: Any) -> Counts:
+        """Counts the collectives in the regions of an operation."""
+        found: Counts = {}
+        for region in operation.regions:
+            for block in region.blocks:
+                for inner in block.operations:
+                    for one, times in self.of(inner.operation).items():
+                        found[one] = added(found.get(one, 0), times)
+        return found
+
+    def of(self, operation: Any) -> Counts:
+        """Counts the collectives of one operation."""
+        if operation.name in KINDS:
+            found: Counts = {}
+            for operand in operation.operands:
+                one = self.collective(operation, operand)
+                found[one] = found.get(one, 0) + 1
+            return found
+        if operation.name == "func.call":
+            callee = mlir.ir.FlatSymbolRefAttr(operation.attributes["callee"])
+            return self.function(callee.value)
+        found = self.inside(operation)
+        if operation.name == "stablehlo.while" and found:
+            trips = trip_count(operation)
+            found = {
+                dataclasses.replace(one, in_loop=True): multiplied(times, trips)
+                for one, times in found.items()
+            }
+        return found
+
+    def collective(self, operation: Any, operand: Any) -> Collective:
+        """Describes one collective by what a device puts in."""
+        kind = mlir.ir.RankedTensorType(operand.type)
+        reduction = ""
+        if len(operation.regions):
+            reducer = operation.regions[0].blocks[0].operations[0].operation.name
+            reduction = REDUCTIONS.get(reducer.split(".")[-1], "other")
+        return Collective(
+            KINDS[operation.name],
+            reduction,
+            short_element(str(kind.element_type)),
+            tuple(kind.shape),
+            self.group_size(operation),
+        )
+
+    def group_size(self, operation: Any) -> int:
+        """Tells how many devices exchange data with each other."""
+        attributes = operation.attributes
+        if "source_target_pairs" in attributes:
+            return sizes(attributes["source_target_pairs"])[0]
+        groups = attributes["replica_groups"]
+        if sizes(groups):
+            return sizes(groups)[1]
+        # From JAX 0.12 on, by the names of a mesh's axes.
+        axes = self.meshes[re.search(r"mesh = @(\w+)", str(groups)).group(1)]
+        names = re.findall(r'axis_ref<name = "(\w+)"', str(groups))
+        return math.prod(axes[name] for name in names)
+
+
+def sizes(matrix: Any) -> list[int]:
+    """Reads rows and columns of an attribute that is a matrix; else []."""
+    found = re.search(r"tensor<(\d+)x(\d+)xi64>", str(matrix))
+    return [int(size) for size in found.groups()] if found else []
+
+
+def added(one: int | None, other: int | None) -> int | None:
+    """Adds two counts, of which any may be unknown."""
+    return None if None in (one, other) else one + other
+
+
+def multiplied(one: int | None, other: int | None) -> int | None:
+    """Multiplies two counts, of which any may be unknown."""
+    return None if None in (one, other) else one * other
+
+
+def trip_count(loop: Any) -> int | None:
+    """Reads how often a loop runs that counts up by ones, as scan and fori_loop do."""
+    try:
+        condition, body = (region.blocks[0].operations for region in loop.regions)
+        test = condition[len(condition) - 1].operands[0].owner
+        counter = mlir.ir.BlockArgument(test.operands[0]).arg_number
+        step = body[len(body) - 1].operands[counter].owner
+        start, stop = constant(loop.operands[counter]), constant(test.operands[1])
+        counts_up = "LT" in str(test.attributes["comparison_direction"])
+        stepped = mlir.ir.BlockArgument(step.operands[0]).arg_number == counter
+        by_one = step.name == "stablehlo.add" and constant(step.operands[1]) == 1
+        return max(0, stop - start) if counts_up and stepped and by_one else None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return None  # another kind of loop
+
+
+def constant(value: Any) -> int:
+    """Returns the whole number that a value of the program stands for."""
+    return int(mlir.ir.DenseIntElementsAttr(value.owner.attributes["value"])[0])
+
+
+def short_element(name: str) -> str:
+    """Writes an element type of MLIR as JAX does: `ui8` as `u8`, `i1` as `bool`."""
+    if name.startswith("complex"):
+        return "c64" if "32" in name else "c128"
+    return "bool" if name == "i1" else name.replace("ui", "u")
