@@ -12,5 +12,5 @@ class CourseError(Exception):
 # What a notebook needs beside it; Colab fetches the same files.
 MODULES = (
     *("start", "facts", "compare", "survey", "tracing", "observe", "outcomes"),
-    *("expect", "expect_program", "canvas", "viz_training", "viz"),
+    *("expect", "expect_program", "canvas", "viz_collectives", "viz_training", "viz"),
 )

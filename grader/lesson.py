@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def make_cell(
     if cell.mark == "setup":
         template = cell.path.with_name("setup_cell.py").read_text(encoding="utf-8")
         source = template.strip().replace("COURSE_FILES", files_address(repository))
-        source = source.replace('"COURSE_MODULES"', repr(MODULES).replace("'", '"'))
+        source = source.replace('"COURSE_MODULES"', module_names())
     elif cell.mark == "exercise":
         source = f"# exercise: {cell.name}\n{source}"
     elif cell.mark == "check":
@@ -70,6 +71,12 @@ def make_cell(
     if not cell.is_code:
         return nbformat.v4.new_markdown_cell(source)
     return nbformat.v4.new_code_cell(source, metadata=grading_metadata(cell, points))
+
+
+def module_names() -> str:
+    """Writes the modules' names as a tuple of several lines, for the set-up cell."""
+    names = ", ".join(f'"{name}"' for name in MODULES)
+    return f"(\n{textwrap.indent(textwrap.fill(names, 72), 8 * ' ')},\n    )"
 
 
 def indented(source: str) -> str:

@@ -65,7 +65,7 @@ def read_error(facts: Any) -> Failure | None:
     """Reads the description of an exception."""
     if facts is None:
         return None
-    names = {"kinds", "message", "line", "code"}
+    names = {"kinds", "message", "line", "code", "function"}
     require(type(facts) is dict and facts.keys() == names, "no description of an error")
     kinds, line = facts["kinds"], facts["line"]
     several = type(kinds) is list and 1 <= len(kinds) <= MAX_KINDS
@@ -76,6 +76,7 @@ def read_error(facts: Any) -> Failure | None:
         text(facts["message"], MAX_SAID),
         line,
         text(facts["code"], MAX_CODE),
+        text(facts["function"], MAX_NAME),
     )
 
 

@@ -22,6 +22,7 @@ from tracing import program_of
 
 DIALECTS = ("builtin", "chlo", "func", "sdy", "stablehlo")
 BARRED = ("infeed", "outfeed", "recv", "send")  # what waits for the host
+MAX_TIMES = 2**63  # a program that runs a collective more often never ends
 # Calls out of a program into code of the machine's: only what JAX itself puts there.
 SAFE_CALLS = re.compile(
     r"Sharding|SPMDFullToShardShape|SPMDShardToFullShape|annotate_device_placement"
@@ -151,7 +152,10 @@ class Inspection(Survey):
 
     def count(self) -> tuple[Collective, ...]:
         """Lists the collectives of a program that may run."""
-        return () if self.problems else super().count()
+        found = () if self.problems else super().count()
+        if any((one.times or 0) > MAX_TIMES for one in found):
+            self.problems.append("runs a collective more often than it could")
+        return found
 
     def call(self, name: Any, safe: re.Pattern) -> None:
         """Adds a call by its name."""

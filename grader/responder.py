@@ -69,12 +69,14 @@ def answer(question: str) -> None:
         reply = {"missing": name}
     else:
         ask = program if asked["ask"] == "program" else call
-        reply = ask(function, wire.decode(asked["arguments"]), asked["axis"])
+        if asked["axis"] is not None:
+            function = on_devices(function, asked["axis"])
+        reply = ask(function, wire.decode(asked["arguments"]))
     reply["id"] = asked["id"]
     get_ipython().display_pub.publish({REPLY: json.dumps(reply)})
 
 
-def call(function: Any, arguments: list, axis: str | None) -> dict[str, Any]:
+def call(function: Any, arguments: list) -> dict[str, Any]:
     """Calls the function; reports what happened, and its arguments as they are then."""
     after: list[Any] = []
 
@@ -84,7 +86,7 @@ def call(function: Any, arguments: list, axis: str | None) -> dict[str, Any]:
         return function(*inputs)
 
     try:
-        seen = observe(watched, *arguments, axis=axis)
+        seen = observe(watched, *arguments)
     except BaseException as error:  # a value that cannot even be looked at
         error = failure(error, function)
         return {"unreadable": f"{error.kinds[0]}: {error.message[:200]}"}
@@ -102,10 +104,8 @@ def encoded(argument: Any) -> Any:
         return wire.encode(Opaque(type(argument).__name__))
 
 
-def program(function: Any, arguments: list, axis: str | None) -> dict[str, Any]:
+def program(function: Any, arguments: list) -> dict[str, Any]:
     """Exports the traced program, for shapes alone, and names its results' places."""
-    if axis is not None:
-        function = on_devices(function, axis)
     run, arrays = program_of(function, arguments)
     places: list[Any] = []
 

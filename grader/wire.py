@@ -239,6 +239,7 @@ def encode_observation(seen: Observation) -> dict[str, Any]:
         "message": seen.error.message[:4000],
         "line": seen.error.line,
         "code": seen.error.code[:400],
+        "function": seen.error.function[:200],
     }
     return {
         "value": value,

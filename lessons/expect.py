@@ -19,6 +19,10 @@ CAUSES = (  # what JAX's own messages mean in a lesson
         " in_axes=None sends an argument whole",
     ),
     (
+        r"unbound axis name",
+        "a collective names an axis that nobody bound: use the argument axis_name",
+    ),
+    (
         r"TracerArrayConversion|__array__\(\) method was called on traced",
         "a NumPy function inside traced code: use jnp there",
     ),
@@ -159,7 +163,7 @@ def _expect_attempt(seen: Observation) -> None:
         NOT_WRITTEN,
     ):
         raise NotAttempted(
-            f"{seen.function} still holds its stub.",
+            f"{error.function or seen.function} still holds its stub.",
             likely="replace its last line by your answer, run the cell, then this one.",
         )
 

@@ -50,12 +50,14 @@ def expect_replicas(seen: Observation, *, likely: str = "") -> None:
         rows = [np.ascontiguousarray(row).tobytes() for row in np.atleast_1d(leaf)]
         distinct = len(set(rows))
         if distinct > 1:
-            which = f"{distinct} different values on {len(rows)} devices"
+            name = path or "result"
+            headline = (
+                f"{len(rows)} devices hold {distinct} values of {name}."
+            )
             if distinct == len(rows):
-                which = f"another value on each of {len(rows)} devices"
-            name = path or "The result"
+                headline = f"All {distinct} devices hold a different {name}."
             wanted = "replicas that agree bit for bit"
-            wrong(seen, f"{name} has {which}.", expected=wanted, likely=likely)
+            wrong(seen, headline, expected=wanted, likely=likely)
 
 
 def expect_arrays(
@@ -113,7 +115,8 @@ def expect_collectives(
             wrong(seen, headline, seen=was, expected=expected, likely=likely)
     for one in found:
         if one.kind in never:
-            headline = f"The program runs an {one.kind}."
+            article = "an" if one.kind.startswith("a") else "a"
+            headline = f"The program runs {article} {one.kind}."
             wrong(seen, headline, seen=was, expected=f"no {one.kind}", likely=likely)
         if one.in_loop and not in_loop:
             headline = f"The {one.kind} runs inside of a loop."
@@ -129,9 +132,9 @@ def expect_moved(
     was = "; ".join(map(str, found)) or "no collective"
     moved = sum(one.bytes_moved for one in found)
     unknown = any(one.times is None for one in found)
-    if moved > at_most or unknown:
+    if moved > at_most or (unknown and np.isfinite(at_most)):
         wanted = f"at most {at_most:,.0f} bytes"
-    elif moved < at_least:
+    elif moved < at_least or unknown:
         wanted = f"at least {at_least:,.0f} bytes"
     else:
         return

@@ -50,10 +50,11 @@ class Collective:
 
         Source: the usual cost model; a collective-permute sends the array once.
         """
-        bits = int(re.sub(r"\D", "", self.dtype) or 8)
+        bits = int((re.findall(r"\d+", self.dtype) or [8])[0])  # bool takes a byte
         num_bytes = math.prod(self.shape) * bits / 8 * (self.times or 1)
         others = self.devices - 1
-        shares = {"collective-permute": 1, "collective-broadcast": 1}
+        once = min(1, others)  # a device alone sends nothing
+        shares = {"collective-permute": once, "collective-broadcast": once}
         shares |= {"all-gather": others, "all-reduce": 2 * others / self.devices}
         return num_bytes * shares.get(self.kind, others / self.devices)
 
@@ -73,6 +74,7 @@ class Failure:
     message: str
     line: int | None
     code: str
+    function: str = ""  # the one that the line belongs to
 
     @property
     def text(self) -> str:

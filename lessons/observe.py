@@ -171,15 +171,16 @@ def failure(error: BaseException, function: Callable) -> Failure:
     """Describes an exception by the last line of the notebook's own code in it."""
     own = getattr(inspect.unwrap(function), "__globals__", None)
     frames = [
-        (frame.f_code.co_filename, line)
+        (frame.f_code, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
         if frame.f_globals is own
     ]
-    file, line = frames[-1] if frames else ("", None)
-    text = linecache.getline(file, line).strip() if line else ""
+    code, line = frames[-1] if frames else (None, None)
+    text = linecache.getline(code.co_filename, line).strip() if line else ""
     try:
         message = str(error).strip()
     except Exception:
         message = ""
     kinds = [kind.__name__ for kind in type(error).__mro__ if kind is not object]
-    return Failure(tuple(kinds), message, line, text)
+    name = code.co_name if code else ""
+    return Failure(tuple(kinds), message, line, text, name)

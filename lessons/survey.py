@@ -8,6 +8,7 @@ import math
 import re
 from typing import Any
 
+import numpy as np
 from jax.interpreters import mlir
 
 from facts import Collective
@@ -19,6 +20,7 @@ KINDS = {
         *("collective-permute", "collective-broadcast"),
     )
 }
+CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 REDUCTIONS = {"add": "add", "maximum": "max", "minimum": "min", "multiply": "product"}
 Counts = dict[Collective, int | None]
 
@@ -98,9 +100,9 @@ class Survey:
                 one = self.collective(operation, operand)
                 found[one] = found.get(one, 0) + 1
             return found
-        if operation.name == "func.call":
-            callee = mlir.ir.FlatSymbolRefAttr(operation.attributes["callee"])
-            return self.function(callee.value)
+        if operation.name in CALLS:
+            callee = operation.attributes[CALLS[operation.name]]
+            return self.function(mlir.ir.FlatSymbolRefAttr(callee).value)
         found = self.inside(operation)
         if operation.name == "stablehlo.while" and found:
             trips = trip_count(operation)
@@ -129,7 +131,7 @@ class Survey:
         """Tells how many devices exchange data with each other."""
         attributes = operation.attributes
         if "source_target_pairs" in attributes:
-            return sizes(attributes["source_target_pairs"])[0]
+            return largest_group(attributes["source_target_pairs"])
         groups = attributes["replica_groups"]
         if sizes(groups):
             return sizes(groups)[1]
@@ -145,6 +147,15 @@ def sizes(matrix: Any) -> list[int]:
     return [int(size) for size in found.groups()] if found else []
 
 
+def largest_group(pairs: Any) -> int:
+    """Counts the devices that are joined by pairs of a source and a target."""
+    groups: dict[int, set[int]] = {}
+    for pair in np.array(mlir.ir.DenseIntElementsAttr(pairs)).tolist():
+        joined = set(pair).union(*(groups.get(device, ()) for device in pair))
+        groups |= dict.fromkeys(joined, joined)
+    return max(map(len, groups.values()), default=1)
+
+
 def added(one: int | None, other: int | None) -> int | None:
     """Adds two counts, of which any may be unknown."""
     return None if None in (one, other) else one + other
@@ -158,21 +169,30 @@ def multiplied(one: int | None, other: int | None) -> int | None:
 def trip_count(loop: Any) -> int | None:
     """Reads how often a loop runs that counts up by ones, as scan and fori_loop do."""
     try:
-        condition, body = (region.blocks[0].operations for region in loop.regions)
-        test = condition[len(condition) - 1].operands[0].owner
-        counter = mlir.ir.BlockArgument(test.operands[0]).arg_number
-        step = body[len(body) - 1].operands[counter].owner
+        condition, body = (region.blocks[0] for region in loop.regions)
+        test = condition.operations[len(condition.operations) - 1].operands[0].owner
+        counter = position(test.operands[0], condition)
+        step = body.operations[len(body.operations) - 1].operands[counter].owner
         start, stop = constant(loop.operands[counter]), constant(test.operands[1])
-        counts_up = "LT" in str(test.attributes["comparison_direction"])
-        stepped = mlir.ir.BlockArgument(step.operands[0]).arg_number == counter
+        compares = test.name == "stablehlo.compare"
+        counts_up = compares and "LT" in str(test.attributes["comparison_direction"])
+        stepped = position(step.operands[0], body) == counter
         by_one = step.name == "stablehlo.add" and constant(step.operands[1]) == 1
         return max(0, stop - start) if counts_up and stepped and by_one else None
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return None  # another kind of loop
 
 
+def position(value: Any, block: Any) -> int | None:
+    """Tells which argument of a block a value is; None: another block's."""
+    argument = mlir.ir.BlockArgument(value)
+    return argument.arg_number if argument.owner == block else None
+
+
 def constant(value: Any) -> int:
     """Returns the whole number that a value of the program stands for."""
+    if value.owner.name != "stablehlo.constant":
+        raise ValueError("a value that is computed")
     return int(mlir.ir.DenseIntElementsAttr(value.owner.attributes["value"])[0])
 
 

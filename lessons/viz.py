@@ -16,9 +16,18 @@ from canvas import FAINT, HOST, INK, TINTS, arrow, box, canvas
 from compare import ranges
 from facts import describe, leaves
 from observe import on_device, shards
-from viz_training import draw_replicas
+from viz_collectives import draw_collective, draw_steps
+from viz_training import draw_losses, draw_replicas
 
-__all__ = ["draw_array", "draw_devices", "draw_pmap", "draw_replicas"]
+__all__ = [
+    "draw_array",
+    "draw_collective",
+    "draw_devices",
+    "draw_losses",
+    "draw_pmap",
+    "draw_replicas",
+    "draw_steps",
+]
 MAX_GRID = 16  # elements per axis up to which single elements are outlined
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 
 from canvas import FAINT, INK, LINES
+
+PAIRS = ("-", "--", "-", ":")  # whole lines, each under a broken one
 
 
 def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
@@ -20,24 +24,69 @@ def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
     """
     history = np.asarray(history)
     num_devices = history.shape[1]
-    figure, axes = plt.subplots(figsize=(8, 3.6), facecolor="white")
-    for place, device in enumerate(np.argsort(history[-1])):
+    axes = step_axes(ylabel, title)
+    for device in range(num_devices):
         shade = plt.cm.viridis(0.65 * device / max(1, num_devices - 1))
         axes.plot(history[:, device], LINES[device % len(LINES)], color=shade)
-        axes.annotate(
-            f"device {device}",
-            (len(history) - 1, history[-1, device]),
-            xytext=(1.05, (place + 0.5) / num_devices),
-            textcoords="axes fraction",
-            arrowprops={"arrowstyle": "-", "color": FAINT, "relpos": (0, 0.5)},
-            va="center",
-            color=INK,
-        )
+    label_ends(axes, [f"device {device}" for device in range(num_devices)])
+    axes.figure.tight_layout()
+
+
+def draw_losses(
+    curves: Mapping[str, Any],
+    ylabel: str = "loss",
+    title: str = "",
+    *,
+    log: bool = True,
+) -> None:
+    """Plots named curves over the steps of a run, each labelled at its end.
+
+    The first curve is the widest and lightest, the last the thinnest and darkest: where
+    curves lie on each other, the earlier ones show around the later.
+
+    Args:
+        curves: a value per step, f32[num_steps], by name; the lengths may differ.
+        ylabel: what the values are, with their unit where they have one.
+        title: a line above the picture.
+        log: whether the values' axis is logarithmic.
+    """
+    axes = step_axes(ylabel, title)
+    last = max(1, len(curves) - 1)
+    for place, values in enumerate(curves.values()):
+        shade = plt.cm.viridis(0.85 * (1 - place / last))
+        width = 1.4 + 5.6 * (1 - place / last)
+        style = PAIRS[place % len(PAIRS)]
+        axes.plot(np.asarray(values), style, color=shade, linewidth=width)
+    if log:
+        axes.set_yscale("log")
+    label_ends(axes, list(curves))
+    axes.figure.tight_layout()
+
+
+def step_axes(ylabel: str, title: str) -> Axes:
+    """Makes a white figure for values over steps, all writing in ink."""
+    _, axes = plt.subplots(figsize=(8, 3.6), facecolor="white")
     axes.set_facecolor("white")
-    axes.tick_params(colors=INK)
+    axes.tick_params(which="both", colors=INK)
     axes.spines[:].set_color(INK)
     axes.set_xlabel("step", color=INK)
     axes.set_ylabel(ylabel, color=INK)
     axes.set_title(title, fontsize=11, color=INK)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
+    return axes
+
+
+def label_ends(axes: Axes, names: Sequence[str]) -> None:
+    """Labels each line at the right, in the order of their last values."""
+    ends = [(line.get_xdata()[-1], line.get_ydata()[-1]) for line in axes.lines]
+    order = np.argsort([value for _, value in ends], kind="stable")
+    for place, number in enumerate(order):
+        axes.annotate(
+            names[number],
+            ends[number],
+            xytext=(1.05, (place + 0.5) / len(names)),
+            textcoords="axes fraction",
+            arrowprops={"arrowstyle": "-", "color": FAINT, "relpos": (0, 0.5)},
+            va="center",
+            color=INK,
+        )

@@ -22,3 +22,4 @@ from expect import *
 from expect_program import *
 from observe import observe
 from outcomes import check, scorecard
+from tracing import collectives

@@ -21,7 +21,8 @@ from grader.wire import decode, encode, encode_observation
 from observe import observe
 
 SETUP = tiny.SETUP.replace(
-    "from expect import expect_close", "import numpy as np\nfrom expect import *"
+    "from expect import expect_close",
+    "import numpy as np\nfrom expect import *\nfrom expect_program import *",
 )
 # The second exercise's check wants devices and a traced program.
 TRACED = """\
@@ -157,7 +158,7 @@ def test_right_answers_pass_in_one_warm_process(judge):
         (lambda x: object(), "FAILED", "The result is an object of type object"),
         (lambda x: 10**5000, "FAILED", "The result is an object of type int"),
         (fails, "RAISED", "ValueError: no"),
-        (stub, "NOT_ATTEMPTED", "double still holds its stub."),
+        (stub, "NOT_ATTEMPTED", "stub still holds its stub."),
     ],
     ids="wrong visible none dict object huge raises stub".split(),
 )
@@ -319,6 +320,57 @@ def test_a_demonstration_does_not_run_in_the_judge(lesson, capsys):
     assert "a demonstration" not in capsys.readouterr().out
 
 
+DRIVER = """\
+import functools
+
+
+def repeat(x, times):
+    for _ in range(times):
+        x = once(x)
+    return x
+
+
+def once(x):
+    return double(x)
+
+
+def apart(x):
+    return functools.reduce(max, [x])"""
+
+
+def test_a_check_may_observe_the_lessons_function_around_a_learners(tmp_path):
+    changes = (
+        ('print("a demonstration")', DRIVER),
+        (
+            "expect_close(observe(double, 3), 6)",
+            "expect_close(observe(repeat, 3, 4), 48)",
+        ),
+        ("expect_close(observe(double, -7), -14)", "assert apart(5) == 5"),
+    )
+    lesson = tiny.lesson(tmp_path / "course", *changes, setup=SETUP)
+    asked = []
+
+    def notebook(answer):
+        names = {"double": answer}
+        exec("\n\n".join(material(lesson)["definitions"]), names)
+        return learner(asked, **names)
+
+    judge = in_this_process(lesson, notebook(double))
+    assert type(judge.namespace["repeat"]) is type(judge.namespace["once"]) is Remote
+    assert judge.check("double")["verdict"] == "PASSED"
+    [question] = map(json.loads, asked)
+    assert (question["function"], decode(question["arguments"])) == ("repeat", [3, 4])
+
+    judge.receive = receiving(judge.sent, notebook(lambda x: 3 * x))
+    said = judge.check("double")
+    rows = dict(said["details"])
+    assert (said["verdict"], rows["called"]) == ("FAILED", "repeat(3, 4)")
+    assert (rows["seen"], rows["expected"]) == ("243", "48")
+
+    judge.receive = receiving(judge.sent, notebook(stub))
+    assert judge.check("double")["verdict"] == "NOT_ATTEMPTED"
+
+
 def test_no_hidden_test_is_told_to_the_learner(judge):
     asked = []
     ask = learner(asked, double=double, negate=negate)
@@ -327,7 +379,7 @@ def test_no_hidden_test_is_told_to_the_learner(judge):
     questions = [json.loads(question) for question in asked]
     arguments = [decode(question["arguments"]) for question in questions[:2]]
     assert arguments == [[3], [-7]]  # inputs alone, hidden ones too
-    keys = {"ask", "function", "arguments", "id"}
+    keys = {"ask", "function", "arguments", "axis", "id"}
     assert all(question.keys() == keys for question in questions)
     for word in ("expect", "check", "HIDDEN", "-14", "secret", "Right", "points"):
         assert word not in "".join(asked)

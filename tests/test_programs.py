@@ -88,6 +88,29 @@ def over_all(x):
     return whole, ring * lax.axis_index("d").astype(x.dtype)
 
 
+def in_loops(x):  # f32[8] on each device
+    def send(y):
+        return lax.ppermute(y, "d", [(i, (i + 1) % 8) for i in range(8)])
+
+    def rounds(y):
+        return lax.fori_loop(0, 2, lambda _, z: twice(z), y)
+
+    twice = jax.jit(lambda y: send(send(y)))
+    y = lax.fori_loop(0, 3, lambda _, z: rounds(z), x)
+    y = lax.while_loop(lambda z: z[0] < 0, lambda z: lax.pmax(z, "d"), y)
+    return lax.cond(lax.axis_index("d") < 9, twice, lambda z: z, y)
+
+
+def on_two_axes(x):  # f32[2, 4] on each device
+    total = lax.psum(x, "a") + lax.pmin(x, "b") + lax.pmean(x, ("a", "b"))
+    parts = lax.psum_scatter(total[0], "a", tiled=True)[None]
+    return lax.all_to_all(total, "b", 1, 0, tiled=True), parts
+
+
+def averaged(x):
+    return lax.pmean(jax.grad(lambda row: jnp.sum(row**3))(x), "d")
+
+
 def dropout(key, x):
     return jnp.where(jax.random.bernoulli(key, 0.5, x.shape), x, 0)
 
@@ -100,6 +123,10 @@ PROGRAMS = {
     "pmap on 4": (jax.pmap(jnp.cumsum), X[:4]),
     "pmap on 6": (jax.pmap(jnp.sin), X[:6]),
     "collectives": (jax.pmap(over_all, axis_name="d"), X),
+    "collectives in loops": (jax.pmap(in_loops, axis_name="d"), X),
+    "collectives on two axes": (mapped(on_two_axes, P("a", "b"), a=4, b=2), X),
+    "averaged gradient": (jax.pmap(averaged, axis_name="d"), X),
+    "averaged gradient on 4": (jax.pmap(averaged, axis_name="d"), X[:4]),
     "broadcast": (jax.pmap(jnp.matmul, in_axes=(None, 0)), X, X),
     "shard_map": (mapped(jnp.sin, P("a"), a=8), X),
     "shard_map on 2": (mapped(jnp.sin, P("a"), a=2), X),
@@ -156,8 +183,22 @@ def test_a_program_gives_what_the_plain_call_gives(case):
             ours = theirs
         assert same(ours, theirs)
     assert layout == seen.layout
+    assert program.collectives == seen.collectives
     if "key" not in str(seen.call):  # a program holds keys as whole numbers
         assert set(seen.traced_shapes) <= set(program.shapes)
+
+
+def test_the_collectives_of_a_program_are_those_of_its_loops_and_groups():
+    text, _ = exported(*PROGRAMS["collectives in loops"])
+    found = Program(text, [X]).collectives
+    assert list(map(str, found)) == [
+        "12 x collective-permute of f32[8], in a loop",
+        "some x all-reduce (max) of f32[8], in a loop",
+        "2 x collective-permute of f32[8]",
+    ]
+    text, _ = exported(*PROGRAMS["collectives on two axes"])
+    found = Program(text, [X]).collectives
+    assert [one.devices for one in found] == [4, 2, 8, 4, 2]
 
 
 def test_the_shapes_are_those_of_one_devices_block():
@@ -365,6 +406,193 @@ def composite(name):
 def test_a_composite_of_an_unknown_name_is_refused():
     assert "calls 'tpu.secret'" in refused(composite("tpu.secret"))
     assert "calls 'xchlo.erf'" in refused(composite("xchlo.erf"))
+
+
+GROUP = "dense<[[0, 1, 2, 3, 4, 5, 6, 7]]> : tensor<1x8xi64>"
+HANDLE = "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>"
+
+
+def all_reduce(groups=GROUP, result="%y", operand="%x"):
+    return f"""{result} = "stablehlo.all_reduce"({operand}) <{{
+      replica_groups = {groups}, {HANDLE}, use_global_device_ids}}> ({{
+        ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+          %c = stablehlo.add %a, %b : tensor<f32>
+          stablehlo.return %c : tensor<f32>
+      }}) : {KIND}"""
+
+
+def permute(pairs):
+    return f"""%y = "stablehlo.collective_permute"(%x) <{{
+      source_target_pairs = {pairs}, {HANDLE}}}> : {KIND}"""
+
+
+def on_eight(body, more=""):
+    text = with_body(body, more)
+    return text.replace("num_partitions = 1 ", "num_partitions = 8 ")
+
+
+def function(name, *lines):
+    body = "\n".join(lines)
+    return (
+        f"func.func private @{name}(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {{\n"
+        f"{body}\nfunc.return %y : tensor<8x8xf32> }}"
+    )
+
+
+def call(name, result="%y", operand="%x"):
+    return f"{result} = func.call @{name}({operand}) : {KIND}"
+
+
+def counted(text):
+    return [
+        (one.kind, one.devices, one.times) for one in Program(text, [X]).collectives
+    ]
+
+
+CIRCLES = {
+    "itself": function("g", call("g")),
+    "each other": function("g", call("h")) + function("h", call("g")),
+    "the whole": function("g", call("main")),
+}
+
+
+@pytest.mark.parametrize("helpers", CIRCLES.values(), ids=CIRCLES.keys())
+def test_functions_that_call_in_a_circle_are_refused(helpers):
+    assert "cannot be read" in refused(on_eight(call("g"), helpers))
+
+
+def chain(length, calls, first):
+    """Writes functions of which each calls the one before it several times."""
+    found = [function("f0", first)]
+    for place in range(1, length):
+        steps = ["%v0 = stablehlo.negate %x : tensor<8x8xf32>"]
+        steps += [
+            call(f"f{place - 1}", f"%v{step + 1}", f"%v{step}") for step in range(calls)
+        ]
+        last = f"%y = stablehlo.negate %v{calls} : tensor<8x8xf32>"
+        found.append(function(f"f{place}", *steps, last))
+    return on_eight(call(f"f{length - 1}"), "\n".join(found))
+
+
+def test_calls_of_calls_multiply_and_are_counted_at_once():
+    assert counted(chain(61, 2, all_reduce())) == [("all-reduce", 8, 2**60)]
+    assert counted(chain(61, 2, "%y = stablehlo.negate %x : tensor<8x8xf32>")) == []
+
+
+@pytest.mark.parametrize("length", [70, 300, 2000])
+def test_a_program_that_would_never_end_is_refused(length):
+    refused(chain(length, 10, all_reduce()))
+
+
+FORGED_GROUPS = [
+    "dense<> : tensor<0x0xi64>",
+    "dense<> : tensor<1x0xi64>",
+    "dense<> : tensor<0x8xi64>",
+    "dense<0> : tensor<1x8xi64>",
+    "dense<-1> : tensor<1x8xi64>",
+    "dense<[[0, 99]]> : tensor<1x2xi64>",
+    "dense<[[0, 1, 2, 3], [4, 5, 6, -1]]> : tensor<2x4xi64>",
+    "dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>",
+    "dense<[0, 1]> : tensor<2xi64>",
+    "dense<[[0, 1]]> : tensor<1x2xi32>",
+    "dense_resource<no_such> : tensor<1x8xi64>",
+    "sparse<[[0, 1]], [1]> : tensor<1x8xi64>",
+    "array<i64: 1>",
+    '"tensor<1x8xi64>"',
+    "@main",
+]
+
+
+@pytest.mark.parametrize("groups", FORGED_GROUPS)
+def test_forged_groups_are_refused(groups):
+    refused(on_eight(all_reduce(groups)))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "devices", "num_bytes"),
+    [
+        ("dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>", 2, 256),
+        ("dense<[[0, 1], [1, 2], [5, 4]]> : tensor<3x2xi64>", 3, 256),
+        ("dense<0> : tensor<1x2xi64>", 1, 0),
+        ("dense<> : tensor<0x2xi64>", 1, 0),
+    ],
+)
+def test_odd_pairs_have_an_answer(pairs, devices, num_bytes):
+    [one] = Program(on_eight(permute(pairs)), [X]).collectives
+    assert (one.devices, one.bytes_moved) == (devices, num_bytes)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        "dense<[[0, 99]]> : tensor<1x2xi64>",
+        "dense<[[0, 1, 2]]> : tensor<1x3xi64>",
+        "dense<> : tensor<0x0xi64>",
+        "dense<[0, 1]> : tensor<2xi64>",
+        "dense_resource<no_such> : tensor<1x2xi64>",
+        "array<i64: 0, 1>",
+    ],
+)
+def test_forged_pairs_are_refused(pairs):
+    refused(on_eight(permute(pairs)))
+
+
+def test_a_collective_behind_a_composite_counts():
+    body = f'%y = stablehlo.composite "chlo.erf" %x {{decomposition = @g}} : {KIND}'
+    text = on_eight(body, function("g", all_reduce()))
+    assert counted(text) == [("all-reduce", 8, 1)]
+
+
+def loop(stop, step="stablehlo.add %i, %one : tensor<i32>", outside=""):
+    return on_eight(f"""%zero = stablehlo.constant dense<0> : tensor<i32>
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    {outside}
+    %r:2 = stablehlo.while(%i = %zero, %v = %x) : tensor<i32>, tensor<8x8xf32>
+      cond {{
+        %n = {stop}
+        %t = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %t : tensor<i1>
+      }} do {{
+        {all_reduce(result="%w", operand="%v")}
+        %j = {step}
+        stablehlo.return %j, %w : tensor<i32>, tensor<8x8xf32>
+      }}
+    %y = stablehlo.negate %r#1 : tensor<8x8xf32>""")
+
+
+LABEL = "{value = dense<3> : tensor<i32>} : tensor<i32>"
+LOOPS = {
+    "counts up": (loop("stablehlo.constant dense<5> : tensor<i32>"), 5),
+    "computed end": (loop("stablehlo.add %one, %one : tensor<i32>"), None),
+    "labelled end": (loop(f"stablehlo.add %one, %one {LABEL}"), None),
+    "labelled step": (
+        loop(
+            "stablehlo.constant dense<5> : tensor<i32>",
+            "stablehlo.add %i, %two : tensor<i32>",
+            f"%two = stablehlo.add %one, %one {LABEL.replace('<3>', '<1>')}",
+        ),
+        None,
+    ),
+    "another counter": (
+        loop(
+            "stablehlo.constant dense<5> : tensor<i32>",
+            "stablehlo.add %one, %i : tensor<i32>",
+        ),
+        None,
+    ),
+    "for ever": (
+        loop(
+            "stablehlo.constant dense<5> : tensor<i32>",
+            "stablehlo.negate %i : tensor<i32>",
+        ),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "times"), LOOPS.values(), ids=LOOPS.keys())
+def test_a_loop_is_believed_only_what_it_shows(text, times):
+    assert counted(text) == [("all-reduce", 8, times)]
 
 
 WAITING = {

@@ -3,6 +3,7 @@
 import collections.abc
 import contextlib
 import copy
+import functools
 import importlib
 import json
 import sys
@@ -16,8 +17,13 @@ import pytest
 
 import grader
 from expect import expect_close
-from expect_program import expect_arrays, expect_devices
-from facts import Opaque, same
+from expect_program import (
+    expect_arrays,
+    expect_collectives,
+    expect_devices,
+    expect_kept_program,
+)
+from facts import Collective, Opaque, same
 from grader.remote import Observer, Remote, Verdict
 from grader.wire import decode, encode, encode_observation
 from observe import observe
@@ -192,6 +198,73 @@ def test_a_traced_observation_from_afar_is_that_of_a_call_here(case, process):
     assert asking.running.said == [True, False, True, False]
 
 
+def summed(row, scale, names):
+    if "j" in names:
+        return jax.lax.psum(row, "j")
+    return {"y": scale * jax.lax.psum(row, "i"), "n": [len(names) * row.sum()]}
+
+
+@pytest.mark.parametrize("num_devices", [2, 4, 8])
+@pytest.mark.parametrize("traced", [False, True], ids=["called", "traced"])
+def test_a_function_is_mapped_over_the_axis_on_the_other_side(
+    num_devices, traced, process
+):
+    arguments = X[:num_devices], np.float32(0.5), ("a", 3)
+    ask, asked = process(f=summed)
+    seen = observer(ask).observe(Remote("f"), *arguments, traced=traced, axis="i")
+    here = observe(summed, *arguments, traced=traced, axis="i")
+    assert (seen.error, seen.changed) == (None, ())
+    assert seen.call == here.call.replace("summed", "f")
+    assert seen.call.endswith('on the axis "i"')
+    assert same(seen.value, here.value)
+    assert seen.layout == here.layout and len(seen.layout['["y"]']) == num_devices
+    assert seen.collectives == here.collectives
+    assert (seen.collectives is not None) == traced
+    assert [json.loads(question)["axis"] for question in asked] == ["i"] * (1 + traced)
+
+
+@pytest.mark.parametrize("axis", [None, "j"])
+@pytest.mark.parametrize("traced", [False, True], ids=["called", "traced"])
+def test_an_axis_that_nobody_bound_is_an_error_over_there(axis, traced, process):
+    ask, _ = process(f=summed)
+    arguments = X, 1.0, ()
+    seen = observer(ask).observe(Remote("f"), *arguments, traced=traced, axis=axis)
+    here = observe(summed, *arguments, traced=traced, axis=axis)
+    assert seen.error == here.error
+    assert seen.error.kinds[0] == "NameError"
+    assert (seen.value, seen.collectives, seen.traced_shapes) == (None, None, None)
+
+
+@functools.partial(jax.pmap, axis_name="i")
+def gathered(row):
+    return jax.lax.fori_loop(0, 3, lambda _, y: jax.lax.pmean(y, "i"), row)
+
+
+def test_the_collectives_are_those_of_the_program(process):
+    ask, _ = process(f=gathered)
+    seen = observer(ask).observe(Remote("f"), X, traced=True)
+    expected = Collective("all-reduce", "add", "f32", (2,), 8, True, 3)
+    assert seen.collectives == (expected,)
+    assert observer(ask).observe(Remote("f"), X).collectives is None
+
+
+def renewed(x):
+    return jax.pmap(lambda row: row + 1)(x)
+
+
+def test_what_a_call_compiles_arrives(process):
+    ask, _ = process(f=gathered, g=renewed)
+    asking = observer(ask)
+    first, *others = (asking.observe(Remote("f"), X[:6]) for _ in range(3))
+    assert [first.num_compiles, *(seen.num_compiles for seen in others)] == [1, 0, 0]
+    expect_kept_program(others[0])
+    for _ in range(2):
+        seen = asking.observe(Remote("g"), X, traced=True)
+        assert seen.num_compiles == 1
+        with pytest.raises(Wrong, match="compiled 1 program again"):
+            expect_kept_program(seen)
+
+
 def test_the_program_is_asked_for_before_any_number_is_told(process):
     ask, asked = process(f=SQUARE)
     observer(ask).observe(Remote("f"), X, traced=True)
@@ -310,11 +383,21 @@ def without(name):
         facts(value={"array": "float32", "shape": [2**40]}),
         facts(layout={"": [[9, [[0, 8], [0, 2]]]]}),
         facts(layout={"elsewhere": []}),
-        facts(error={"kinds": [], "message": "", "line": None, "code": ""}),
+        facts(
+            error={"kinds": [], "message": "", "line": None, "code": "", "function": ""}
+        ),
         facts(changed=[-1]),
         facts(traced_shapes=[]),
+        facts(collectives=[]),
+        facts(num_compiles=-1),
+        facts(num_compiles=True),
+        facts(num_compiles=1.0),
+        facts(num_compiles="1"),
+        facts(num_compiles=None),
+        facts(num_compiles=2**31),
+        facts(num_compiles=10**400),
     ],
-    ids=range(19),
+    ids=range(27),
 )
 def test_a_forged_observation_is_distrusted(reply):
     assert verdict(answering(reply), X).kind == "distrusted"
@@ -407,6 +490,22 @@ def test_shapes_that_the_process_claims_are_not_believed():
     ask = answering(program_of(SQUARE, X) | {"shapes": []}, claims)
     seen = observer(ask).observe(Remote("f"), X, traced=True)
     assert (8, 2) in seen.traced_shapes
+
+
+def test_collectives_that_the_process_claims_are_not_believed():
+    total = jax.pmap(lambda row: jax.lax.psum(row, "i"), axis_name="i")
+    claims = call_of(total, X)
+    reply = program_of(total, X) | {"collectives": []}
+    seen = observer(answering(reply, claims)).observe(Remote("f"), X, traced=True)
+    expect_collectives(seen, {"all-reduce": 1})
+    with pytest.raises(Wrong, match="runs an all-reduce"):
+        expect_collectives(seen, never=["all-reduce"])
+
+    ask = answering({"refused": "no", "collectives": []}, claims)
+    seen = observer(ask).observe(Remote("f"), X, traced=True)
+    assert seen.collectives is None
+    with pytest.raises(Wrong, match="could not trace"):
+        expect_collectives(seen, never=["all-reduce"])
 
 
 def test_right_values_beside_a_program_that_computes_others_are_wrong():

@@ -553,6 +553,7 @@ def observation(make=LAYOUTS["both ways"], **changes):
 
 
 ERROR = {"kinds": ["ValueError", "Exception"], "message": "m", "line": 3, "code": "x"}
+ERROR |= {"function": "f"}
 WHOLE = [[0, [[0, 8], [0, 8]]]]  # on one device
 ROWS = [[device, [[device, device + 1], [0, 8]]] for device in range(8)]
 FORGED_FACTS = {
@@ -633,6 +634,8 @@ FORGED_ERRORS = {
     "line of a large file": {"line": 2**40},
     "code as number": {"code": 3},
     "long code": {"code": "a" * 401},
+    "function as number": {"function": 3},
+    "long function": {"function": "a" * 201},
     "more": {"traceback": ""},
 }
 

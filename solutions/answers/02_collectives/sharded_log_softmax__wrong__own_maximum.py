@@ -1,0 +1,8 @@
+"""Subtracts another maximum on each device, so that the sums do not fit together."""
+
+
+def sharded_log_softmax(logits, axis_name):
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - jnp.log(
+        lax.psum(jnp.exp(shifted).sum(-1, keepdims=True), axis_name)
+    )
