@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from facts import Observation, describe, leaves, plain, same
+from facts import Observation, describe_call, leaves, plain, same
 from grader.observed import decode_observation, loads
 from grader.programs import Program, ProgramError
 from grader.wire import WireError, decode, encode
@@ -60,9 +60,7 @@ class Observer:
         if not isinstance(function, Remote):
             raise TypeError("observe takes a learner's function, by its name")
         name = function.__name__
-        call = f"{name}({', '.join(describe(argument) for argument in arguments)})"
-        if axis is not None:
-            call = f'{call} on the axis "{axis}"'
+        call = describe_call(name, arguments, axis)
         program = self.program(name, list(arguments), axis) if traced else None
         reply = self.question("call", name, encode(list(arguments)), axis)
         if "unreadable" in reply:

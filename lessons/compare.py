@@ -38,7 +38,8 @@ def difference(
             shapes = f"{list(np.shape(was))}, not {list(np.shape(wanted))}"
             return f"{name} has shape {shapes}.", *whole
         a, b = np.asarray(was), np.asarray(wanted)
-        if not _same_kind(a.dtype, b.dtype):
+        whole_number = type(was) is int and type(wanted) is float
+        if not whole_number and not _same_kind(a.dtype, b.dtype):
             wanted_dtype = "float32" if b.dtype == np.float64 else b.dtype
             return f"{name} has dtype {a.dtype}, not {wanted_dtype}.", *whole
         if atol is None:

@@ -23,6 +23,24 @@ CAUSES = (  # what JAX's own messages mean in a lesson
         "a collective names an axis that nobody bound: use the argument axis_name",
     ),
     (
+        r"context mesh .* should match the mesh",
+        "the check maps your function with pmap already: leave pmap out of it",
+    ),
+    (
+        r"NonConcreteBooleanIndex|boolean indices must be concrete",
+        "in traced code the size of an array cannot depend on values: jnp.where(mask,"
+        " x, 0) in place of x[mask]",
+    ),
+    (
+        r"TracerBoolConversion|boolean conversion of traced",
+        "in traced code `if` cannot depend on a value: jnp.where chooses there",
+    ),
+    (
+        r"must have __hash__",
+        "the pairs of ppermute hold traced values: they are plain numbers, the same"
+        " whole list on every device",
+    ),
+    (
         r"TracerArrayConversion|__array__\(\) method was called on traced",
         "a NumPy function inside traced code: use jnp there",
     ),
@@ -52,7 +70,8 @@ def expect_result(seen: Observation) -> None:
         return
     _expect_attempt(seen)
     error = seen.error
-    causes = (cause for pattern, cause in CAUSES if re.search(pattern, error.message))
+    said = f"{error.kinds[0]}: {error.message}"
+    causes = (cause for pattern, cause in CAUSES if re.search(pattern, said, re.DOTALL))
     raise Raised(
         error.text,
         likely=next(causes, ""),

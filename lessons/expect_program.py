@@ -51,9 +51,7 @@ def expect_replicas(seen: Observation, *, likely: str = "") -> None:
         distinct = len(set(rows))
         if distinct > 1:
             name = path or "result"
-            headline = (
-                f"{len(rows)} devices hold {distinct} values of {name}."
-            )
+            headline = f"{len(rows)} devices hold {distinct} values of {name}."
             if distinct == len(rows):
                 headline = f"All {distinct} devices hold a different {name}."
             wanted = "replicas that agree bit for bit"

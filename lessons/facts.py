@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -142,6 +142,19 @@ def describe(value: Any, limit: int = 120) -> str:
     else:
         text = f"<{type(value).__name__}>"
     return text if len(text) <= limit else text[: limit - 4] + " ..."
+
+
+def describe_call(name: str, arguments: Sequence, axis: str | None = None) -> str:
+    """Writes a call; under an axis, as one device sees it: without the leading axis."""
+    if axis is None:
+        return f"{name}({', '.join(map(describe, arguments))})"
+    sizes = [len(a) for a in jax.tree.leaves(arguments) if np.shape(a)]
+    blocks = jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype) if np.shape(a) else a,
+        list(arguments),
+    )
+    where = f'on each of {sizes[0] if sizes else 0} devices, axis "{axis}"'
+    return f"{describe_call(name, blocks)} {where}"
 
 
 def short_dtype(dtype: Any) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 import tracing
-from facts import Failure, Observation, Shard, describe, leaves, plain, same
+from facts import Failure, Observation, Shard, describe_call, leaves, plain, same
 
 _compiled: list[str] = []  # one entry for each program that XLA has compiled
 
@@ -48,9 +48,9 @@ def observe(
             row of every array's leading axis, and everything else whole.
     """
     name = getattr(function, "__name__", type(function).__name__)
-    call = f"{name}({', '.join(describe(argument) for argument in arguments)})"
+    call = describe_call(name, arguments, axis)
     if axis is not None:
-        function, call = on_devices(function, axis), f'{call} on the axis "{axis}"'
+        function = on_devices(function, axis)
     inputs = [tracing.copy_of(argument) for argument in arguments]
     printed = io.StringIO()
     result, error = None, None

@@ -64,13 +64,16 @@ def draw_collective(name: str, before: Any, after: Any) -> None:
     figure.tight_layout()
 
 
-def draw_steps(states: Sequence, titles: Sequence[str], complete: float) -> None:
+def draw_steps(
+    states: Sequence, titles: Sequence[str], complete: float, row: str = ""
+) -> None:
     """Draws what every device holds after each step of an algorithm, as a strip.
 
     Args:
         states: one (D, n) array per step: n values on each of D devices.
         titles: a line above each step's picture.
         complete: the final value; cells that hold it are marked and bold.
+        row: what a row is, for the labels at the left.
     """
     states = [np.asarray(state) for state in states]
     num_devices, length = states[0].shape
@@ -83,17 +86,21 @@ def draw_steps(states: Sequence, titles: Sequence[str], complete: float) -> None
     for panel in panels.flat:
         panel.axis("off")
     for panel, state, title in zip(panels.flat, states, titles, strict=False):
-        panel.set_xlim(-0.05, num_devices + 0.05)
+        panel.set_xlim(-1.6 if row else -0.05, num_devices + 0.05)
         panel.set_ylim(length + 1.1, -0.05)
         panel.set_title(title, fontsize=9, color=INK)
+        style = {"va": "center", "color": INK, "fontsize": 7}
+        for place in range(length if row else 0):
+            panel.text(-0.1, place + 0.5, f"{row} {place}", ha="right", **style)
         for device in range(num_devices):
             for place in range(length):
                 value = state[device, place]
                 done = value == complete
                 tint = TINTS[2] if done else "white"
                 _cell(panel, device, place, 1, f"{value:g}", tint, bold=done)
-            style = {"ha": "center", "va": "center", "color": INK, "fontsize": 7}
-            panel.text(device + 0.5, length + 0.5, f"dev {device}", **style)
+            panel.text(
+                device + 0.5, length + 0.5, f"dev {device}", ha="center", **style
+            )
     figure.tight_layout()
 
 

@@ -3,10 +3,9 @@
 #
 # COLAB_BADGE
 #
-# At the end of lesson 1 eight replicas drifted apart, because no device ever heard of
-# another. A *collective* is an operation in which all devices take part at once: each
-# puts a block in, each gets a block out. Eight operations carry all of distributed
-# training.
+# At the end of lesson 1 eight replicas drifted apart: no device heard of another. In a
+# *collective* all devices take part at once: each puts a block in, each gets a block
+# out. Five kinds carry all of distributed training.
 #
 # **After this lesson you can**
 #
@@ -24,7 +23,8 @@
 #
 # `jax.pmap(f, axis_name="i")` gives the devices' axis a name. Inside `f` the name says
 # *along which axis* to talk. `lax.axis_index("i")` is the number of this device,
-# `lax.psum(x, "i")` the sum of `x` over all devices.
+# `lax.psum(x, "i")` the sum of `x` over all devices. Below, `spmd(f)` is short for
+# `jax.pmap(f, axis_name="i")`.
 #
 # **Predict, then run.** Each device holds two numbers, `10 d` and `10 d + 1` on device
 # `d`. What does device 3 hold after `psum`?
@@ -41,42 +41,56 @@ x = np.float32(10 * np.arange(8)[:, None] + np.arange(2))  # f32[8, 2]
 viz.draw_collective('lax.psum(x, "i")', x, spmd(lambda x: lax.psum(x, "i"))(x))
 
 # %% [markdown]
-# Every device holds the same sums: this is an **all-reduce**. In the pictures a value
-# has the colour of the device that it came from; white values were combined.
+# Every device holds the same sums. In the pictures a value has the colour of the device
+# that it came from; white values were combined.
+
+# %% [markdown]
+# The five kinds, for D devices that put in `n` bytes each:
 #
-# `lax.pmean` is `psum` divided by the number of devices, `lax.pmax` and `lax.pmin` keep
-# the largest and the smallest. All three are all-reduces too.
+# | `lax.` | XLA's name | a device ends with | it sends |
+# |---|---|---|---|
+# | `psum`, `pmean`, `pmax`, `pmin` | all-reduce | the combined block | `2 n (D-1) / D` |
+# | `psum_scatter` | reduce-scatter | a piece of the sum | `n (D-1) / D` |
+# | `all_gather` | all-gather | all blocks | `n (D-1)` |
+# | `all_to_all` | all-to-all | a piece from each | `n (D-1) / D` |
+# | `ppermute` | collective-permute | another's block | `n` |
 #
-# The name must be bound by the `pmap` around it.
+# Each takes the axis name. It must be one that the `pmap` around it has bound:
 
 # %%
 try:
     jax.pmap(lambda x: lax.psum(x, "j"), axis_name="i")(x)
 except NameError as error:
-    print("NameError:", "unbound axis name" in str(error))
+    print(type(error).__name__, "for the axis j:", "axis name: j" in str(error))
 
 # %% [markdown]
 # ## 2. Combining: sums, means, maxima
 #
 # **Common mistake: the mean of means.** Devices often hold different amounts of valid
-# data: the last batch is short, or sentences are padded. Then the mean of the devices'
-# means is *not* the mean of the data.
+# data, say in a short last batch. Then the mean of their means is *not* the mean of the
+# data.
 #
-# **Predict, then run.** Device `d` has `d` valid numbers, each of them equal to `d`.
-# Which of the two is larger?
+# **Predict, then run.** Device `d` has `d + 1` valid numbers, each of them equal to
+# `d`. Which of the two means is larger?
 
 # %%
-valid = np.arange(8) < np.arange(8)[:, None]  # bool[8, 8]: d valid numbers on device d
+valid = np.arange(8) <= np.arange(8)[:, None]  # bool[8, 8]: d + 1 on device d
 data = np.float32(np.arange(8)[:, None] * valid)
 
 
 def mean_of_means(x, valid):
-    own = x.sum() / jnp.maximum(valid.sum(), 1)
-    return lax.pmean(own, "i")
+    return lax.pmean(x.sum() / valid.sum(), "i")
 
 
-print("mean of means:", float(spmd(mean_of_means)(data, valid)[0]))
-print("mean of data: ", float(data[valid].mean()))
+print(f"mean of means: {float(spmd(mean_of_means)(data, valid)[0]):.2f}")
+print(f"mean of data:  {float(data[valid].mean()):.2f}")
+
+# %% [markdown]
+# Device 7 holds 8 of the 36 numbers and must weigh more than device 0 with its one. So
+# add up values and counts over the devices first, then divide once.
+#
+# From here on you write what **one** device does. Your function gets this device's
+# block and an axis name; the check maps it with `pmap`, which binds the name.
 
 # %% [markdown]
 # ### Exercise 2.1: masked_mean
@@ -115,10 +129,10 @@ def masked_mean(x, mask, axis_name):
 # - Divide by `jnp.maximum(count, 1)`: 0 / 1 is the 0 that is asked for.
 
 # %% check="masked_mean" points=2
-x = np.float32(np.random.default_rng(0).normal(size=(8, 6)) + 1)
-mask = np.arange(48).reshape(8, 6) % 7 < np.arange(8)[:, None]  # none on device 0
-mean = x[mask].mean(dtype=np.float64)
-own = (x * mask).sum(1) / np.maximum(mask.sum(1), 1)
+x = np.float32(np.random.default_rng(0).normal(size=(8, 3, 2)) + 1)
+mask = np.arange(48).reshape(8, 3, 2) % 7 < np.arange(8)[:, None, None]
+mean = x[mask].mean(dtype=np.float64)  # device 0 has nothing that counts
+own = (x * mask).sum((1, 2)) / np.maximum(mask.sum((1, 2)), 1)
 causes = {
     "this is the mean of the devices' means": np.full(8, own.mean()),
     "each device kept its own mean: nothing was sent": own,
@@ -131,7 +145,7 @@ dirty = np.where(mask, x, np.float32(np.nan))
 seen = observe(masked_mean, dirty, mask, "i", axis="i")
 expect_close(seen, np.full(8, mean), likely="nan times 0 is nan: use jnp.where")
 likely = "0 / 0: nothing counts on any device"
-nothing = np.zeros((8, 6), bool)
+nothing = np.zeros((8, 3, 2), bool)
 expect_close(
     observe(masked_mean, x, nothing, "i", axis="i"), np.zeros(8), likely=likely
 )
@@ -146,23 +160,23 @@ for num_devices, shape, name in ((2, (3, 4), "batch"), (4, (5,), "i"), (8, (1,),
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The checks of the next three exercises compare with these references: what one device
-# would compute from all blocks at once, in NumPy with 64-bit floats.
+# The next checks compare with these references: what one device would compute from all
+# blocks at once, in NumPy with 64-bit floats. (NumPy cannot compute inside of `pmap`.)
 
 
 # %%
-def softmax(logits):
+def reference_softmax(logits):
     powers = np.exp(np.float64(logits) - logits.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
 
 
-def log_softmax(blocks):  # (D, B, C/D): the classes are split
+def reference_log_softmax(blocks):  # (D, B, C/D): the classes are split
     whole = np.moveaxis(np.float64(blocks), 0, 1).reshape(blocks.shape[1], -1)
     top = whole.max(1, keepdims=True)
     return blocks - top - np.log(np.exp(whole - top).sum(1, keepdims=True))
 
 
-def batch_norm(blocks, eps):  # (D, B, F): the rows are split
+def reference_batch_norm(blocks, eps):  # (D, B, F): the rows are split
     wide = np.float64(blocks)
     mean, var = wide.mean((0, 1)), wide.var((0, 1))
     y = (wide - mean) / np.sqrt(var + eps)
@@ -208,11 +222,13 @@ params = {"w": rng.normal(size=(8, 9, 3)) * 3, "b": rng.normal(size=(8, 3))}
 params = {name: np.float32(leaf) for name, leaf in params.items()}
 x = np.float32(np.broadcast_to(rng.normal(size=(5, 9)), (8, 5, 9)))
 logits = x @ params["w"] + params["b"][:, None]
-mean = np.broadcast_to(softmax(logits).mean(0), (8, 5, 3))
+mean = np.broadcast_to(reference_softmax(logits).mean(0), (8, 5, 3))
 causes = {
-    "this is the softmax of the mean logits": softmax(0 * logits + logits.mean(0)),
+    "this is the softmax of the mean logits": reference_softmax(
+        0 * logits + logits.mean(0)
+    ),
     "the members' probabilities were summed": 8 * mean,
-    "each device kept its own member's answer": softmax(logits),
+    "each device kept its own member's answer": reference_softmax(logits),
 }
 seen = observe(ensemble_probs, params, x, "i", axis="i", traced=True)
 expect_close(seen, mean, mistakes=causes)
@@ -220,15 +236,16 @@ expect_moved(seen, at_most=5 * 3 * 4 * 7, likely="the parameters were sent")
 ### BEGIN HIDDEN TESTS
 params, x = {name: leaf[:4] for name, leaf in params.items()}, x[:4, :2]
 seen = observe(ensemble_probs, params, x, "members", axis="members", traced=True)
-expect_close(seen, np.broadcast_to(softmax(logits[:4, :2]).mean(0), (4, 2, 3)))
+expect_close(
+    seen, np.broadcast_to(reference_softmax(logits[:4, :2]).mean(0), (4, 2, 3))
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ### Exercise 2.3: sharded_log_softmax
 #
 # A language model has so many classes that its logits are split along the *class* axis:
-# a device holds `(B, C / D)` of the `(B, C)` logits. The softmax of a row needs the
-# whole row, but not on one device.
+# a device holds `(B, C / D)` of the `(B, C)` logits.
 #
 # `sharded_log_softmax(logits, axis_name)` returns this device's `(B, C / D)` part of
 # the row-wise log-softmax over all `C` classes.
@@ -264,40 +281,46 @@ def sharded_log_softmax(logits, axis_name):
 
 # %% check="sharded_log_softmax" points=2
 logits = np.float32(np.random.default_rng(5).normal(size=(8, 4, 16)) * 3)
-own = np.float64(logits)
-own = own - np.log(np.exp(own).sum(-1, keepdims=True))
-causes = {"each device normalised over its own classes only": own}
+shifted = logits - logits.max(-1, keepdims=True)
+sums = np.exp(shifted).sum(-1, keepdims=True)
+whole = reference_log_softmax(logits)
+causes = {
+    "each device normalised over its own classes only": shifted - np.log(sums),
+    "each device subtracted its own maximum: share it": shifted - np.log(sums.sum(0)),
+    "the sums were averaged, not added up": whole + np.log(8),
+    "this is the softmax, without a logarithm": np.exp(whole),
+}
 seen = observe(sharded_log_softmax, logits, "i", axis="i", traced=True)
-expect_close(seen, log_softmax(logits), rtol=1e-4, atol=1e-4, mistakes=causes)
+expect_close(seen, whole, rtol=1e-4, atol=1e-4, mistakes=causes)
 likely = "logits were sent: a maximum and a sum per row are enough"
 expect_moved(seen, at_most=2 * 7 * 4 * 4, likely=likely)
-steep = np.where(np.arange(16) == 3, np.float32(1e4), np.float32(-1e4)) + 0 * logits
-steep[5] -= 2e3
-likely = "exp overflows: subtract the row's maximum over all devices first"
+steep = np.where(np.arange(16) == 3, logits + 1e4, logits - 1e4)
+steep = np.float32(steep - [[0], [2e4], [7], [0]])  # another maximum in each row
+likely = "exp overflows, or log(0): subtract each row's maximum, then log(the sum)"
 seen = observe(sharded_log_softmax, steep, "i", axis="i")
-expect_close(seen, log_softmax(steep), rtol=1e-4, atol=5e-3, likely=likely)
+expect_close(seen, reference_log_softmax(steep), rtol=1e-4, atol=5e-3, likely=likely)
 ### BEGIN HIDDEN TESTS
 for num_devices, name in ((2, "model"), (4, "x")):
     blocks = logits[:num_devices, :3, :9] - 50
     blocks[1] += 90
     seen = observe(sharded_log_softmax, blocks, name, axis=name, traced=True)
-    expect_close(seen, log_softmax(blocks), rtol=1e-4, atol=1e-4)
+    expect_close(seen, reference_log_softmax(blocks), rtol=1e-4, atol=1e-4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ### Exercise 2.4: sync_batch_norm
 #
 # BatchNorm normalises each feature by the batch's mean and variance. With the batch
-# split over devices, each would use the statistics of its own eighth: another model
-# than the one you designed.
+# split over devices, each would use the statistics of its own eighth.
 #
 # `sync_batch_norm(x, axis_name, eps)` gets `x: (B, F)` and returns `(y, mean, var)`:
 #
-# - `mean, var: (F,)` over all rows of **all** devices, `var` divided by their number;
+# - `mean, var: (F,)` over all rows of **all** devices; `var` is the mean squared
+#   distance from `mean`;
 # - `y = (x - mean) / sqrt(var + eps)`, this device's rows.
 #
-# Features may be large compared with their spread (10,000 ± 1): the variance must
-# survive it. Rows stay where they are.
+# Features may be large compared with their spread (10,000 ± 1), and `var` must still be
+# accurate. Send statistics, not rows.
 
 
 # %% exercise="sync_batch_norm" minutes=12 difficulty=2
@@ -321,7 +344,8 @@ def sync_batch_norm(x, axis_name, eps):
 
 # %% [markdown] hints="sync_batch_norm"
 # - All devices hold equally many rows, so here a mean of means is right.
-# - Two rounds: first everybody's mean, then everybody's squared distance from *it*.
+# - Two rounds: first everybody's mean, then everybody's mean squared
+#   distance from the overall mean.
 # - `mean(x**2) - mean(x)**2` subtracts two numbers near 10^8 in 32 bits: little is left.
 
 # %% check="sync_batch_norm" points=2
@@ -329,7 +353,7 @@ rows = np.float32(np.random.default_rng(7).normal(size=(8, 16, 3)))
 x = rows + np.float32(np.arange(8))[:, None, None]  # each device has another mean
 alone = np.float64(x).mean(1), np.float64(x).var(1)
 own = (x - alone[0][:, None]) / np.sqrt(alone[1][:, None] + 1e-5)
-y, mean, var = batch_norm(x, 1e-5)
+y, mean, var = reference_batch_norm(x, 1e-5)
 within = np.broadcast_to(alone[1].mean(0), var.shape)
 missing = (x - mean[:, None]) / np.sqrt(within[:, None] + 1e-5), mean, within
 causes = {"each device used its own rows only": (own, *alone)}
@@ -338,13 +362,15 @@ seen = observe(sync_batch_norm, x, "i", 1e-5, axis="i", traced=True)
 expect_close(seen, (y, mean, var), rtol=1e-4, atol=1e-4, mistakes=causes)
 expect_moved(seen, at_most=60 * 3, likely="rows were sent, not statistics")
 likely = "mean(x**2) - mean(x)**2 loses all digits here: use the distance from the mean"
-seen = observe(sync_batch_norm, rows + 10_000, "i", 1e-5, axis="i", traced=True)
-expect_close(seen, batch_norm(rows + 10_000, 1e-5), rtol=2e-2, atol=2e-2, likely=likely)
+seen = observe(sync_batch_norm, rows + 10_000, "i", 0.5, axis="i", traced=True)
+expect_close(
+    seen, reference_batch_norm(rows + 10_000, 0.5), rtol=2e-2, atol=2e-2, likely=likely
+)
 ### BEGIN HIDDEN TESTS
 for num_devices, name in ((2, "batch"), (4, "b")):
     blocks = x[:num_devices, :5, :2] * np.float32(2)
     seen = observe(sync_batch_norm, blocks, name, 0.5, axis=name, traced=True)
-    expect_close(seen, batch_norm(blocks, 0.5), rtol=1e-4, atol=1e-4)
+    expect_close(seen, reference_batch_norm(blocks, 0.5), rtol=1e-4, atol=1e-4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -352,15 +378,15 @@ for num_devices, name in ((2, "batch"), (4, "b")):
 #
 # The other collectives move blocks. `lax.all_gather` gives every device all blocks.
 # `lax.psum_scatter` (**reduce-scatter**) sums like `psum`, but device `d` keeps only
-# the `d`-th piece of the sum.
+# the `d`-th piece of the sum. With `tiled=True` blocks are joined along an axis that
+# they have; without it, stacked along a new one.
 #
-# **Predict, then run.** Each device starts with 8 numbers. How many does it end with?
+# **Predict, then run.** Below, `all_gather` starts with one number on each device,
+# `psum_scatter` with eight. With how many does a device end?
 
 # %%
 wide = np.float32(10 * np.arange(8)[:, None] + np.arange(8))  # f32[8, 8]
-gathered = spmd(lambda x: lax.all_gather(x, "i", tiled=True))(
-    x[:, :1] * 0 + wide[:, :1]
-)
+gathered = spmd(lambda x: lax.all_gather(x, "i", tiled=True))(wide[:, :1])
 viz.draw_collective('lax.all_gather(x, "i", tiled=True)', wide[:, :1], gathered)
 scattered = spmd(lambda x: lax.psum_scatter(x, "i"))(wide)
 viz.draw_collective('lax.psum_scatter(x, "i")', wide, scattered)
@@ -381,9 +407,13 @@ same = spmd(scatter_then_gather)(wide) == spmd(lambda x: lax.psum(x, "i"))(wide)
 print("same as psum:", bool(same.all()))
 
 # %% [markdown]
-# `lax.ppermute` sends each block to one other device; a list of (from, to) pairs says
-# which. A device to which nobody sends gets zeros. `lax.all_to_all` is the busiest:
-# every device sends another piece to every other.
+# `lax.ppermute` sends a block to at most one other device. A list of (from, to) pairs
+# says which: plain numbers, the same whole list on every device. A device to which
+# nobody sends gets zeros.
+#
+# `lax.all_to_all` is the busiest: every device sends another piece to every other. Its
+# two numbers say along which axis a block is cut, and along which the arriving pieces
+# are joined.
 
 # %%
 pairs = [(d, (d + 1) % 8) for d in range(8)]
@@ -399,8 +429,9 @@ viz.draw_collective('lax.all_to_all(x, "i", 0, 0, tiled=True)', wide, exchanged)
 # wants it split by columns, `(R, C / D)`, device 0 with the first columns.
 #
 # `reshard_rows_to_columns(x, axis_name)` does it with **one** `all_to_all` and nothing
-# else. Gathering everything first would need D times the memory. Where `C` does not
-# divide by the number of devices: `ValueError`, and its text names both.
+# else. Gathering everything first would need D times the memory. Where `C` is not
+# divisible by D: `ValueError`, and its text names both. (`lax.axis_size(axis_name)` is
+# D, a plain number.)
 
 
 # %% exercise="reshard_rows_to_columns" minutes=10 difficulty=2
@@ -420,7 +451,7 @@ def reshard_rows_to_columns(x, axis_name):
     ### BEGIN SOLUTION
     num_devices = lax.axis_size(axis_name)
     if x.shape[1] % num_devices:
-        raise ValueError(f"{x.shape[1]} columns do not divide by {num_devices}")
+        raise ValueError(f"{x.shape[1]} columns, not divisible by {num_devices}")
     return lax.all_to_all(x, axis_name, split_axis=1, concat_axis=0, tiled=True)
     ### END SOLUTION
 
@@ -429,7 +460,6 @@ def reshard_rows_to_columns(x, axis_name):
 # - `all_to_all` cuts `split_axis` into D pieces, sends one to each device, and joins
 #   what arrives along `concat_axis`.
 # - You cut columns and join rows. `tiled=True` keeps the number of axes.
-# - `lax.axis_size(axis_name)` is D, an ordinary number.
 
 # %% check="reshard_rows_to_columns" points=2
 x = np.arange(16 * 24, dtype=np.float32).reshape(8, 2, 24)
@@ -463,8 +493,9 @@ for num_devices, name in ((2, "model"), (4, "m")):
 
 # %%
 groups = [[0, 1, 2, 3], [4, 5, 6, 7]]
-by_group = spmd(lambda x: lax.psum(x, "i", axis_index_groups=groups))(wide[:, :1])
-viz.draw_collective("lax.psum in two groups of four", wide[:, :1], by_group)
+second = wide[:, 1:2]
+by_group = spmd(lambda x: lax.psum(x, "i", axis_index_groups=groups))(second)
+viz.draw_collective("lax.psum in two groups of four", second, by_group)
 
 # %% [markdown]
 # A collective can be differentiated; its derivative is a collective again. But which
@@ -482,8 +513,9 @@ print("pmean of grad(loss):", np.asarray(mean_of))
 
 # %% [markdown]
 # Under `pmap` the first is each device's **own** gradient: averaging the loss does not
-# average gradients. The second is what training needs, and what lesson 3 does. (Under
-# `shard_map` the answer is another one; lesson 3 ends with that trap.)
+# average gradients. (On the way back, `psum` becomes a `psum` again: it adds up eight
+# equal shares, which cancels the division by 8.) The second is what training needs, and
+# what lesson 3 does. `shard_map` gives another answer, a trap that ends lesson 3.
 
 # %% [markdown]
 # ## 5. Which collectives does a program run?
@@ -505,12 +537,12 @@ for one in collectives(spmd(many_steps), wide):
     print(one)
 
 # %% [markdown]
-# The compiler may do something else. Under plain `jax.jit` (lesson 4) *you* write no
-# collective at all; the compiler puts them in, and only the compiled program shows
-# them. And a backend may choose others than you asked for.
+# The compiler may do something else. Under plain `jax.jit` (lesson 4) it puts the
+# collectives in, and only the compiled program shows them.
 #
-# **Predict, then run.** Both programs below sum the rows of a split matrix and leave
-# the result split. On a simulated CPU, do both compile to a reduce-scatter?
+# **Predict, then run.** Read only `by_hand` and `automatic`; the rest is lesson 4. Both
+# sum the rows of a split matrix and leave the result split. On a simulated CPU, do both
+# compile to a reduce-scatter?
 
 # %%
 from jax.sharding import AxisType, NamedSharding
@@ -525,18 +557,17 @@ def by_hand(x):
     return lax.psum_scatter(x.sum(axis=0), "i", tiled=True)
 
 
-by_hand = jax.shard_map(by_hand, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+mapped = jax.shard_map(by_hand, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
 automatic = jax.jit(lambda x: x.sum(axis=0), out_shardings=split)
-for name, program in (("by hand", jax.jit(by_hand)), ("by the compiler", automatic)):
+for name, program in (("by hand", jax.jit(mapped)), ("by the compiler", automatic)):
     text = program.lower(rows).compile().as_text()
     kinds = [kind for kind in ("all-reduce", "reduce-scatter") if f" {kind}(" in text]
     traced = [one.kind for one in collectives(program, rows)]
     print(f"{name}: traced {traced}, compiled {kinds}")
 
 # %% [markdown]
-# The CPU's compiler made an all-reduce and threw seven eighths of it away; on a GPU it
-# would be a reduce-scatter. So judge a program that you wrote by its trace, and a
-# program of the compiler's by what it does on your machine.
+# The CPU's compiler made an all-reduce and threw seven eighths of it away. Look for your
+# own collectives in the trace, for the compiler's in the compiled program.
 #
 # Now count **bytes**. Four ways to sum `n` bytes over D devices; how much does each
 # device send?
@@ -563,7 +594,7 @@ for name, way in ways.items():
     print(f"{name:<16}{sent:>7,.0f} bytes = {sent / 4096:.2f} n")
 
 # %% [markdown]
-# All four give the same sums. The first two send `2 n (D - 1) / D` bytes, less than
+# All four give the same sums, up to rounding. The first two send `2 n (D - 1) / D` bytes, less than
 # `2 n` however many devices there are. The others send `n (D - 1)`: with 1,000 devices
 # 500 times as much.
 
@@ -571,8 +602,8 @@ for name, way in ways.items():
 # ## 6. The ring
 #
 # How can an all-reduce need so little? Cut the array into D chunks and let every device
-# send **one chunk** to its right neighbour, again and again. Below, four devices hold
-# ones, so a value says how many blocks it contains. On the way, in NumPy:
+# send **one chunk** to its right neighbour, again and again. Below, in NumPy, four
+# devices hold ones, so a value says how many blocks it contains.
 
 
 # %%
@@ -590,11 +621,12 @@ def ring_states(chunks):  # (D, D): device, chunk; yields the state after each s
 ones = np.ones((4, 4))
 states = [ones.copy(), *ring_states(ones)]
 titles = ["at first", *(f"after send {number}" for number in range(1, 7))]
-viz.draw_steps(states, titles, complete=4)
+viz.draw_steps(states, titles, complete=4, row="chunk")
 
 # %% [markdown]
 # Three sends sum (a reduce-scatter), three hand the finished chunks on (an all-gather).
-# In step `s`, device `d` sends chunk `d - s` and receives chunk `d - s - 1`, modulo D.
+# In step `s`, counted from 0, device `d` sends chunk `d - s` and receives chunk
+# `d - s - 1`, modulo D. After the first half it holds the finished chunk `d + 1`.
 
 # %% [markdown]
 # ### Exercise 2.6: ring_all_reduce
@@ -602,12 +634,12 @@ viz.draw_steps(states, titles, complete=4)
 # `ring_all_reduce(x, axis_name)` gets `x: (n, ...)` and returns its sum over all
 # devices, without `psum`: by `lax.ppermute` alone.
 #
-# - `2 (D - 1)` sends, each of `n / D` rows. A loop is fine.
+# - `2 (D - 1)` sends, each of `n / D` rows. Python's `for` is fine.
 # - All devices end with the same bits.
-# - Where `n` does not divide by D: `ValueError`, and its text names both.
+# - Where `n` is not divisible by D: `ValueError`, and its text names both.
 
 
-# %% exercise="ring_all_reduce" minutes=20 difficulty=3
+# %% exercise="ring_all_reduce" minutes=18 difficulty=3
 def ring_all_reduce(x, axis_name):
     """Sums over the devices by messages to the right neighbour.
 
@@ -639,8 +671,8 @@ def ring_all_reduce(x, axis_name):
 
 
 # %% [markdown] hints="ring_all_reduce"
-# - `chunks = x.reshape(D, -1, *x.shape[1:])`; `lax.axis_index(axis_name)` is `d`, and
-#   may index `chunks`.
+# - `chunks = x.reshape(D, -1, *x.shape[1:])`; `lax.axis_index(axis_name)` is `d`. It
+#   is traced, and may still index the array: `chunks[(d - step) % D]`.
 # - `chunks.at[place].add(arrived)` and `chunks.at[place].set(arrived)` return the
 #   changed array.
 # - The picture's cell is the whole algorithm. `np.roll` becomes a `lax.ppermute` to the
@@ -649,10 +681,13 @@ def ring_all_reduce(x, axis_name):
 # %% check="ring_all_reduce" points=4
 x = np.float32(np.random.default_rng(9).normal(size=(8, 16, 3)))
 total = np.broadcast_to(np.float64(x).sum(0), x.shape)
-causes = {"each device kept its own block": x, "this is the mean": total / 8}
+causes = {"each device kept its own block": x}
 seen = observe(ring_all_reduce, x, "i", axis="i", traced=True)
+ones = observe(ring_all_reduce, np.ones((8, 8), np.float32), "i", axis="i")
+likely = "each device put ones in: the value seen says how many blocks it contains"
+expect_close(ones, np.full((8, 8), 8.0), likely=likely)
 expect_close(seen, total, rtol=1e-4, atol=1e-5, mistakes=causes)
-likely = "an order of summation of its own on each device: hand finished chunks on"
+likely = "each device added in its own order: sum a chunk once, then hand it on"
 expect_replicas(seen, likely=likely)
 likely = "2 (D - 1) sends, each of one chunk of n / D rows"
 expect_collectives(seen, {"collective-permute": 14}, likely=likely)
@@ -689,16 +724,18 @@ for num_devices in (8, 64, 512):
 # switch between the two.
 #
 # Your simulated devices share one memory and few cores. They show *what* is sent, never
-# how fast it is: their timings say nothing about a cluster.
+# how fast.
 
 # %% [markdown]
 # ### Exercise 2.7: all_reduce_seconds
 #
-# A stretch exercise. `all_reduce_seconds(num_bytes, num_devices, bandwidth, latency)`
-# predicts a ring all-reduce of `num_bytes` on each device: a float, in seconds.
-# `bandwidth` is in bytes per second, `latency` in seconds per message. One device has
-# nothing to send. `ValueError` below one device, or for a bandwidth of 0 or less; its
-# text names the number.
+# `all_reduce_seconds(num_bytes, num_devices, bandwidth, latency)` returns the seconds
+# (a float) that a ring all-reduce takes when each device holds `num_bytes`. `bandwidth`
+# is in bytes per second, `latency` in seconds per message.
+#
+# - One device has nothing to send.
+# - Below one device, or for a bandwidth of 0 or less: `ValueError`, and its text holds
+#   the number.
 
 
 # %% exercise="all_reduce_seconds" minutes=6 difficulty=1
@@ -739,11 +776,12 @@ seen = observe(all_reduce_seconds, 256, 8, 2.0, 0.0)
 expect_close(seen, sent / 2.0, likely=likely)
 likely = "every one of the 2 (D - 1) messages has its latency"
 expect_close(observe(all_reduce_seconds, 0, 8, 1e9, 0.5), 7.0, likely=likely)
-expect_close(observe(all_reduce_seconds, 1000, 4, 500.0, 0.25), 4.5)
+expect_close(observe(all_reduce_seconds, 10, 4, 5.0, 0.25), 4.5)
 likely = "one device has nobody to send to"
 expect_close(observe(all_reduce_seconds, 1000, 1, 1e9, 1.0), 0.0, likely=likely)
 expect_error(observe(all_reduce_seconds, 8, 0, 1e9, 0.0), "ValueError", mentions=[0])
 expect_error(observe(all_reduce_seconds, 8, 2, -5, 0.0), "ValueError", mentions=[-5])
+expect_error(observe(all_reduce_seconds, 8, 2, 0, 0.0), "ValueError", mentions=[0])
 ### BEGIN HIDDEN TESTS
 expect_close(observe(all_reduce_seconds, 600, 3, 100.0, 0.125), 8.5)
 expect_close(observe(all_reduce_seconds, 0, 2, 1e9, 0.0), 0.0)
@@ -792,7 +830,7 @@ expect_close(observe(all_reduce_seconds, 0, 2, 1e9, 0.0), 0.0)
 # </details>
 # <details><summary>They drift apart</summary>
 #
-# Right. Each gets its own gradient. Average the gradients.
+# Right. Each gets its own gradient (section 4). Average the gradients.
 #
 # </details>
 # <details><summary>JAX refuses</summary>
@@ -802,7 +840,7 @@ expect_close(observe(all_reduce_seconds, 0, 2, 1e9, 0.0), 0.0)
 # </details>
 
 # %% [markdown]
-# **3. You double the number of devices in a ring all-reduce of 1 GB. The time about...**
+# **3. A ring all-reduce of 1 GB grows from 64 to 128 devices. The time about...**
 #
 # <details><summary>doubles</summary>
 #
@@ -816,7 +854,7 @@ expect_close(observe(all_reduce_seconds, 0, 2, 1e9, 0.0), 0.0)
 # </details>
 # <details><summary>halves</summary>
 #
-# More devices do not make a device send less than about `2 n`.
+# What a device sends, `2 n (D - 1) / D`, grows towards `2 n`; it never halves.
 #
 # </details>
 
@@ -824,10 +862,9 @@ expect_close(observe(all_reduce_seconds, 0, 2, 1e9, 0.0), 0.0)
 # ## Now in the wild
 #
 # - [JAX's guide to collectives in shard_map](https://docs.jax.dev/en/latest/notebooks/shard_map.html):
-#   the same operations under their modern roof.
+#   the same operations with today's interface.
 # - NVIDIA's NCCL and every profiler use the words of this lesson: AllReduce, AllGather,
 #   ReduceScatter.
-# - `solutions/references/pmap_spmd.py` runs lesson 1's programs as one script.
 #
 # **Next**: lesson 3, training with `pmap`.
 

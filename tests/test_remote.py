@@ -215,7 +215,7 @@ def test_a_function_is_mapped_over_the_axis_on_the_other_side(
     here = observe(summed, *arguments, traced=traced, axis="i")
     assert (seen.error, seen.changed) == (None, ())
     assert seen.call == here.call.replace("summed", "f")
-    assert seen.call.endswith('on the axis "i"')
+    assert seen.call.endswith('on each of 8 devices, axis "i"')
     assert same(seen.value, here.value)
     assert seen.layout == here.layout and len(seen.layout['["y"]']) == num_devices
     assert seen.collectives == here.collectives

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from expect import (
     expect,
@@ -316,3 +317,20 @@ def test_a_nearly_right_value_is_called_imprecise(offset, cause):
     options = {"imprecise": "rounding", "likely": "This."}
     error = problem(expect_close, returned(X + np.float32(offset)), X, **options)
     assert error.rows["likely"] == cause
+
+
+@pytest.mark.parametrize(
+    ("function", "remedy"),
+    [
+        (lambda x, m: x[m].sum(), "jnp.where"),
+        (lambda x, m: x if x.sum() > 0 else -x, "jnp.where"),
+        (lambda x, m: lax.psum(x, "no such axis"), "axis_name"),
+        (lambda x, m: np.sin(x), "jnp"),
+        (lambda x, m: lax.ppermute(x, "i", [(lax.axis_index("i"), 0)]), "whole list"),
+    ],
+    ids=["mask as an index", "if", "axis", "NumPy", "pairs"],
+)
+def test_what_jax_says_of_traced_code_is_explained(function, remedy):
+    seen = observe(function, X, X > 0, axis="i")
+    error = problem(expect_result, seen, kind=Raised)
+    assert remedy in error.rows["likely"]

@@ -11,6 +11,7 @@ from facts import (
     Opaque,
     Shard,
     describe,
+    describe_call,
     leaves,
     plain,
     same,
@@ -344,3 +345,14 @@ def test_without_a_tolerance_values_do_not_count():
 )
 def test_ranges_are_written_in_short(numbers, text):
     assert ranges(numbers) == text
+
+
+def test_a_call_is_written_as_it_was_made():
+    assert describe_call("f", [EIGHT, 3, "i"]) == "f(f32[8,2], 3, 'i')"
+    seen = describe_call("f", [{"w": EIGHT}, 3, EIGHT[:, 0]], "i")
+    assert seen == 'f({"w": f32[2]}, 3, f32[]) on each of 8 devices, axis "i"'
+
+
+def test_a_whole_number_stands_for_a_float_and_not_the_other_way_round():
+    assert difference(3, 3.0, 0, 0, {}) is None
+    assert difference(3.0, 3, 0, 0, {}) is not None

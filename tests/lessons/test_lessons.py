@@ -28,7 +28,9 @@ def test_released_file_is_small(path):
 
 @every_lesson
 def test_lesson_is_no_longer_than_promised(path):
-    prose = " ".join(re.sub(r"<[^>]*>", " ", c.source) for c in cells(path, "markdown"))
+    prose = " ".join(
+        re.sub(r"<[^>]*>|\||---", " ", c.source) for c in cells(path, "markdown")
+    )
     assert len(cells(path, "code")) <= 32
     assert len(prose.split()) <= 2300  # hints and questions included
 

