@@ -11,6 +11,15 @@ class CourseError(Exception):
 
 # What a notebook needs beside it; Colab fetches the same files.
 MODULES = (
-    *("start", "facts", "compare", "survey", "tracing", "observe", "outcomes"),
+    *(
+        "start",
+        "facts",
+        "compare",
+        "survey",
+        "compiled",
+        "tracing",
+        "observe",
+        "outcomes",
+    ),
     *("expect", "expect_program", "canvas", "viz_collectives", "viz_training", "viz"),
 )

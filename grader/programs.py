@@ -43,6 +43,7 @@ class Program:
         shapes: shape of every array that it computes; inside a mapped function, per
             device.
         collectives: what its devices send each other.
+        executable: the compiled program, once it has run.
 
     Raises:
         ProgramError: it is damaged, takes other inputs, or calls what it must not.
@@ -102,7 +103,8 @@ class Program:
         everywhere = NamedSharding(self.mesh, PartitionSpec())
         try:
             placed = [jax.device_put(array, everywhere) for array in self.arrays]
-            outputs = jax.block_until_ready(jax.jit(self.exported.call)(*placed))
+            self.executable = jax.jit(self.exported.call).lower(*placed).compile()
+            outputs = jax.block_until_ready(self.executable(*placed))
             named = dict(zip(wanted, outputs, strict=True))
         except Exception as error:
             kind = f"{type(error).__name__}: {error}"

@@ -12,6 +12,7 @@ from facts import Observation, describe_call, leaves, plain, same
 from grader.observed import decode_observation, loads
 from grader.programs import Program, ProgramError
 from grader.wire import WireError, decode, encode
+from observe import compiled_facts
 
 
 class Verdict(BaseException):
@@ -50,17 +51,20 @@ class Observer:
         function: Remote,
         *arguments: Any,
         traced: bool = False,
+        compiled: bool = False,
         axis: str | None = None,
     ) -> Observation:
         """Reports what one call did; see `observe` in lessons/observe.py.
 
-        With `traced`, value and layout come from the exported program, which runs here
-        on these arguments; the learner's process exports it before it sees them.
+        With `traced` or `compiled`, value and layout come from the exported program,
+        which runs here on these arguments; the learner's process exports it before it
+        sees them.
         """
         if not isinstance(function, Remote):
             raise TypeError("observe takes a learner's function, by its name")
         name = function.__name__
         call = describe_call(name, arguments, axis)
+        traced = traced or compiled
         program = self.program(name, list(arguments), axis) if traced else None
         reply = self.question("call", name, encode(list(arguments)), axis)
         if "unreadable" in reply:
@@ -83,16 +87,19 @@ class Observer:
         facts["layout"] = {}
         if program is None:
             return Observation(**facts)
+        facts["collectives"] = program[0].collectives
+        facts["array_shapes"] = program[0].shapes
         try:
             self.running(True)
             facts["value"], facts["layout"] = program[0].run(program[1])
+            if compiled:
+                facts |= compiled_facts(program[0].executable)
         except ProgramError as error:
             text = f"The traced program fails: {error}."
             raise Verdict("unreadable", text) from None
         finally:
             self.running(False)
-        facts["collectives"] = program[0].collectives
-        return Observation(**facts | {"traced_shapes": program[0].shapes})
+        return Observation(**facts)
 
     def program(
         self, name: str, arguments: list, axis: str | None

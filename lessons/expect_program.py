@@ -65,12 +65,13 @@ def expect_arrays(
     never: Sequence[int] = (),
     likely: str = "",
 ) -> None:
-    """Limits the arrays in the traced program: their elements, or one shape of them.
+    """Limits the arrays in the program: their elements, or one shape of them.
 
-    Inside a mapped function an array counts with one device's block.
+    Inside a mapped function, and in a compiled program, an array counts with one
+    device's block.
     """
     expect_traced(seen)
-    for shape in seen.traced_shapes:
+    for shape in seen.array_shapes:
         if largest is not None and np.prod(shape, dtype=int) > largest:
             wanted = f"no array of more than {largest} elements"
         elif never and shape == tuple(never):
@@ -90,10 +91,10 @@ def expect_collectives(
     in_loop: bool = True,
     likely: str = "",
 ) -> None:
-    """Checks which collectives the traced program runs.
+    """Checks which collectives the program runs.
 
     Args:
-        seen: an observation with `traced=True`.
+        seen: an observation with `traced=True` or `compiled=True`.
         counts: how often each kind runs, in XLA's names; other kinds must not run.
         never: kinds that must not run.
         in_loop: whether any may run in a loop.
@@ -158,7 +159,7 @@ def expect_kept_program(seen: Observation) -> None:
 def expect_traced(seen: Observation) -> tuple[Collective, ...]:
     """Raises unless JAX could trace the function; returns its collectives."""
     expect_result(seen)
-    if seen.traced_shapes is None:
+    if seen.array_shapes is None:
         likely = (
             "NumPy or float() on a value that devices compute: use jnp, which traces"
         )

@@ -104,11 +104,12 @@ class Observation:
         printed: what the call wrote to stdout and stderr.
         changed: positions of the arguments that the call modified in place.
         num_compiles: how many programs were compiled during the call.
-        collectives: the collectives in the traced program; None where no trace was
-            asked for or tracing failed.
-        traced_shapes: shape of every array in the traced program, on all devices
-            together outside of the mapped function and per device inside; None as
-            for collectives.
+        collectives: the collectives in the traced program, or in the compiled one where
+            that was asked for; None where neither was, or tracing failed.
+        array_shapes: shape of every array in the same program: of the trace, on all
+            devices together outside of a mapped function and per device inside; of the
+            compiled program, per device.
+        flops: floating-point operations of one device in the compiled program.
     """
 
     function: str
@@ -120,7 +121,8 @@ class Observation:
     changed: tuple[int, ...] = ()
     num_compiles: int = 0
     collectives: tuple[Collective, ...] | None = None
-    traced_shapes: tuple[tuple[int, ...], ...] | None = None
+    array_shapes: tuple[tuple[int, ...], ...] | None = None
+    flops: float | None = None
 
 
 def describe(value: Any, limit: int = 120) -> str:

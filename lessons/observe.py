@@ -17,7 +17,9 @@ from typing import Any
 import jax
 
 import tracing
+from compiled import Compiled
 from facts import Failure, Observation, Shard, describe_call, leaves, plain, same
+from survey import Survey
 
 _compiled: list[str] = []  # one entry for each program that XLA has compiled
 
@@ -32,6 +34,7 @@ def observe(
     function: Callable,
     *arguments: Any,
     traced: bool = False,
+    compiled: bool = False,
     axis: str | None = None,
 ) -> Observation:
     """Calls `function` on copies of `arguments` and reports what happened.
@@ -44,6 +47,7 @@ def observe(
         arguments: its arguments, in order.
         traced: also list the arrays and the collectives of the program that JAX
             traces.
+        compiled: the same of what the compiler makes of it, for one device.
         axis: map the function by `pmap` under this axis name: each device receives its
             row of every array's leading axis, and everything else whole.
     """
@@ -54,7 +58,7 @@ def observe(
     inputs = [tracing.copy_of(argument) for argument in arguments]
     printed = io.StringIO()
     result, error = None, None
-    compiled = len(_compiled)
+    compiles = len(_compiled)
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
             result = jax.block_until_ready(function(*inputs))
@@ -62,14 +66,14 @@ def observe(
             raise
         except BaseException as raised:  # SystemExit too: an exit is an outcome here
             error = failure(raised, function)
-    compiled = len(_compiled) - compiled
+    compiles = len(_compiled) - compiles
     show(printed.getvalue())
     changed = tuple(
         position
         for position, (before, after) in enumerate(zip(arguments, inputs, strict=True))
         if not same(plain(before), plain(after))
     )
-    survey = tracing.traced(function, arguments) if traced else None
+    program = tracing.lowered(function, arguments) if traced or compiled else None
     return Observation(
         function=name,
         call=call,
@@ -78,10 +82,28 @@ def observe(
         error=error,
         printed=printed.getvalue(),
         changed=changed,
-        num_compiles=compiled,
-        collectives=survey and survey.collectives,
-        traced_shapes=survey and tuple(sorted(survey.shapes)),
+        num_compiles=compiles,
+        **program_facts(program, compiled),
     )
+
+
+def program_facts(program: Any | None, compiled: bool) -> dict[str, Any]:
+    """Reads a lowered program, and what the compiler makes of it if `compiled`."""
+    if program is None:
+        return {}
+    if compiled:
+        return compiled_facts(program.compile())
+    survey = Survey(program.compiler_ir("stablehlo"))
+    shapes = tuple(sorted(survey.shapes))
+    return {"collectives": survey.collectives, "array_shapes": shapes}
+
+
+def compiled_facts(executable: Any) -> dict[str, Any]:
+    """Reads a compiled program."""
+    found = Compiled(executable)
+    shapes = tuple(sorted(found.shapes))
+    facts = {"collectives": found.collectives, "array_shapes": shapes}
+    return facts | {"flops": found.flops}
 
 
 def on_devices(function: Callable, axis: str) -> Callable:

@@ -20,6 +20,12 @@ from survey import Survey
 
 def traced(function: Callable, arguments: Sequence) -> Survey | None:
     """Surveys the program of `function(*arguments)`; None where it does not trace."""
+    program = lowered(function, arguments)
+    return program and Survey(program.compiler_ir("stablehlo"))
+
+
+def lowered(function: Callable, arguments: Sequence) -> Any | None:
+    """Lowers `function` for its arrays' shapes; None where it does not trace."""
     run, arrays = program_of(function, arguments)
     kinds = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
     flat = jax.jit(lambda *blocks: list(filter_arrays(run(*blocks))))
@@ -28,7 +34,7 @@ def traced(function: Callable, arguments: Sequence) -> Survey | None:
         try:
             with tracing(function), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # 0.7.2 warns of pmap inside jit
-                return Survey(flat.lower(*kinds).compiler_ir("stablehlo"))
+                return flat.lower(*kinds)
         except KeyboardInterrupt:
             raise
         except BaseException:

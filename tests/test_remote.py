@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 import grader
 from expect import expect_close
@@ -161,7 +163,7 @@ def test_an_observation_from_afar_is_that_of_a_call_here(case, process, capsys):
     assert same(seen.value, here.value)
     assert (seen.layout, seen.error) == (here.layout, here.error)
     assert (seen.printed, seen.changed) == (here.printed, here.changed)
-    assert seen.traced_shapes is None
+    assert seen.array_shapes is None
     capsys.readouterr()
 
 
@@ -185,6 +187,25 @@ TRACED = {
 }
 
 
+def data_parallel(w, x):
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+    rows, whole = (NamedSharding(mesh, P(*spec)) for spec in (["data"], []))
+    x = jax.device_put(x, rows)
+    return jax.device_put(jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w), whole)
+
+
+def test_a_compiled_observation_from_afar_finds_the_same_collectives(process):
+    ask, _ = process(f=data_parallel)
+    w = np.ones((2, 4), np.float32)
+    seen = observer(ask).observe(Remote("f"), w, X, compiled=True)
+    here = observe(data_parallel, w, X, compiled=True)
+    assert seen.collectives == here.collectives
+    assert [one.kind for one in seen.collectives] == ["all-reduce"]
+    assert seen.layout == here.layout
+    np.testing.assert_allclose(seen.value, here.value, rtol=1e-6)
+    assert seen.flops > 0
+
+
 @pytest.mark.parametrize("case", TRACED.values(), ids=TRACED.keys())
 def test_a_traced_observation_from_afar_is_that_of_a_call_here(case, process):
     function, *arguments = case
@@ -194,7 +215,7 @@ def test_a_traced_observation_from_afar_is_that_of_a_call_here(case, process):
     here = observe(function, *arguments, traced=True)
     assert same(seen.value, here.value)
     assert seen.layout == here.layout
-    assert set(here.traced_shapes) <= {*seen.traced_shapes, (), (8,)}  # keys are (2,)
+    assert set(here.array_shapes) <= {*seen.array_shapes, (), (8,)}  # keys are (2,)
     assert asking.running.said == [True, False, True, False]
 
 
@@ -215,7 +236,7 @@ def test_a_function_is_mapped_over_the_axis_on_the_other_side(
     here = observe(summed, *arguments, traced=traced, axis="i")
     assert (seen.error, seen.changed) == (None, ())
     assert seen.call == here.call.replace("summed", "f")
-    assert seen.call.endswith('on each of 8 devices, axis "i"')
+    assert seen.call.endswith('devices, axis "i"')
     assert same(seen.value, here.value)
     assert seen.layout == here.layout and len(seen.layout['["y"]']) == num_devices
     assert seen.collectives == here.collectives
@@ -232,7 +253,7 @@ def test_an_axis_that_nobody_bound_is_an_error_over_there(axis, traced, process)
     here = observe(summed, *arguments, traced=traced, axis=axis)
     assert seen.error == here.error
     assert seen.error.kinds[0] == "NameError"
-    assert (seen.value, seen.collectives, seen.traced_shapes) == (None, None, None)
+    assert (seen.value, seen.collectives, seen.array_shapes) == (None, None, None)
 
 
 @functools.partial(jax.pmap, axis_name="i")
@@ -387,7 +408,7 @@ def without(name):
             error={"kinds": [], "message": "", "line": None, "code": "", "function": ""}
         ),
         facts(changed=[-1]),
-        facts(traced_shapes=[]),
+        facts(array_shapes=[]),
         facts(collectives=[]),
         facts(num_compiles=-1),
         facts(num_compiles=True),
@@ -463,7 +484,7 @@ def waits_for_a_number(x):
 def test_without_a_program_nothing_is_known_of_devices(process, function):
     ask, _ = process(f=lambda x: function(np.asarray(x)))
     seen = observer(ask).observe(Remote("f"), X, traced=True)
-    assert (seen.traced_shapes, seen.layout) == (None, {})
+    assert (seen.array_shapes, seen.layout) == (None, {})
     expect_close(seen, X * X)
     with pytest.raises(Wrong):
         expect_devices(seen, 8)
@@ -486,10 +507,10 @@ def test_a_layout_that_the_process_claims_is_not_believed():
 
 
 def test_shapes_that_the_process_claims_are_not_believed():
-    claims = facts() | {"traced_shapes": [[1]], "shapes": [[1]]}
+    claims = facts() | {"array_shapes": [[1]], "shapes": [[1]]}
     ask = answering(program_of(SQUARE, X) | {"shapes": []}, claims)
     seen = observer(ask).observe(Remote("f"), X, traced=True)
-    assert (8, 2) in seen.traced_shapes
+    assert (8, 2) in seen.array_shapes
 
 
 def test_collectives_that_the_process_claims_are_not_believed():
@@ -519,7 +540,7 @@ def test_right_values_beside_a_program_that_computes_others_are_wrong():
 def test_an_error_is_believed_but_nothing_beside_it():
     ask = answering(program_of(SQUARE, X), call_of(stub, X))
     seen = observer(ask).observe(Remote("f"), X, traced=True)
-    assert (seen.value, seen.layout, seen.traced_shapes) == (None, {}, None)
+    assert (seen.value, seen.layout, seen.array_shapes) == (None, {}, None)
     with pytest.raises(NotAttempted):
         expect_close(seen, X * X)
     forged = call_of(stub, X)

@@ -388,7 +388,7 @@ def test_what_else_a_call_did_is_delivered():
     back = delivered(seen)
     assert (back.function, back.call) == ("f", "f([0])")
     assert (back.printed, back.changed) == ("\ud800" * 4000, (0, 2))
-    assert back.traced_shapes is None
+    assert back.array_shapes is None
 
 
 def test_an_error_of_a_deep_and_lying_class_is_delivered():
@@ -558,7 +558,7 @@ WHOLE = [[0, [[0, 8], [0, 8]]]]  # on one device
 ROWS = [[device, [[device, device + 1], [0, 8]]] for device in range(8)]
 FORGED_FACTS = {
     "fewer facts": lambda f: f.pop("printed"),
-    "more facts": lambda f: f.update(traced_shapes=[]),
+    "more facts": lambda f: f.update(array_shapes=[]),
     "value of another form": lambda f: f.update(value=[1]),
     "array on a device": lambda f: f["value"].update(on_device=True),
     "error that is empty": lambda f: f.update(error={}),

@@ -38,7 +38,7 @@ def on_devices(pieces, value=X):
 
 
 def running(*collectives):
-    return returned(X, collectives=collectives, traced_shapes=((2,), (8, 2)))
+    return returned(X, collectives=collectives, array_shapes=((2,), (8, 2)))
 
 
 def problem(function, *arguments, kind=Wrong, **options):
@@ -183,14 +183,14 @@ def test_a_sum_over_the_devices_makes_replicas_and_a_row_does_not():
 
 
 def test_arrays_within_the_limits_pass():
-    seen = returned(X, traced_shapes=((), (4, 5), (20,)))
+    seen = returned(X, array_shapes=((), (4, 5), (20,)))
     expect_arrays(seen, largest=20)
     expect_arrays(seen, never=(5, 4))
-    expect_arrays(returned(X, traced_shapes=()), largest=0)
+    expect_arrays(returned(X, array_shapes=()), largest=0)
 
 
 def test_too_large_an_array_is_shown():
-    seen = returned(X, traced_shapes=((4, 5), (8, 4, 5)))
+    seen = returned(X, array_shapes=((4, 5), (8, 4, 5)))
     error = problem(expect_arrays, seen, largest=20, likely="This.")
     assert error.headline == "The program builds an array of shape [8, 4, 5]."
     assert error.rows == {
@@ -202,7 +202,7 @@ def test_too_large_an_array_is_shown():
 
 
 def test_a_shape_that_must_not_occur_is_shown():
-    seen = returned(X, traced_shapes=((4, 5), (8, 4, 5)))
+    seen = returned(X, array_shapes=((4, 5), (8, 4, 5)))
     error = problem(expect_arrays, seen, never=[8, 4, 5])
     assert error.headline == "The program builds an array of shape [8, 4, 5]."
     assert error.rows["expected"] == "a program without an array of this shape"

@@ -64,7 +64,7 @@ def test_a_result_becomes_host_data():
     assert type(seen.value["y"]) is np.ndarray
     assert (seen.value["y"], seen.value["n"]) == (276, 3)
     assert (seen.error, seen.printed, seen.changed) == (None, "", ())
-    assert seen.traced_shapes is None
+    assert seen.array_shapes is None
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ with_vjp.defvjp(lambda row: (outer(row), row), lambda row, g: (g * row,))
     ],
 )
 def test_the_trace_sees_into_every_body(function):
-    shapes = observe(function, X, traced=True).traced_shapes
+    shapes = observe(function, X, traced=True).array_shapes
     assert {(3, 3), (8, 3, 3)} & set(shapes)
 
 
@@ -405,7 +405,7 @@ def test_numpy_may_prepare_what_jax_computes_with():
 def test_a_program_that_does_not_trace_has_no_shapes(function):
     seen = observe(function, X, traced=True)
     assert seen.error is None
-    assert seen.traced_shapes is None
+    assert seen.array_shapes is None
 
 
 def given(row, *others):
@@ -438,7 +438,7 @@ def test_the_axis_has_the_name_that_was_asked_for():
     np.testing.assert_array_equal(seen.value, np.tile(X.sum(0), (8, 1)))
     [total] = seen.collectives
     assert (total.kind, total.shape, total.devices) == ("all-reduce", (3,), 8)
-    assert (3,) in seen.traced_shapes
+    assert (3,) in seen.array_shapes
 
 
 def test_the_call_names_the_axis():
