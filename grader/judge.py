@@ -92,7 +92,10 @@ class Judge:
         except outcomes.BrokenCheck as error:
             return verdict(Outcome.BROKEN, error.headline, error.rows)
         except outcomes.NotPassed as error:
-            return verdict(OUTCOMES[type(error)], error.headline, error.rows)
+            # In a notebook a name may be missing; here the learners' are always there.
+            ours = isinstance(error.__context__, NameError)
+            outcome = Outcome.BROKEN if ours else OUTCOMES[type(error)]
+            return verdict(outcome, error.headline, error.rows)
         except BaseException as error:
             return verdict(Outcome.BROKEN, f"{type(error).__name__}: {error}")
         found, _ = outcomes._results.get(exercise, ("", 0))

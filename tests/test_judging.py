@@ -234,6 +234,7 @@ def test_no_handler_in_a_check_swallows_the_end_of_a_process(lesson, source):
 BROKEN = {
     "raises": ("1 / 0", "ZeroDivisionError: division by zero"),
     "raises an error of its own": ("expect_close(observe(double), 6, no=1)", "TypeErr"),
+    "misspells a name of ours": ("expect_clos(observe(double, 3), 6)", "expect_clos "),
     "calls the function itself": ("double(3)", "TypeError: 'Remote' object"),
     "observes another function": ("observe(len, [])", "TypeError: observe takes"),
     "sends what cannot be sent": ("observe(double, {1})", "WireError: "),

@@ -1,0 +1,73 @@
+"""The grader gives known wrong answers nothing and other right ones full marks.
+
+Each submission holds one answer per exercise, so that a lesson takes a few of them.
+"""
+
+import itertools
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from grader.containment import Limits
+from grader.grading import Grading, job_of
+from grader.lesson import read_lesson
+from grader.notebooks import exercises, release
+from grader.results import Outcome, Status
+from grader.store import lesson_hashes
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted((ROOT / "solutions").glob("[0-9][0-9]_*.py"))
+LIMITS = Limits()
+
+
+def submissions(source, lesson):
+    """Lists (name, exercise's answers): the k-th wrong ones together, the right too."""
+    for verdict in ("wrong", "right"):
+        columns = [
+            [(name, path) for path in known(source, name, verdict)]
+            for name in exercises(lesson)
+        ]
+        rows = itertools.zip_longest(*columns)
+        for number, row in enumerate(rows):
+            yield f"{verdict}-{number}", dict(filter(None, row))
+
+
+def known(source, exercise, verdict):
+    folder = source.parent / "answers" / source.stem
+    return sorted(folder.glob(f"{exercise}__{verdict}__*.py"))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_every_known_answer_gets_what_it_deserves(source, contained_here, tmp_path):
+    lesson = read_lesson(source, "https://example.org/ada/course")
+    hashes = lesson_hashes(lesson, LIMITS)
+    answers = {"solved": {}} | dict(submissions(source, lesson))
+    jobs = []
+    for student, given in {**answers, "untouched": {}}.items():
+        notebook = release(lesson)
+        for name, cell in exercises(notebook).items():
+            if student != "untouched":
+                cell.source = exercises(lesson)[name].source
+            if name in given:
+                cell.source = f"# exercise: {name}\n{given[name].read_text()}"
+        place = tmp_path / student / source.stem
+        place.mkdir(parents=True)
+        nbformat.write(notebook, place / f"{source.stem}.ipynb")
+        jobs.append(job_of(student, source.stem, place, hashes))
+    with_judge = Grading({source.stem: lesson}, LIMITS, workers=2)
+    done = {one.job.student: one.record.result for one in with_judge.run(jobs)}
+
+    assert done["untouched"].status is Status.GRADED
+    assert done["untouched"].score == 0
+    for student, given in answers.items():
+        result = done[student]
+        assert result.status is Status.GRADED, (student, result.reasons)
+        for one in result.exercises:
+            told = (student, given.get(one.exercise), one.message, one.details)
+            if one.exercise in given and student.startswith("wrong"):
+                assert one.outcome in (Outcome.FAILED, Outcome.RAISED), told
+                assert one.points == 0
+            else:
+                assert one.outcome is Outcome.PASSED, told
+                assert one.points == one.max_points
