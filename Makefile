@@ -9,14 +9,18 @@ NEWER_PYTHON := $(shell for p in python3 python3.13 python3.12 \
 	$$p -c '$(NEWER)' 2>/dev/null && { echo $$p; break; }; done)
 LEARNERS_TESTS = tests/lessons solutions
 
-.PHONY: lab test build check lint grade test-oldest test-newest has-newer-python lock
+.PHONY: lab test build check grade test-oldest test-newest test-references \
+	has-newer-python lock
 
 lab: .venv/ready
 	@.venv/bin/python -m grader lab $(if $(PORT),--port $(PORT))
 
-# Two files of tests side by side: most of their time goes into starting kernels.
+# Two files side by side (or classes: a lesson's answers are one): most of their time
+# goes into compiling and into starting kernels.
+SIDE_BY_SIDE = -n 2 --dist loadscope
+
 test: .venv/ready
-	.venv/bin/python -m pytest -n 2 --dist loadfile
+	.venv/bin/python -m pytest $(SIDE_BY_SIDE)
 
 build: .venv/ready
 	.venv/bin/python -m grader build
@@ -31,10 +35,14 @@ grade: .venv/ready
 
 # The lessons and the learner's modules on the oldest JAX, and on Colab's IPython.
 test-oldest: .venv-oldest/ready
-	.venv-oldest/bin/python -m pytest $(LEARNERS_TESTS)
+	.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) $(LEARNERS_TESTS)
 
 test-newest: .venv-newest/ready
-	.venv-newest/bin/python -m pytest $(LEARNERS_TESTS)
+	.venv-newest/bin/python -m pytest $(SIDE_BY_SIDE) $(LEARNERS_TESTS)
+
+# The whole programs of the source material, with the libraries that they were written in.
+test-references: .venv-references/ready
+	.venv-references/bin/python -m pytest $(SIDE_BY_SIDE) tests/references
 
 # Is there a Python for test-newest, other than the one that `make test` uses?
 has-newer-python:
@@ -45,6 +53,9 @@ lock:
 		pyproject.toml --output-file requirements.txt
 	uv pip compile --quiet --universal --python-version 3.11 --group oldest \
 		--output-file tests/oldest-requirements.txt
+	uv pip compile --quiet --universal --python-version 3.11 --group test \
+		--extra references --constraint requirements.txt pyproject.toml \
+		--output-file tests/references/requirements.txt
 
 # An environment is made from nothing whenever its lock is newer than it.
 .venv/ready: requirements.txt
@@ -55,6 +66,9 @@ lock:
 
 .venv-newest/ready: requirements.txt
 	$(call make_environment,$(NEWER_PYTHON),3.12 or 3.13)
+
+.venv-references/ready: tests/references/requirements.txt
+	$(call make_environment,$(PYTHON),3.11, 3.12 or 3.13)
 
 comma := ,
 define make_environment

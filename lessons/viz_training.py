@@ -41,8 +41,8 @@ def draw_losses(
 ) -> None:
     """Plots named curves over the steps of a run, each labelled at its end.
 
-    The first curve is the widest and lightest, the last the thinnest and darkest: where
-    curves lie on each other, the earlier ones show around the later.
+    Whole and broken lines take turns, ever thinner, the broken ones darker: where two
+    curves lie on each other, both show. So put a pair that may do so side by side.
 
     Args:
         curves: a value per step, f32[num_steps], by name; the lengths may differ.
@@ -53,9 +53,9 @@ def draw_losses(
     axes = step_axes(ylabel, title)
     last = max(1, len(curves) - 1)
     for place, values in enumerate(curves.values()):
-        shade = plt.cm.viridis(0.85 * (1 - place / last))
-        width = 1.4 + 5.6 * (1 - place / last)
-        style = PAIRS[place % len(PAIRS)]
+        style, part = PAIRS[place % len(PAIRS)], place / last
+        shade = plt.cm.viridis(0.9 - 0.3 * part if style == "-" else 0.1)
+        width = 7 - 5.6 * part
         axes.plot(np.asarray(values), style, color=shade, linewidth=width)
     if log:
         axes.set_yscale("log")

@@ -51,62 +51,70 @@ class Lesson:
 
         Its own, and all where it gives another meaning to a name of the lesson.
         """
-        namespace = dict(self.namespace)
-        exec(compile(answer.read_text(), str(answer), "exec"), namespace)
-        changed = {n for n, v in self.namespace.items() if namespace[n] is not v}
-        checks = {exercise: self.checks[exercise]}
-        if changed - self.exercises[exercise]:
-            checks |= {n: c for n, c in self.checks.items() if n != SLOW}
-        return {
-            name: self.outcome(source, namespace) for name, source in checks.items()
-        }
-
-    def outcome(self, source, namespace):
+        before = dict(self.namespace)
+        # In place, as in a kernel: the lesson's own functions may call the answer's.
+        exec(compile(answer.read_text(), str(answer), "exec"), self.namespace)
         try:
-            exec(source, dict(namespace))
+            changed = {n for n, v in before.items() if self.namespace[n] is not v}
+            checks = {exercise: self.checks[exercise]}
+            if changed - self.exercises[exercise]:
+                checks |= {n: c for n, c in self.checks.items() if n != SLOW}
+            return {name: self.outcome(source) for name, source in checks.items()}
+        finally:
+            self.namespace.clear()
+            self.namespace.update(before)
+
+    def outcome(self, source):
+        try:
+            exec(source, dict(self.namespace))
         except outcomes.NotPassed as failure:
             return failure.outcome
         return "right"
 
 
-@pytest.fixture(scope="module")
-def lessons(tmp_path_factory):
-    loaded = {}
-    # Checks compile their small programs anew for each answer; most are the same.
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("jit")))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-    def load(name):
-        if name not in loaded:
-            loaded[name] = Lesson(ROOT / "solutions" / f"{name}.ipynb")
-        return loaded[name]
-
-    # Learners' kernels run with JAX's usual promotion.
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield load
-    jax.config.update("jax_compilation_cache_dir", None)
+def pytest_generate_tests(metafunc):
+    if "answer" in metafunc.fixturenames:
+        own = [path for path in ANSWERS if path.parent.name == metafunc.cls.path.stem]
+        metafunc.parametrize("answer", own, ids=lambda path: path.stem)
 
 
-@pytest.mark.parametrize("answer", ANSWERS, ids=lambda path: path.stem)
-def test_answer_gets_the_points_it_deserves(answer, lessons):
-    exercise, verdict, _ = answer.stem.split("__")
-    found = lessons(answer.parent.name).outcomes(answer, exercise)
-    assert found.pop(exercise) in (
-        ("right",) if verdict == "right" else ("wrong", "your code raised")
-    )
-    assert set(found.values()) <= {"right"}
+class Answers:
+    """The tests of one lesson's known answers, which stay in one process."""
+
+    path: Path
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def lesson(cls, tmp_path_factory):
+        # Checks compile their small programs anew for each answer; most are the same.
+        cache = str(tmp_path_factory.mktemp("jit"))
+        jax.config.update("jax_compilation_cache_dir", cache)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        # Learners' kernels run with JAX's usual promotion.
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            yield Lesson(cls.path)
+        jax.config.update("jax_compilation_cache_dir", None)
+
+    def test_answer_gets_the_points_it_deserves(self, answer, lesson):
+        exercise, verdict, _ = answer.stem.split("__")
+        found = lesson.outcomes(answer, exercise)
+        assert found.pop(exercise) in (
+            ("right",) if verdict == "right" else ("wrong", "your code raised")
+        )
+        assert set(found.values()) <= {"right"}
+
+    def test_answer_says_what_it_stands_for(self, answer):
+        assert re.fullmatch(r"\w+?__(wrong|right)__\w+", answer.stem)
+        assert ast.get_docstring(ast.parse(answer.read_text()))
+
+    def test_each_exercise_has_three_wrong_and_two_right_answers(self, lesson):
+        own = [path.stem for path in ANSWERS if path.parent.name == self.path.stem]
+        for exercise in lesson.exercises:
+            assert sum(name.startswith(f"{exercise}__wrong__") for name in own) >= 3
+            assert sum(name.startswith(f"{exercise}__right__") for name in own) >= 2
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_each_exercise_has_three_wrong_and_two_right_answers(path, lessons):
-    names = [answer.stem for answer in ANSWERS if answer.parent.name == path.stem]
-    for exercise in lessons(path.stem).exercises:
-        assert sum(name.startswith(f"{exercise}__wrong__") for name in names) >= 3
-        assert sum(name.startswith(f"{exercise}__right__") for name in names) >= 2
-
-
-@pytest.mark.parametrize("answer", ANSWERS, ids=lambda path: path.stem)
-def test_answer_says_what_it_stands_for(answer):
-    assert re.fullmatch(r"\w+?__(wrong|right)__\w+", answer.stem)
-    assert ast.get_docstring(ast.parse(answer.read_text()))
+for path in LESSONS:
+    name = f"Test_{path.stem}"
+    globals()[name] = type(name, (Answers,), {"path": path})

@@ -85,8 +85,14 @@ def test_an_earlier_curve_shows_around_a_later_one_that_covers_it():
         one.get_zorder() <= other.get_zorder()
         for one, other in itertools.pairwise(lines)
     )
-    lightness = [luminance(line.get_color()) for line in lines]
-    assert lightness == sorted(lightness, reverse=True)
+
+
+@pytest.mark.parametrize("number", range(2, 9))
+def test_a_broken_line_is_seen_on_the_whole_one_under_it(number):
+    lines = drawn({str(place): [1.0, 0.5] for place in range(number)}).lines
+    for whole, broken in zip(lines[::2], lines[1::2], strict=False):
+        assert (whole.get_linestyle(), broken.get_linestyle() != "-") == ("-", True)
+        assert luminance(whole.get_color()) > 3 * luminance(broken.get_color())
 
 
 def test_neighbouring_curves_differ_in_more_than_colour():

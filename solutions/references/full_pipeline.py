@@ -1,0 +1,182 @@
+"""Trains a classifier of digits on any mesh and any number of processes, resumably.
+
+A run that was killed continues, started by the same line, from its last checkpoint and
+ends with the same parameters, bit for bit:
+
+    python full_pipeline.py --directory /tmp/run
+    python full_pipeline.py --directory /tmp/run2 --mesh data=4,model=2
+    python full_pipeline.py --directory /tmp/run3 --processes 2
+
+On a cluster each process runs the same line with `--cluster`: under SLURM, Open MPI,
+Kubernetes (with the `kubernetes` package) and on Cloud TPU pods,
+`jax.distributed.initialize()` finds its settings itself.
+
+Source: docs.jax.dev, "Introduction to multi-controller JAX"; Orbax, "Checkpointing".
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import socket
+import subprocess
+import sys
+import time
+from typing import Any
+
+from pipeline_run import Checkpoints, Config, Metrics, SetupError, check
+
+NUM_DEVICES = 8  # simulated, over all local processes
+
+
+def fit(config: Config, log: str = "json", progress: bool = True) -> dict[str, Any]:
+    """Trains to `num_steps`, from the newest checkpoint if there is one.
+
+    Returns:
+        {"step", "losses", "accuracy", "params"}: the losses of the steps taken now, the
+        share of held-out digits that are right, and params as host arrays.
+
+    Raises:
+        SetupError: before any step, for settings that do not fit.
+    """
+    import jax  # only now: its devices come from the environment
+    import numpy as np
+    from jax.sharding import AxisType, NamedSharding
+    from jax.sharding import PartitionSpec as P
+    from tqdm import tqdm
+
+    import pipeline_model as model
+
+    x, y = model.load_data()
+    train, held_out = (x[:1437], y[:1437]), (x[1437:], y[1437:])
+    check(config, jax.device_count(), len(train[0]))
+    sizes = config.mesh.get("data", 1), config.mesh.get("model", 1)
+    used, types = jax.devices()[: sizes[0] * sizes[1]], (AxisType.Auto,) * 2
+    mesh = jax.make_mesh(sizes, ("data", "model"), axis_types=types, devices=used)
+    optimizer = model.make_optimizer(config)
+    init, abstract = model.abstract_state(config, optimizer, mesh)
+    checkpoints = Checkpoints(config)
+    step, state = checkpoints.restore(abstract)
+    state = init() if state is None else state
+    call = model.make_train_call(config, optimizer, mesh)
+    is_first, losses = jax.process_index() == 0, []
+    metrics = Metrics(config, step, log) if is_first else None
+    silent = not (progress and is_first)
+    with tqdm(total=config.num_steps, initial=step, disable=silent) as bar:
+        for batch in model.batches(train, config, mesh, step):
+            state, found = call(state, *batch)
+            found = jax.tree.map(np.asarray, found)  # waits: one call is under way
+            if metrics:
+                metrics.write(step, found)
+            losses += found["loss"].tolist()
+            step += config.steps_per_call
+            bar.update(config.steps_per_call)
+            bar.set_postfix(loss=f"{losses[-1]:.4f}")
+            if step % config.save_every == 0 or step == config.num_steps:
+                checkpoints.save(step, state)
+    checkpoints.manager.wait_until_finished()
+    whole = jax.jit(lambda p: p, out_shardings=NamedSharding(mesh, P()))
+    params = jax.tree.map(
+        lambda leaf: np.asarray(leaf.addressable_data(0)), whole(state["params"])
+    )
+    right = np.mean(model.predict(params, held_out[0]) == held_out[1])
+    return {"step": step, "losses": losses, "accuracy": right, "params": params}
+
+
+def launch(arguments: list[str], num_processes: int) -> int:
+    """Runs the script as several processes here; ends all when one fails."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, __file__, *arguments, "--port", str(port), "--process"]
+    children = [
+        subprocess.Popen([*command, f"{number}/{num_processes}"])
+        for number in range(num_processes)
+    ]
+    try:
+        while any(child.poll() is None for child in children):
+            codes = [child.poll() for child in children]
+            failed = [n for n, code in enumerate(codes) if code not in (None, 0)]
+            if failed:
+                print(
+                    f"Process {failed[0]} of {num_processes} ended with code "
+                    f"{codes[failed[0]]}: ending the others. Run the same line again "
+                    "to resume from the last checkpoint.",
+                    file=sys.stderr,
+                )
+                return 1
+            time.sleep(0.1)
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    return max(child.returncode for child in children)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(
+        description="Trains a classifier of digits, resumably."
+    )
+    parser.add_argument("--directory", required=True, help="checkpoints and metrics")
+    parser.add_argument("--mesh", default="data=8", help="default: data=8")
+    parser.add_argument(
+        "--log", default="json", choices=("json", "tensorboard", "wandb")
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    several = parser.add_mutually_exclusive_group()
+    several.add_argument("--processes", type=int, help="start so many here")
+    several.add_argument("--cluster", action="store_true", help="one of a cluster's")
+    parser.add_argument("--process", help=argparse.SUPPRESS)
+    parser.add_argument("--port", help=argparse.SUPPRESS)
+    for field in dataclasses.fields(Config):
+        if field.name not in ("directory", "mesh"):
+            kind, name = type(field.default), field.name.replace("_", "-")
+            text = f"default: {field.default}"
+            parser.add_argument(
+                f"--{name}", type=kind, default=field.default, help=text
+            )
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    """Runs the command line; returns the exit code."""
+    options = parse()
+    if options.processes and not options.process:
+        return launch(sys.argv[1:], options.processes)
+    number, _, count = (options.process or "0/1").partition("/")
+    if not options.cluster:  # simulated devices: before JAX starts
+        devices = NUM_DEVICES // int(count)
+        flag = f"--xla_force_host_platform_device_count={devices}"
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        os.environ["NPROC"] = os.environ["PJRT_NPROC"] = "32"
+    import jax
+
+    if options.cluster:
+        jax.distributed.initialize()
+    elif options.process:
+        jax.distributed.initialize(f"localhost:{options.port}", int(count), int(number))
+    names = [field.name for field in dataclasses.fields(Config)]
+    try:
+        pairs = (part.split("=") for part in options.mesh.split(","))
+        mesh = {name: int(size) for name, size in pairs}
+    except ValueError:
+        print(f"--mesh {options.mesh}: write it as data=4,model=2", file=sys.stderr)
+        return 2
+    settings = {name: getattr(options, name) for name in names if name != "mesh"}
+    try:
+        result = fit(Config(mesh=mesh, **settings), options.log, not options.quiet)
+    except SetupError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if jax.process_index() == 0:
+        loss = f"loss {result['losses'][-1]:.4f}" if result["losses"] else "was done"
+        share = f"{result['accuracy']:.1%} of held-out digits right"
+        print(f"step {result['step']}: {loss}, {share}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

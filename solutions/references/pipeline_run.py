@@ -1,0 +1,192 @@
+"""The full pipeline's settings and records: checks, checkpoints, metrics."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any, ClassVar
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The settings of a run; what is not marked stays fixed when a run is resumed.
+
+    Attributes:
+        directory: where checkpoints and metrics go; may change.
+        mesh: size of the axes "data" and "model"; may change.
+        num_steps: last step; may grow.
+        batch_size: rows in a step, of all devices and microbatches.
+        num_microbatches: pieces that a device takes one after the other.
+        steps_per_call: steps that one compiled call takes.
+        save_every: steps between two checkpoints; may change.
+        keep: how many checkpoints stay; may change.
+        hidden: width of the two hidden layers.
+        peak_lr, warmup_steps, weight_decay, max_norm: of AdamW and its schedule.
+        compute_dtype: of activations; parameters, gradients and state are float32.
+        seed: of data order and initial parameters.
+    """
+
+    directory: str
+    mesh: dict[str, int] = dataclasses.field(default_factory=lambda: {"data": 8})
+    num_steps: int = 200
+    batch_size: int = 64
+    num_microbatches: int = 1
+    steps_per_call: int = 10
+    save_every: int = 50
+    keep: int = 3
+    hidden: int = 256
+    peak_lr: float = 3e-3
+    warmup_steps: int = 20
+    weight_decay: float = 1e-4
+    max_norm: float = 1.0
+    compute_dtype: str = "bfloat16"
+    seed: int = 0
+
+    FREE: ClassVar = ("directory", "mesh", "num_steps", "save_every", "keep")
+
+
+class SetupError(Exception):
+    """The run cannot start; the text names the value and the remedy."""
+
+
+def check(config: Config, num_devices: int, num_rows: int) -> None:
+    """Raises `SetupError` for settings that do not fit together or the machine."""
+    unknown = set(config.mesh) - {"data", "model"}
+    if unknown:
+        raise SetupError(f"Unknown mesh axis {sorted(unknown)}: use data and model.")
+    sizes = config.mesh.get("data", 1), config.mesh.get("model", 1)
+    needed = sizes[0] * sizes[1]
+    if needed > num_devices:
+        raise SetupError(f"A mesh of {sizes} needs {needed} of {num_devices} devices.")
+    share = sizes[0] * config.num_microbatches
+    if config.batch_size % share:
+        raise SetupError(
+            f"A batch of {config.batch_size} does not divide by {sizes[0]} devices x "
+            f"{config.num_microbatches} microbatches = {share}."
+        )
+    if config.batch_size > num_rows:
+        raise SetupError(f"A batch of {config.batch_size} exceeds {num_rows} rows.")
+    if config.hidden % sizes[1]:
+        raise SetupError(f"{config.hidden} units do not divide by {sizes[1]} devices.")
+    for name in ("save_every", "num_steps"):
+        if getattr(config, name) % config.steps_per_call:
+            raise SetupError(
+                f"{name}={getattr(config, name)} is no multiple of steps_per_call="
+                f"{config.steps_per_call}."
+            )
+    folder = Path(config.directory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.write_bytes(bytes(2**20))
+        probe.unlink()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SetupError(f"Cannot write to {folder}: {reason}.") from None
+
+
+class Checkpoints:
+    """Saves and restores states, asynchronously, the last few kept."""
+
+    def __init__(self, config: Config):
+        import orbax.checkpoint as ocp
+
+        self.config, self.args = config, ocp.args
+        options = ocp.CheckpointManagerOptions(max_to_keep=config.keep)
+        folder = Path(config.directory).absolute() / "checkpoints"
+        self.manager = ocp.CheckpointManager(folder, options=options)
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the settings that a checkpoint belongs to."""
+        settings = dataclasses.asdict(self.config)
+        return {k: v for k, v in settings.items() if k not in Config.FREE}
+
+    def save(self, step: int, state: Any) -> None:
+        """Starts to save; the state may be donated right after."""
+        state = self.args.StandardSave(state)
+        facts = self.args.JsonSave(self.facts())
+        self.manager.save(step, args=self.args.Composite(state=state, facts=facts))
+
+    def restore(self, abstract: Any) -> tuple[int, Any]:
+        """Returns (step, state) of the newest sound checkpoint, or (0, None).
+
+        Raises:
+            SetupError: it belongs to a run with other settings.
+        """
+        for step in sorted(self.manager.all_steps(), reverse=True):
+            try:
+                facts = self.manager.restore(
+                    step, args=self.args.Composite(facts=self.args.JsonRestore())
+                ).facts
+                self.compare(facts)
+                state = self.manager.restore(
+                    step,
+                    args=self.args.Composite(state=self.args.StandardRestore(abstract)),
+                ).state
+                return step, state
+            except SetupError:
+                raise
+            except Exception as error:
+                kind = type(error).__name__
+                print(f"Checkpoint {step} is damaged ({kind}): taking the one before.")
+                self.manager.delete(step)
+        return 0, None
+
+    def compare(self, facts: dict[str, Any]) -> None:
+        """Raises `SetupError` where a checkpoint's settings are not this run's."""
+        for name, value in self.facts().items():
+            if facts.get(name) != value:
+                raise SetupError(
+                    f"{self.config.directory} holds a run with {name}="
+                    f"{facts.get(name)}, this one has {value}: take the same setting, "
+                    "or another directory."
+                )
+
+
+class Metrics:
+    """Writes one JSON line per step; a resumed run continues where it left off."""
+
+    def __init__(self, config: Config, start_step: int, log: str):
+        self.path = Path(config.directory) / "metrics.jsonl"
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        kept = [line for line in lines[:start_step] if line.endswith("}")]
+        part = self.path.with_suffix(".part")
+        part.write_text("".join(f"{line}\n" for line in kept))
+        part.replace(self.path)
+        self.more = make_logger(log, config)
+
+    def write(self, first_step: int, values: dict[str, Any]) -> None:
+        """Adds a line for each step of a call; values: arrays of one per step."""
+        with self.path.open("a") as file:
+            for offset, row in enumerate(zip(*values.values(), strict=True)):
+                facts = dict(zip(values, map(float, row), strict=True))
+                file.write(
+                    json.dumps({"step": first_step + offset + 1, **facts}) + "\n"
+                )
+                self.more(facts, first_step + offset + 1)
+
+
+def make_logger(kind: str, config: Config) -> Any:
+    """Returns log(values, step) for "json" (nothing more), "tensorboard" or "wandb".
+
+    Raises:
+        SetupError: the library is not installed.
+    """
+    try:
+        if kind == "tensorboard":
+            from tensorboardX import SummaryWriter
+
+            writer = SummaryWriter(str(Path(config.directory) / "tensorboard"))
+            return lambda values, step: [
+                writer.add_scalar(name, value, step) for name, value in values.items()
+            ]
+        if kind == "wandb":
+            import wandb
+
+            run = wandb.init(mode="offline", dir=config.directory, project="digits")
+            return lambda values, step: run.log(values, step=step)
+    except ModuleNotFoundError as error:
+        raise SetupError(f"--log {kind} needs `pip install {error.name}`.") from None
+    return lambda values, step: None

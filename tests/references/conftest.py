@@ -1,0 +1,50 @@
+"""Loads a reference program as a module, or runs it as a script."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+REFERENCES = Path(__file__).resolve().parents[2] / "solutions" / "references"
+
+
+@pytest.fixture(scope="session")
+def load():
+    """The module of a program, by name."""
+
+    def load(name):
+        spec = importlib.util.spec_from_file_location(name, REFERENCES / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # where Flax looks a class's annotations up
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def run():
+    """What a program prints as a script, line by line."""
+
+    def run(name, *options):
+        # As in a fresh shell: a program sets its own devices.
+        names = ("XLA_FLAGS", "NPROC", "PJRT_NPROC")
+        env = {name: text for name, text in os.environ.items() if name not in names}
+        env["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # compiling is most of a short run
+        script = [sys.executable, str(REFERENCES / f"{name}.py"), *options]
+        done = subprocess.run(script, capture_output=True, text=True, env=env)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def usual_promotion():
+    """JAX as it comes, for libraries that mix dtypes and ranks in their own layers."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
