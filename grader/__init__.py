@@ -11,15 +11,7 @@ class CourseError(Exception):
 
 # What a notebook needs beside it; Colab fetches the same files.
 MODULES = (
-    *(
-        "start",
-        "facts",
-        "compare",
-        "survey",
-        "compiled",
-        "tracing",
-        "observe",
-        "outcomes",
-    ),
-    *("expect", "expect_program", "canvas", "viz_collectives", "viz_training", "viz"),
+    *("start", "facts", "compare", "survey", "compiled", "tracing", "observe"),
+    *("outcomes", "expect", "expect_program"),
+    *("canvas", "viz_collectives", "viz_training", "viz_memory", "viz"),
 )

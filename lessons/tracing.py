@@ -93,9 +93,10 @@ def tracing(function: Callable) -> Iterator[None]:
     put, settings = jax.device_put, getattr(inspect.unwrap(function), "__globals__", {})
 
     def place(x, device=None, **options):
-        if not isinstance(device, jax.sharding.Sharding) or not any(
-            isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)
-        ):
+        targets = jax.tree.leaves(device)  # one sharding, or a tree of them
+        placed = [isinstance(one, jax.sharding.Sharding) for one in targets]
+        traced = [isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)]
+        if not (placed and all(placed) and any(traced)):
             return put(x, device, **options)
         return jax.lax.with_sharding_constraint(x, device)
 

@@ -17,6 +17,7 @@ from compare import ranges
 from facts import describe, leaves
 from observe import on_device, shards
 from viz_collectives import draw_collective, draw_steps
+from viz_memory import draw_memory
 from viz_training import draw_losses, draw_replicas
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "draw_collective",
     "draw_devices",
     "draw_losses",
+    "draw_memory",
     "draw_pmap",
     "draw_replicas",
     "draw_steps",

@@ -63,6 +63,13 @@ def constrained(x):
     return lax.with_sharding_constraint(x + 1, NamedSharding(mesh(a=4, b=2), P("b")))
 
 
+def put_tree(x):
+    rows, columns = (
+        NamedSharding(mesh(a=8), P(*spec)) for spec in (["a"], [None, "a"])
+    )
+    return jax.device_put({"r": jnp.sin(x), "c": [x]}, {"r": rows, "c": [columns]})
+
+
 def put(x):
     return jax.device_put(jnp.sin(x), NamedSharding(mesh(a=8), P(None, "a")))
 
@@ -142,6 +149,7 @@ PROGRAMS = {
     "replicated": (mapped(jnp.sin, P(), a=8), X),
     "constrained": (jax.jit(constrained), X),
     "placed": (put, X),
+    "placed as a tree": (put_tree, X),
     "nested": (nested, X, 3, ["a", "b"]),
     "keys": (jax.pmap(dropout), KEYS, X),
     "keys out": (jax.pmap(lambda key: jax.random.fold_in(key, 1)), KEYS),

@@ -1,0 +1,12 @@
+"""Constrains the state inside of jit."""
+
+
+def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
+    def init(key):
+        return make_state(key, num_layers, width)
+
+    mesh = make_mesh(mesh_shape, axis_names)
+    shardings = state_shardings(mesh, jax.eval_shape(init, key), specs)
+    return jax.jit(lambda key: jax.lax.with_sharding_constraint(init(key), shardings))(
+        key
+    )

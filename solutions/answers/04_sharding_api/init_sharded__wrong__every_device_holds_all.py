@@ -1,0 +1,9 @@
+"""Replicates the state over the mesh."""
+
+
+def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
+    def init(key):
+        return make_state(key, num_layers, width)
+
+    mesh = make_mesh(mesh_shape, axis_names)
+    return jax.jit(init, out_shardings=NamedSharding(mesh, P()))(key)

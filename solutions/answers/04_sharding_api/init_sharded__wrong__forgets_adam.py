@@ -1,0 +1,13 @@
+"""Splits the parameters; Adam's state comes out whole on one device."""
+
+
+def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
+    def init(key):
+        return make_state(key, num_layers, width)
+
+    mesh = make_mesh(mesh_shape, axis_names)
+    shardings = state_shardings(mesh, jax.eval_shape(init, key), specs)
+    params = jax.jit(
+        lambda key: init(key)["params"], out_shardings=shardings["params"]
+    )(key)
+    return {"params": params, "adam": jax.jit(make_adam().init)(params)}

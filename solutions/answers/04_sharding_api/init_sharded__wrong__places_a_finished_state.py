@@ -1,0 +1,10 @@
+"""Makes the whole state on one device and distributes it: right where one device has room."""
+
+
+def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
+    def init(key):
+        return make_state(key, num_layers, width)
+
+    mesh = make_mesh(mesh_shape, axis_names)
+    shardings = state_shardings(mesh, jax.eval_shape(init, key), specs)
+    return jax.device_put(init(key), shardings)

@@ -1,0 +1,16 @@
+"""Splits by the first mesh axis of a tuple alone."""
+
+
+def predict_layout(shape, mesh_shape, spec):
+    shard, distinct = list(shape), 1
+    for axis, names in enumerate(spec):
+        names = (names,) if isinstance(names, str) else names or ()
+        for name in names:
+            if name not in mesh_shape:
+                raise ValueError(f"unknown {name}")
+        parts = mesh_shape[names[0]] if names else 1
+        if shape[axis] % parts:
+            raise ValueError(f"{shape[axis]} does not divide by {parts}")
+        shard[axis] //= parts
+        distinct *= parts
+    return tuple(shard), distinct
