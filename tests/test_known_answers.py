@@ -1,9 +1,11 @@
 """The grader gives known wrong answers nothing and other right ones full marks.
 
-Each submission holds one answer per exercise, so that a lesson takes a few of them.
+Each submission holds one answer per exercise, so that a lesson takes a few of them; by
+default three of wrong answers and two of right ones, with `ANSWERS=all` every one.
 """
 
 import itertools
+import os
 from pathlib import Path
 
 import nbformat
@@ -23,12 +25,14 @@ LIMITS = Limits()
 
 def submissions(source, lesson):
     """Lists (name, exercise's answers): the k-th wrong ones together, the right too."""
-    for verdict in ("wrong", "right"):
+    for verdict, most in (("wrong", 3), ("right", 2)):
         columns = [
             [(name, path) for path in known(source, name, verdict)]
             for name in exercises(lesson)
         ]
-        rows = itertools.zip_longest(*columns)
+        rows = list(itertools.zip_longest(*columns))
+        if os.environ.get("ANSWERS") != "all":
+            rows = rows[:most]
         for number, row in enumerate(rows):
             yield f"{verdict}-{number}", dict(filter(None, row))
 
