@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from expect import *
+from expect_program import *
 from observe import observe
 from outcomes import check, scorecard
 """
