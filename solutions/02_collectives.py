@@ -39,9 +39,12 @@ def spmd(f):
 
 x = np.float32(10 * np.arange(8)[:, None] + np.arange(2))  # f32[8, 2]
 viz.draw_collective('lax.psum(x, "i")', x, spmd(lambda x: lax.psum(x, "i"))(x))
+viz.draw_collective('lax.pmean(x, "i")', x, spmd(lambda x: lax.pmean(x, "i"))(x))
+viz.draw_collective('lax.pmax(x, "i")', x, spmd(lambda x: lax.pmax(x, "i"))(x))
+print("axis_index:", spmd(lambda x: lax.axis_index("i"))(x))
 
 # %% [markdown]
-# Every device holds the same sums. In the pictures a value has the colour of the device
+# Every device ends with the same. In the pictures a value has the colour of the device
 # that it came from; white values were combined.
 
 # %% [markdown]
