@@ -12,11 +12,11 @@ import jax
 import numpy as np
 
 from facts import Failure, Observation, Shard, leaves
-from grader.wire import MAX_ITEMS, WireError, decode, require
+from grader.wire import MAX_ITEMS, SAID, WireError, decode, require
 
 FACTS = {"value", "layout", "error", "printed", "changed", "num_compiles"}
 MAX_LINE, MAX_BRACKETS = 2**25, 2**19
-MAX_KINDS, MAX_NAME, MAX_SAID, MAX_CODE = 20, 200, 4000, 400
+MAX_KINDS, MAX_NAME, MAX_PRINTED = 20, 200, 4000
 MAX_ARGUMENTS = 100
 
 
@@ -53,7 +53,7 @@ def decode_observation(facts: Any, function: str, call: str) -> Observation:
     require(type(changed) is list and len(changed) <= MAX_ARGUMENTS, "no positions")
     known = all(type(n) is int and 0 <= n < MAX_ARGUMENTS for n in changed)
     require(known and sorted(set(changed)) == changed, "an unknown position")
-    printed = text(facts["printed"], MAX_SAID)
+    printed = text(facts["printed"], MAX_PRINTED)
     compiles = facts["num_compiles"]
     require(type(compiles) is int and 0 <= compiles < 2**31, "no number of programs")
     return Observation(
@@ -73,10 +73,8 @@ def read_error(facts: Any) -> Failure | None:
     require(line is None or (type(line) is int and 0 <= line < 2**31), "no line number")
     return Failure(
         tuple(text(kind, MAX_NAME) for kind in kinds),
-        text(facts["message"], MAX_SAID),
-        line,
-        text(facts["code"], MAX_CODE),
-        text(facts["function"], MAX_NAME),
+        line=line,
+        **{name: text(facts[name], most) for name, most in SAID.items()},
     )
 
 

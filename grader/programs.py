@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from facts import Collective, Opaque, Shard, leaves, plain
 from grader.wire import DTYPES
-from observe import shards
+from observe import compiled_facts, shards
 from survey import Survey
 from tracing import program_of
 
@@ -111,6 +111,18 @@ class Program:
             raise ProgramError(f"it does not run ({kind[:200]})") from None
         layout = {path: shards(named[name]) for path, name in places}
         return fill(result, named), layout
+
+    def compiled_facts(self) -> dict[str, Any]:
+        """Reads what the compiler made of it, once it has run.
+
+        Raises:
+            ProgramError: the text of the compiled program cannot be read.
+        """
+        try:
+            return compiled_facts(self.executable)
+        except Exception as error:  # whatever a forged program leads to
+            kind = type(error).__name__
+            raise ProgramError(f"its compiled form cannot be read ({kind})") from None
 
 
 class Inspection(Survey):

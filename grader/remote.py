@@ -12,7 +12,6 @@ from facts import Observation, describe_call, leaves, plain, same
 from grader.observed import decode_observation, loads
 from grader.programs import Program, ProgramError
 from grader.wire import WireError, decode, encode
-from observe import compiled_facts
 
 
 class Verdict(BaseException):
@@ -93,7 +92,7 @@ class Observer:
             self.running(True)
             facts["value"], facts["layout"] = program[0].run(program[1])
             if compiled:
-                facts |= compiled_facts(program[0].executable)
+                facts |= program[0].compiled_facts()
         except ProgramError as error:
             text = f"The traced program fails: {error}."
             raise Verdict("unreadable", text) from None

@@ -21,6 +21,7 @@ from facts import Observation, Opaque
 MAX_BYTES = 2**24  # of all arrays in one message
 MAX_DEPTH, MAX_ITEMS, MAX_TEXT = 40, 20_000, 100_000
 MAX_KEYS, MAX_KEY = 1000, 200  # of one dict; characters of one key
+SAID = {"message": 4000, "code": 400, "function": 200}  # characters, of an error
 MAX_BITS = 10_000  # of a whole number: Python prints no more than 4300 digits
 DTYPES = (
     "bool int4 uint4 int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 "
@@ -236,10 +237,8 @@ def encode_observation(seen: Observation) -> dict[str, Any]:
         value, layout = encode(Opaque(named)), {}
     error = seen.error and {
         "kinds": [str(kind)[:200] for kind in seen.error.kinds][:20],
-        "message": seen.error.message[:4000],
         "line": seen.error.line,
-        "code": seen.error.code[:400],
-        "function": seen.error.function[:200],
+        **{name: getattr(seen.error, name)[:most] for name, most in SAID.items()},
     }
     return {
         "value": value,

@@ -699,3 +699,12 @@ def test_a_program_is_the_same_function_each_time():
     program = Program(TEXT, [X])
     first, second = (functools.partial(program.run, TEMPLATE)()[0] for _ in range(2))
     assert np.array_equal(first, second)
+
+
+def test_a_compiled_form_that_cannot_be_read_is_the_programs_fault():
+    program = Program(TEXT, [X])
+    program.run(TEMPLATE)
+    assert program.compiled_facts()["collectives"] == ()
+    program.executable = object()
+    with pytest.raises(ProgramError, match="compiled form"):
+        program.compiled_facts()

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from observations import ROWS, X, on_devices, problem, returned, stub
 
 from expect import (
     expect,
@@ -16,36 +17,16 @@ from expect import (
     expect_shapes,
     expect_unchanged,
 )
-from facts import Failure, Observation, Opaque, Shard, plain
+from facts import Failure, Observation, Opaque
 from observe import observe
-from outcomes import NOT_WRITTEN, NotAttempted, Raised, Wrong
+from outcomes import NotAttempted, Raised
 
-X = np.arange(16, dtype=np.float32).reshape(8, 2)
 FLAG = "--xla_force_host_platform_device_count"
-ROWS = tuple(Shard(d, ((d, d + 1), (0, 2))) for d in range(8))
-
-
-def returned(value=None, **facts):
-    return Observation("f", "f(f32[8,2])", value=plain(value), **facts)
 
 
 def raised(kind, message, line=None, code=""):
     kinds = (kind.__name__, "Exception", "BaseException")
     return Observation("f", "f(x)", error=Failure(kinds, message, line, code))
-
-
-def on_devices(pieces, value=X):
-    return returned(value, layout={"": tuple(pieces)})
-
-
-def problem(function, *arguments, kind=Wrong, **options):
-    with pytest.raises(kind) as error:
-        function(*arguments, **options)
-    return error.value
-
-
-def stub():
-    raise NotImplementedError(NOT_WRITTEN)
 
 
 EVERY = [

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from observations import ROWS, X, on_devices, problem, returned, stub
 
 from expect_program import (
     expect_arrays,
@@ -17,38 +18,18 @@ from expect_program import (
     expect_replicas,
     expect_traced,
 )
-from facts import Collective, Failure, Observation, Shard, plain
+from facts import Collective, Failure, Observation, Shard
 from observe import observe
-from outcomes import NOT_WRITTEN, NotAttempted, Raised, Wrong
+from outcomes import NotAttempted, Raised
 
-X = np.arange(16, dtype=np.float32).reshape(8, 2)
-ROWS = tuple(Shard(d, ((d, d + 1), (0, 2))) for d in range(8))
 SUM = Collective("all-reduce", "add", "f32", (2,), 8)  # moves 14 bytes
 GATHER = Collective("all-gather", "", "f32", (2,), 8)  # 56 bytes
 RINGS = Collective("collective-permute", "", "f32", (2,), 8, True, 7)  # 56 bytes
 SOME = Collective("all-reduce", "max", "f32", (2,), 8, True, None)
 
 
-def returned(value=None, **facts):
-    return Observation("f", "f(f32[8,2])", value=plain(value), **facts)
-
-
-def on_devices(pieces, value=X):
-    return returned(value, layout={"": tuple(pieces)})
-
-
 def running(*collectives):
     return returned(X, collectives=collectives, array_shapes=((2,), (8, 2)))
-
-
-def problem(function, *arguments, kind=Wrong, **options):
-    with pytest.raises(kind) as error:
-        function(*arguments, **options)
-    return error.value
-
-
-def stub():
-    raise NotImplementedError(NOT_WRITTEN)
 
 
 EVERY = [
