@@ -26,6 +26,16 @@ CUT_S = 5
 CHANNELS = dict.fromkeys(("shell", "iopub", "stdin", "hb", "control"), False)
 CUT = "limit: output: too much at once, or no connection any more"
 MAX_MESSAGE = 2**26
+# The kernel's own `exit` would end it a moment later, in another cell than theirs; and
+# it drops what it publishes faster than we read, even the word that a cell has ended.
+FIRST_CELL = """
+import sys, zmq
+exit = quit = sys.exit
+thread = get_ipython().kernel.iopub_thread
+thread.schedule(lambda: thread.socket.set(zmq.SNDHWM, 0))
+thread.flush()
+del sys, zmq, thread
+"""
 KEPT_TEXT = 20_000  # characters of one cell's printed text
 
 
@@ -117,8 +127,7 @@ class Session:
         self.listener = Listener(socket, most, self.manager.provisioner.process.kill)
         self.listener.start()
         try:
-            # The kernel's own would end it a moment later, in another cell than theirs.
-            self.run("import sys\nexit = quit = sys.exit\ndel sys")
+            self.run(FIRST_CELL)
         except Ended as end:
             raise SessionError(f"The kernel ended at its start: {end}.") from None
 

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 import jax
+import matplotlib.pyplot as plt
 import nbformat
 import pytest
 
@@ -47,6 +48,7 @@ class Lesson:
                     self.exercises[marks.grade_id] = new
             elif marks.grade_id == "setup":
                 exec(cell.source, self.namespace)
+            plt.close("all")  # as a kernel does after each cell
 
     def outcomes(self, answer, exercise):
         """Runs the checks that `answer` can touch; returns {exercise: outcome}.
