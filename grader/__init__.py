@@ -12,6 +12,6 @@ class CourseError(Exception):
 # What a notebook needs beside it; Colab fetches the same files.
 MODULES = (
     *("start", "facts", "compare", "survey", "compiled", "tracing", "observe"),
-    *("outcomes", "expect", "expect_program"),
+    *("outcomes", "expect", "expect_program", "script", "processes"),
     *("canvas", "viz_collectives", "viz_training", "viz_memory", "viz"),
 )

@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from facts import Collective, Opaque, Shard, leaves, plain
 from grader.wire import DTYPES
-from observe import compiled_facts, shards
+from observe import compiled_facts, shards, traced_facts
 from survey import Survey
 from tracing import program_of
 
@@ -40,9 +40,7 @@ class Program:
     """A stranger's exported program, looked at before it runs.
 
     Attributes:
-        shapes: shape of every array that it computes; inside a mapped function, per
-            device.
-        collectives: what its devices send each other.
+        facts: what the program holds; see `traced_facts` in lessons/observe.py.
         executable: the compiled program, once it has run.
 
     Raises:
@@ -65,8 +63,7 @@ class Program:
         if not 1 <= survey.num_devices <= jax.device_count():
             raise ProgramError(f"it wants {survey.num_devices} devices")
         self.num_outputs = len(survey.outputs)
-        self.shapes = tuple(sorted(survey.shapes))
-        self.collectives = survey.collectives
+        self.facts = traced_facts(survey)
         sizes = [list(axes.values()) for axes in survey.meshes.values()]
         self.mesh = mesh(survey.num_devices, sizes)
 

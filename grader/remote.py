@@ -86,13 +86,10 @@ class Observer:
         facts["layout"] = {}
         if program is None:
             return Observation(**facts)
-        facts["collectives"] = program[0].collectives
-        facts["array_shapes"] = program[0].shapes
         try:
             self.running(True)
             facts["value"], facts["layout"] = program[0].run(program[1])
-            if compiled:
-                facts |= program[0].compiled_facts()
+            facts |= program[0].compiled_facts() if compiled else program[0].facts
         except ProgramError as error:
             text = f"The traced program fails: {error}."
             raise Verdict("unreadable", text) from None

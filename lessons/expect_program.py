@@ -13,6 +13,7 @@ __all__ = [
     "expect_arrays",
     "expect_collectives",
     "expect_devices",
+    "expect_dtypes",
     "expect_kept_program",
     "expect_moved",
     "expect_replicas",
@@ -140,6 +141,20 @@ def expect_moved(
     number = "an unknown number of" if unknown else f"{moved:,.0f}"
     headline = f"Each device sends {number} bytes."
     wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+
+
+def expect_dtypes(seen: Observation, *, likely: str = "", **roles: str) -> None:
+    """Raises unless the program works in a dtype; roles: matmul="bf16", sum="f32"."""
+    expect_traced(seen)
+    verbs = {"matmul": "multiplies matrices", "sum": "adds up elements"}
+    for role, wanted in roles.items():
+        found = (seen.dtypes or {}).get(role, ())
+        if found != (wanted,):
+            was = " and ".join(found) or "no such operation"
+            headline = f"The program {verbs[role]} in {was}, not in {wanted} alone."
+            if not found:
+                headline = f"The program {verbs[role]} nowhere."
+            wrong(seen, headline, seen=was, expected=wanted, likely=likely)
 
 
 def expect_kept_program(seen: Observation) -> None:

@@ -109,6 +109,8 @@ class Observation:
         array_shapes: shape of every array in the same program: of the trace, on all
             devices together outside of a mapped function and per device inside; of the
             compiled program, per device.
+        dtypes: of the traced program: in which dtypes, in short, it multiplies matrices
+            ("matmul") and adds up elements ("sum"); None where it was not asked for.
         flops: floating-point operations of one device in the compiled program.
     """
 
@@ -122,6 +124,7 @@ class Observation:
     num_compiles: int = 0
     collectives: tuple[Collective, ...] | None = None
     array_shapes: tuple[tuple[int, ...], ...] | None = None
+    dtypes: Mapping[str, tuple[str, ...]] | None = None
     flops: float | None = None
 
 

@@ -97,9 +97,16 @@ def program_facts(program: Any | None, compiled: bool) -> dict[str, Any]:
         except Exception:  # what a learner wrote; the call has said so
             return {}
         return compiled_facts(executable)
-    survey = Survey(program.compiler_ir("stablehlo"))
-    shapes = tuple(sorted(survey.shapes))
-    return {"collectives": survey.collectives, "array_shapes": shapes}
+    return traced_facts(Survey(program.compiler_ir("stablehlo")))
+
+
+def traced_facts(survey: Survey) -> dict[str, Any]:
+    """Lists what a survey of a traced program has found."""
+    return {
+        "collectives": survey.collectives,
+        "array_shapes": tuple(sorted(survey.shapes)),
+        "dtypes": {role: tuple(sorted(found)) for role, found in survey.dtypes.items()},
+    }
 
 
 def compiled_facts(executable: Any) -> dict[str, Any]:

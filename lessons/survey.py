@@ -21,6 +21,7 @@ KINDS = {
     )
 }
 CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
+MATMULS = ("stablehlo.dot_general", "stablehlo.convolution")
 REDUCTIONS = {"add": "add", "maximum": "max", "minimum": "min", "multiply": "product"}
 Counts = dict[Collective, int | None]
 
@@ -36,6 +37,8 @@ class Survey:
         shapes: shape of every array that it computes; inside a mapped function, per
             device.
         collectives: what the devices send each other, in the order of the program.
+        dtypes: in which dtypes it multiplies matrices ("matmul") and adds up elements
+            ("sum"): those of their inputs, in short.
 
     Raises:
         ValueError: a function of it calls itself.
@@ -43,6 +46,7 @@ class Survey:
 
     def __init__(self, module: Any):
         self.shapes: set[tuple[int, ...]] = set()
+        self.dtypes: dict[str, set[str]] = {"matmul": set(), "sum": set()}
         self.meshes: dict[str, dict[str, int]] = {}
         self.symbols = mlir.ir.SymbolTable(module.operation)
         self.functions: dict[str, Counts | None] = {}
@@ -55,9 +59,19 @@ class Survey:
             name = mlir.ir.StringAttr(operation.attributes["sym_name"]).value
             axes = re.findall(r'"(\w+)"=(\d+)', str(operation.attributes["mesh"]))
             self.meshes[name] = {axis: int(size) for axis, size in axes}
+        if operation.name in MATMULS:
+            self.inputs_of(operation, "matmul")
+        elif operation.name == "stablehlo.reduce" and reducer(operation) == "add":
+            self.inputs_of(operation, "sum")
         for result in operation.results:
             self.array(result.type)
         return mlir.ir.WalkResult.ADVANCE
+
+    def inputs_of(self, operation: Any, role: str) -> None:
+        """Adds the dtypes of an operation's inputs."""
+        for operand in operation.operands:
+            element = mlir.ir.RankedTensorType(operand.type).element_type
+            self.dtypes[role].add(short_element(str(element)))
 
     def array(self, kind: Any) -> None:
         """Adds the type of a result."""
@@ -115,10 +129,8 @@ class Survey:
     def collective(self, operation: Any, operand: Any) -> Collective:
         """Describes one collective by what a device puts in."""
         kind = mlir.ir.RankedTensorType(operand.type)
-        reduction = ""
-        if len(operation.regions):
-            reducer = operation.regions[0].blocks[0].operations[0].operation.name
-            reduction = REDUCTIONS.get(reducer.split(".")[-1], "other")
+        does = reducer(operation)
+        reduction = REDUCTIONS.get(does, "other") if does else ""
         return Collective(
             KINDS[operation.name],
             reduction,
@@ -139,6 +151,13 @@ class Survey:
         axes = self.meshes[re.search(r"mesh = @(\w+)", str(groups)).group(1)]
         names = re.findall(r'axis_ref<name = "(\w+)"', str(groups))
         return math.prod(axes[name] for name in names)
+
+
+def reducer(operation: Any) -> str:
+    """Names what a reducing operation does with two elements first; "" for others."""
+    for region in operation.regions:
+        return region.blocks[0].operations[0].operation.name.split(".")[-1]
+    return ""
 
 
 def sizes(matrix: Any) -> list[int]:

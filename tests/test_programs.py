@@ -191,21 +191,21 @@ def test_a_program_gives_what_the_plain_call_gives(case):
             ours = theirs
         assert same(ours, theirs)
     assert layout == seen.layout
-    assert program.collectives == seen.collectives
+    assert program.facts["collectives"] == seen.collectives
     if "key" not in str(seen.call):  # a program holds keys as whole numbers
-        assert set(seen.array_shapes) <= set(program.shapes)
+        assert set(seen.array_shapes) <= set(program.facts["array_shapes"])
 
 
 def test_the_collectives_of_a_program_are_those_of_its_loops_and_groups():
     text, _ = exported(*PROGRAMS["collectives in loops"])
-    found = Program(text, [X]).collectives
+    found = Program(text, [X]).facts["collectives"]
     assert list(map(str, found)) == [
         "12 x collective-permute of f32[8], in a loop",
         "some x all-reduce (max) of f32[8], in a loop",
         "2 x collective-permute of f32[8]",
     ]
     text, _ = exported(*PROGRAMS["collectives on two axes"])
-    found = Program(text, [X]).collectives
+    found = Program(text, [X]).facts["collectives"]
     assert [one.devices for one in found] == [4, 2, 8, 4, 2]
 
 
@@ -214,10 +214,10 @@ def test_the_shapes_are_those_of_one_devices_block():
         return jnp.sum(row[:, None] * row[None, :])
 
     text, _ = exported(jax.pmap(outer), X[:, :3])
-    shapes = Program(text, [X[:, :3]]).shapes
+    shapes = Program(text, [X[:, :3]]).facts["array_shapes"]
     assert (3, 3) in shapes and (8, 3, 3) not in shapes
     text, _ = exported(jax.vmap(outer), X[:, :3])
-    assert (8, 3, 3) in Program(text, [X[:, :3]]).shapes
+    assert (8, 3, 3) in Program(text, [X[:, :3]]).facts["array_shapes"]
 
 
 def test_shapes_that_nothing_has_do_not_count():
@@ -225,7 +225,7 @@ def test_shapes_that_nothing_has_do_not_count():
         return lax.conv(x[None, None], x[None, None, :3, :3], (1, 1), "SAME")
 
     text, _ = exported(padded, jnp.asarray(X))
-    assert (2, 2) not in Program(text, [X]).shapes
+    assert (2, 2) not in Program(text, [X]).facts["array_shapes"]
 
 
 def test_a_program_runs_on_inputs_that_its_author_never_saw():
@@ -452,9 +452,8 @@ def call(name, result="%y", operand="%x"):
 
 
 def counted(text):
-    return [
-        (one.kind, one.devices, one.times) for one in Program(text, [X]).collectives
-    ]
+    found = Program(text, [X]).facts["collectives"]
+    return [(one.kind, one.devices, one.times) for one in found]
 
 
 CIRCLES = {
@@ -526,7 +525,7 @@ def test_forged_groups_are_refused(groups):
     ],
 )
 def test_odd_pairs_have_an_answer(pairs, devices, num_bytes):
-    [one] = Program(on_eight(permute(pairs)), [X]).collectives
+    [one] = Program(on_eight(permute(pairs)), [X]).facts["collectives"]
     assert (one.devices, one.bytes_moved) == (devices, num_bytes)
 
 

@@ -13,6 +13,7 @@ from expect_program import (
     expect_arrays,
     expect_collectives,
     expect_devices,
+    expect_dtypes,
     expect_kept_program,
     expect_moved,
     expect_replicas,
@@ -413,3 +414,27 @@ def test_another_shape_needs_another_program():
 def test_several_programs_are_counted():
     error = problem(expect_kept_program, returned(X, num_compiles=3))
     assert error.headline == "The call compiled 3 programs again."
+
+
+def test_a_program_in_the_dtypes_asked_for_passes():
+    seen = returned(1, array_shapes=(), dtypes={"matmul": ("bf16",), "sum": ("f32",)})
+    expect_dtypes(seen, matmul="bf16", sum="f32")
+
+
+@pytest.mark.parametrize(
+    ("found", "headline"),
+    [
+        (("f32",), "The program multiplies matrices in f32, not in bf16 alone."),
+        (
+            ("bf16", "f32"),
+            "The program multiplies matrices in bf16 and f32, not in bf16 alone.",
+        ),
+        ((), "The program multiplies matrices nowhere."),
+    ],
+)
+def test_other_dtypes_are_told(found, headline):
+    seen = returned(1, array_shapes=(), dtypes={"matmul": found, "sum": ()})
+    said = problem(expect_dtypes, seen, matmul="bf16", likely="a cast too few")
+    assert said.headline == headline
+    assert said.rows["expected"] == "bf16"
+    assert said.rows["likely"] == "a cast too few"

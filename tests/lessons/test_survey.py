@@ -474,3 +474,38 @@ def test_an_observation_lists_them_where_a_trace_was_asked_for():
     )
     assert observe(jnp.sin, X, traced=True).collectives == ()
     assert observe(lambda x: float(x[0, 0]), X, traced=True).collectives is None
+
+
+def low_product(x, w):  # bf16 inside, a float32 sum
+    return jnp.sum(jnp.dot(x.astype(jnp.bfloat16), w.astype(jnp.bfloat16)).astype("f4"))
+
+
+def low_sum(x, w):
+    return lax.reduce(
+        jnp.dot(x, w).astype(jnp.bfloat16), jnp.bfloat16(0), lax.add, (0, 1)
+    )
+
+
+def largest(x, w):
+    return jnp.max(x.astype(jnp.bfloat16)) + jnp.max(w.astype(jnp.bfloat16))
+
+
+@pytest.mark.parametrize(
+    ("function", "dtypes"),
+    [
+        (low_product, {"matmul": ("bf16",), "sum": ("f32",)}),
+        (low_sum, {"matmul": ("f32",), "sum": ("bf16",)}),
+        (largest, {"matmul": (), "sum": ()}),
+        (jax.grad(low_product), {"matmul": ("bf16",), "sum": ()}),
+    ],
+)
+def test_dtypes_are_those_that_go_into_products_and_sums(function, dtypes):
+    x = np.ones((4, 4), np.float32)
+    assert observe(function, x, x, traced=True).dtypes == dtypes
+    x = np.ones((8, 4, 4), np.float32)
+    assert observe(jax.pmap(function), x, x, traced=True).dtypes == dtypes
+
+
+def test_the_dtypes_of_a_compiled_program_are_not_read():
+    x = np.ones((4, 4), np.float32)
+    assert observe(low_product, x, x, compiled=True).dtypes is None

@@ -1,0 +1,109 @@
+"""Runs a script as several processes on this machine, and watches over them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from start import set_environment
+
+POLL_S = 0.02
+
+
+def run_script(
+    path: Path | str,
+    settings: Mapping[str, Any],
+    num_processes: int = 1,
+    *,
+    num_devices: int = 8,
+    kill_when: Callable[[], bool] = lambda: False,
+    timeout_s: float = 60,
+) -> str:
+    """Runs a script that `write_script` wrote; returns how it ended, in one line.
+
+    When a process fails the others are ended: a lost partner would keep them waiting.
+
+    Args:
+        path: the script's file.
+        settings: plain values, by name.
+        num_processes: how many processes to start; they share the devices.
+        num_devices: simulated CPU devices in all.
+        kill_when: when it becomes true, the last process is killed (SIGKILL).
+        timeout_s: seconds after which all are ended.
+
+    Raises:
+        ValueError: the devices do not divide among the processes.
+    """
+    if num_processes < 1 or num_devices % num_processes:
+        raise ValueError(
+            f"{num_devices} devices do not divide among {num_processes} processes."
+        )
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "JAX_"))}
+    set_environment(env, num_devices // num_processes)
+    env["JAX_PLATFORMS"] = "cpu"
+    command = [sys.executable, str(path), json.dumps(dict(settings))]
+    if num_processes > 1:
+        command += [f"localhost:{free_port()}", str(num_processes)]
+    children, said = [], []
+    with contextlib.ExitStack() as stack:
+        for number in range(num_processes):
+            file = stack.enter_context(tempfile.TemporaryFile())
+            words = [*command, str(number)] if num_processes > 1 else command
+            child = subprocess.Popen(words, env=env, stdout=file, stderr=file)
+            stack.callback(end, child)
+            children.append(child)
+            said.append(file)
+        deadline, killed = time.monotonic() + timeout_s, False
+        while any(child.poll() is None for child in children):
+            failed = [n for n, child in enumerate(children) if child.poll()]
+            if failed:
+                return told(failed[0], children, said)
+            if time.monotonic() > deadline:
+                return f"Ended after {timeout_s:g} s: it did not finish."
+            if not killed and kill_when():
+                children[-1].kill()
+                killed = True
+            time.sleep(POLL_S)
+        failed = [n for n, child in enumerate(children) if child.poll()]
+        return told(failed[0], children, said) if failed else "finished"
+
+
+def told(number: int, children: list, said: list) -> str:
+    """Says which process failed, how, and what became of the others."""
+    code = children[number].returncode
+    how = f"ended with code {code}: {last_line(said[number])}"
+    if code < 0:
+        how = f"was killed by {signal.Signals(-code).name}"
+    if len(children) == 1:
+        return f"The process {how}."
+    return f"Process {number} of {len(children)} {how}; the others were ended."
+
+
+def last_line(file: Any) -> str:
+    """Returns the last line of what a process wrote."""
+    file.seek(0)
+    lines = file.read().decode(errors="replace").strip().splitlines()
+    return lines[-1].rstrip(".") if lines else "it said nothing"
+
+
+def end(child: subprocess.Popen) -> None:
+    """Ends a process, whatever it does."""
+    child.kill()
+    child.wait()
+
+
+def free_port() -> int:
+    """Finds a port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return probe.getsockname()[1]

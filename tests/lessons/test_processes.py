@@ -1,0 +1,102 @@
+"""A script runs as several processes, which end together, and says how."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from processes import run_script
+from script import write_script
+
+
+def add_up(directory):
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+    rows = NamedSharding(mesh, P("data"))
+    numbers = np.arange(16.0, dtype=np.float32)
+    x = jax.make_array_from_callback((16,), rows, lambda index: numbers[index])
+    total = float(jax.jit(jnp.sum)(x))
+    name = f"{jax.process_index()} of {jax.process_count()}"
+    Path(directory, name).write_text(f"{total:g} on {jax.local_device_count()}")
+
+
+def wait_for_ever(directory):
+    Path(directory, f"{jax.process_index()}").touch()
+    while True:
+        pass
+
+
+def fail(directory):
+    if jax.process_index() == 1:
+        raise ValueError("a batch of 12 does not divide by 8.")
+    wait_for_ever(directory)
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(function):
+        write_script(tmp_path / "script.py", function)
+        return tmp_path / "script.py"
+
+    return write
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "results"
+    path.mkdir()
+    return path
+
+
+def contents(folder):
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("num_processes", [1, 2])
+def test_processes_share_the_devices_and_compute_together(
+    script, folder, num_processes
+):
+    settings = {"directory": str(folder)}
+    assert run_script(script(add_up), settings, num_processes) == "finished"
+    on_each = f"120 on {8 // num_processes}"
+    assert contents(folder) == {
+        f"{number} of {num_processes}": on_each for number in range(num_processes)
+    }
+
+
+@pytest.mark.parametrize(
+    ("num_processes", "said"),
+    [
+        (1, "The process was killed by SIGKILL."),
+        (2, "Process 1 of 2 was killed by SIGKILL; the others were ended."),
+    ],
+)
+def test_a_kill_ends_all_and_is_told(script, folder, num_processes, said):
+    found = run_script(
+        script(wait_for_ever),
+        {"directory": str(folder)},
+        num_processes,
+        kill_when=lambda: len(list(folder.iterdir())) == num_processes,
+    )
+    assert found == said
+
+
+def test_an_error_of_one_process_ends_all_and_is_told(script, folder):
+    assert run_script(script(fail), {"directory": str(folder)}, 2) == (
+        "Process 1 of 2 ended with code 1: ValueError: a batch of 12 does not divide "
+        "by 8; the others were ended."
+    )
+
+
+def test_what_does_not_finish_is_ended(script, folder):
+    settings = {"directory": str(folder)}
+    found = run_script(script(wait_for_ever), settings, timeout_s=0.1)
+    assert found == "Ended after 0.1 s: it did not finish."
+
+
+def test_devices_that_do_not_divide_are_named(tmp_path):
+    with pytest.raises(ValueError, match="8 devices do not divide among 3 processes"):
+        run_script(tmp_path / "script.py", {}, 3)
