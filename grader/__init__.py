@@ -13,5 +13,6 @@ class CourseError(Exception):
 MODULES = (
     *("start", "facts", "compare", "survey", "compiled", "tracing", "observe"),
     *("outcomes", "expect", "expect_program", "script", "processes"),
-    *("canvas", "viz_collectives", "viz_training", "viz_memory", "viz"),
+    *("canvas", "viz_collectives", "viz_training", "viz_memory"),
+    *("viz_pipeline", "viz"),
 )

@@ -56,6 +56,8 @@ def make_cell(
         source = source.replace('"COURSE_MODULES"', module_names())
     elif cell.mark == "exercise":
         source = f"# exercise: {cell.name}\n{source}"
+    elif cell.mark == "helpers":
+        source = f"# For the check of {cell.name}: nothing to do here.\n{source}"
     elif cell.mark == "check":
         header = f'with check("{cell.name}", points={points[cell.name]}):\n'
         source = header + indented(source)
@@ -91,16 +93,22 @@ def indented(source: str) -> str:
 
 
 def grading_metadata(cell: Cell, points: dict) -> dict:
-    """Writes nbgrader's metadata; a failed check must not stop a "run all"."""
+    """Writes nbgrader's metadata; a failed check must not stop a "run all".
+
+    JupyterLab shows helpers folded.
+    """
     is_check, is_exercise = cell.mark == "check", cell.mark == "exercise"
+    names = {"check": f"check-{cell.name}", "helpers": f"helpers-{cell.name}"}
     marks = {
         "grade": is_check,
-        "grade_id": f"check-{cell.name}" if is_check else cell.name,
+        "grade_id": names.get(cell.mark, cell.name),
         "locked": not is_exercise,
         "schema_version": 3,
         "solution": is_exercise,
         "task": False,
     }
+    if cell.mark == "helpers":
+        return {"nbgrader": marks, "jupyter": {"source_hidden": True}}
     if not is_check:
         return {"nbgrader": marks}
     marks["points"] = points[cell.name]

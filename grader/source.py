@@ -12,10 +12,11 @@ from nbformat import NotebookNode
 
 from grader import CourseError
 
-MARKS = ("setup", "exercise", "hints", "check", "scorecard")
+MARKS = ("setup", "exercise", "hints", "helpers", "check", "scorecard")
 OPTIONS = {"exercise": ("minutes", "difficulty"), "check": ("points",)}
 REGIONS = ("SOLUTION", "HIDDEN TESTS")
 MAX_LINES, MAX_WORDS, MAX_SOLUTION_LINES = 20, 120, 15
+MAX_HELPER_LINES = 80  # of a folded cell
 
 
 class SourceError(CourseError):
@@ -100,7 +101,10 @@ def check_marks(cells: list[Cell]) -> None:
             cell.fail(
                 f'{cell.mark} "{cell.name}" is in the wrong cell.', f"Use {kind}."
             )
-        if cell.mark in ("check", "hints") and ("exercise", cell.name) not in named:
+        if (
+            cell.mark in ("check", "helpers", "hints")
+            and ("exercise", cell.name) not in named
+        ):
             cell.fail(
                 f'{cell.mark} "{cell.name}" has no exercise before it.',
                 f"Add a cell '# %% exercise=\"{cell.name}\"' or mend the name.",
@@ -137,8 +141,9 @@ def check_size(cell: Cell) -> None:
     if cell.mark == "check" and not visible:
         remedy = "Move a line before ### BEGIN HIDDEN TESTS: learners see only those."
         cell.fail(f'Check "{cell.name}" has only hidden tests.', remedy)
-    if visible > MAX_LINES and cell.mark != "exercise":
-        cell.fail(f"The code has {visible} lines.", f"Split it: {MAX_LINES} at most.")
+    most = MAX_HELPER_LINES if cell.mark == "helpers" else MAX_LINES
+    if visible > most and cell.mark != "exercise":
+        cell.fail(f"The code has {visible} lines.", f"Split it: {most} at most.")
     try:
         tree = ast.parse(cell.source)
     except SyntaxError as error:

@@ -14,13 +14,15 @@ from outcomes import NOT_WRITTEN, NotAttempted, Raised, Wrong
 CAUSES = (  # what JAX's own messages mean in a lesson
     (
         r"_internal_pmap|pmap was requested to map|pmap got inconsistent sizes"
-        r"|select an axis to squeeze out",
+        r"|select an axis to squeeze out"
+        r"|flat_args\[\d+\] is incompatible .* rank at least",
         "pmap looked for a device axis in an argument that has none, or another one;"
         " in_axes=None sends an argument whole",
     ),
     (
         r"unbound axis name",
-        "a collective names an axis that nobody bound: use the argument axis_name",
+        "a collective names an axis that nobody bound: use the argument axis_name, or"
+        " the name that pmap was given",
     ),
     (
         r"context mesh .* should match the mesh",
@@ -43,6 +45,34 @@ CAUSES = (  # what JAX's own messages mean in a lesson
     (
         r"TracerArrayConversion|__array__\(\) method was called on traced",
         "a NumPy function inside traced code: use jnp there",
+    ),
+    (
+        r"ConcretizationTypeError|TracerIntegerConversion",
+        "traced code has no numbers yet, so int() and float() find none: compute with"
+        " the value as it is",
+    ),
+    (
+        r"only defined for scalar-output",
+        "only a single number can be differentiated: is a sum or a mean missing?",
+    ),
+    (
+        r"body function carry input and carry output",
+        "a loop carries on what its first round got, and this round returned something"
+        " else: another order, shape or dtype?",
+    ),
+    (
+        r"require replication which can't be statically inferred",
+        "out_specs say that the result is the same on all devices, but it differs:"
+        " pmean it, and the loss inside of what you differentiate",
+    ),
+    (
+        r"does not match the specs of the input",
+        "jax.make_mesh made explicit axes, its default in newer versions: use"
+        " Mesh(devices, names), or axis_types=(AxisType.Auto,)",
+    ),
+    (
+        r"_specs entry which is too long",
+        "a spec names more axes than its array has: P() for a single number",
     ),
 )
 __all__ = [
@@ -76,7 +106,10 @@ def expect_result(seen: Observation) -> None:
         error.text,
         likely=next(causes, ""),
         called=seen.call,
-        where=f"line {error.line} of your cell: {error.code}" if error.line else "",
+        # The line may be the lesson's own, in a function that calls the learner's.
+        where=f"in {error.function}, line {error.line} of its cell: {error.code}"
+        if error.line
+        else "",
     )
 
 

@@ -144,9 +144,10 @@ def expect_moved(
 
 
 def expect_dtypes(seen: Observation, *, likely: str = "", **roles: str) -> None:
-    """Raises unless the program works in a dtype; roles: matmul="bf16", sum="f32"."""
+    """Raises unless the program works in a dtype; roles: matmul="bf16", sum, exp."""
     expect_traced(seen)
     verbs = {"matmul": "multiplies matrices", "sum": "adds up elements"}
+    verbs |= {"exp": "takes exponentials"}
     for role, wanted in roles.items():
         found = (seen.dtypes or {}).get(role, ())
         if found != (wanted,):
@@ -176,7 +177,8 @@ def expect_traced(seen: Observation) -> tuple[Collective, ...]:
     expect_result(seen)
     if seen.array_shapes is None:
         likely = (
-            "NumPy or float() on a value that devices compute: use jnp, which traces"
+            "NumPy or float() on a value that devices compute: use jnp, which traces;"
+            " or jax.set_mesh, .lower or .compile inside of the function"
         )
         expected = "a program that traces"
         headline = "JAX could not trace the function."

@@ -110,7 +110,8 @@ class Observation:
             devices together outside of a mapped function and per device inside; of the
             compiled program, per device.
         dtypes: of the traced program: in which dtypes, in short, it multiplies matrices
-            ("matmul") and adds up elements ("sum"); None where it was not asked for.
+            ("matmul"), adds up elements ("sum") and takes exponentials ("exp"); None
+            where it was not asked for.
         flops: floating-point operations of one device in the compiled program.
     """
 

@@ -58,7 +58,7 @@ def observe(
     inputs = [tracing.copy_of(argument) for argument in arguments]
     printed = io.StringIO()
     result, error = None, None
-    compiles = len(_compiled)
+    compiles = num_compiles()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
             result = jax.block_until_ready(function(*inputs))
@@ -66,7 +66,7 @@ def observe(
             raise
         except BaseException as raised:  # SystemExit too: an exit is an outcome here
             error = failure(raised, function)
-    compiles = len(_compiled) - compiles
+    compiles = num_compiles() - compiles
     show(printed.getvalue())
     changed = tuple(
         position
@@ -126,6 +126,11 @@ def on_devices(function: Callable, axis: str) -> Callable:
         return jax.pmap(run, axis_name=axis)(*arrays)
 
     return mapped
+
+
+def num_compiles() -> int:
+    """Counts the programs that this process has compiled so far."""
+    return len(_compiled)
 
 
 def show(text: str, limit: int = 2000) -> None:

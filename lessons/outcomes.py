@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 from start import Notice
@@ -105,3 +106,10 @@ def scorecard(**points: float) -> None:
         print(f"{exercise:<{width}}  {scored} of {maximum}  {outcome}")
     total = sum(_results.get(exercise, ("", 0))[1] for exercise in points)
     print(f"{'total':<{width}}  {total} of {sum(points.values())}")
+
+
+def checklist(items: Mapping[str, str]) -> None:
+    """Prints lines with a tick where their exercise's check has passed."""
+    for text, exercise in items.items():
+        passed = _results.get(exercise, ("", 0))[0] == "right"
+        print(f"[{'x' if passed else ' '}] {text} ({exercise})")

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ def run_script(
     num_processes: int = 1,
     *,
     num_devices: int = 8,
-    kill_when: Callable[[], bool] = lambda: False,
     timeout_s: float = 60,
 ) -> str:
     """Runs a script that `write_script` wrote; returns how it ended, in one line.
@@ -38,7 +37,6 @@ def run_script(
         settings: plain values, by name.
         num_processes: how many processes to start; they share the devices.
         num_devices: simulated CPU devices in all.
-        kill_when: when it becomes true, the last process is killed (SIGKILL).
         timeout_s: seconds after which all are ended.
 
     Raises:
@@ -63,16 +61,13 @@ def run_script(
             stack.callback(end, child)
             children.append(child)
             said.append(file)
-        deadline, killed = time.monotonic() + timeout_s, False
+        deadline = time.monotonic() + timeout_s
         while any(child.poll() is None for child in children):
             failed = [n for n, child in enumerate(children) if child.poll()]
             if failed:
                 return told(failed[0], children, said)
             if time.monotonic() > deadline:
                 return f"Ended after {timeout_s:g} s: it did not finish."
-            if not killed and kill_when():
-                children[-1].kill()
-                killed = True
             time.sleep(POLL_S)
         failed = [n for n, child in enumerate(children) if child.poll()]
         return told(failed[0], children, said) if failed else "finished"

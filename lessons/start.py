@@ -76,6 +76,8 @@ def set_environment(env, num_devices: int) -> str:
     env["XLA_FLAGS"] = " ".join([*others, f"{COUNT_FLAG}={num_devices}"])
     # Up to JAX 0.11.2 an all-reduce on few cores can run out of threads and abort.
     env["NPROC"] = env["PJRT_NPROC"] = "32"
+    # JAX 0.7.2 writes an error for a part of TensorFlow's that a profile does without.
+    env.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return next((count for count in counts if count not in ("", str(num_devices))), "")
 
 

@@ -38,7 +38,7 @@ class Survey:
             device.
         collectives: what the devices send each other, in the order of the program.
         dtypes: in which dtypes it multiplies matrices ("matmul") and adds up elements
-            ("sum"): those of their inputs, in short.
+            ("sum") and takes exponentials ("exp"): those of their inputs, in short.
 
     Raises:
         ValueError: a function of it calls itself.
@@ -46,7 +46,7 @@ class Survey:
 
     def __init__(self, module: Any):
         self.shapes: set[tuple[int, ...]] = set()
-        self.dtypes: dict[str, set[str]] = {"matmul": set(), "sum": set()}
+        self.dtypes: dict[str, set[str]] = {"matmul": set(), "sum": set(), "exp": set()}
         self.meshes: dict[str, dict[str, int]] = {}
         self.symbols = mlir.ir.SymbolTable(module.operation)
         self.functions: dict[str, Counts | None] = {}
@@ -63,6 +63,8 @@ class Survey:
             self.inputs_of(operation, "matmul")
         elif operation.name == "stablehlo.reduce" and reducer(operation) == "add":
             self.inputs_of(operation, "sum")
+        elif operation.name == "stablehlo.exponential":
+            self.inputs_of(operation, "exp")
         for result in operation.results:
             self.array(result.type)
         return mlir.ir.WalkResult.ADVANCE

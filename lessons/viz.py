@@ -18,6 +18,7 @@ from facts import describe, leaves
 from observe import on_device, shards
 from viz_collectives import draw_collective, draw_steps
 from viz_memory import draw_memory
+from viz_pipeline import draw_profile, draw_schedule
 from viz_training import draw_losses, draw_replicas
 
 __all__ = [
@@ -26,8 +27,11 @@ __all__ = [
     "draw_devices",
     "draw_losses",
     "draw_memory",
+    "draw_mesh",
     "draw_pmap",
+    "draw_profile",
     "draw_replicas",
+    "draw_schedule",
     "draw_steps",
 ]
 MAX_GRID = 16  # elements per axis up to which single elements are outlined
@@ -44,6 +48,37 @@ def draw_devices(devices: Sequence[jax.Device] | None = None) -> None:
     for x, device in enumerate(devices):
         number = jax.devices().index(device)
         box(axes, x, 0.1, f"device {number}\n{device.platform.upper()}", number)
+
+
+def draw_mesh(mesh: jax.sharding.Mesh) -> None:
+    """Draws a mesh as a grid of devices, with its axes' names and positions.
+
+    As in a picture of a matrix the first axis runs down and the second across; a single
+    axis runs across.
+
+    Args:
+        mesh: a mesh of one or two axes.
+
+    Raises:
+        ValueError: the mesh has more than two axes.
+    """
+    if mesh.devices.ndim > 2:
+        raise ValueError(f"draw_mesh draws up to 2 axes; {mesh.axis_names} are more.")
+    grid = np.atleast_2d(mesh.devices)
+    rows, columns = grid.shape
+    size = (1.15 * columns + 1, 0.55 * rows + 0.4)
+    _, axes = canvas(columns, size[1], width=size[0])
+    axes.set_xlim(-0.8 if mesh.devices.ndim > 1 else 0, columns)
+    axes.set_ylim(-0.45, rows)
+    style = {"fontsize": 9, "color": INK, "va": "center"}
+    for y, x in np.ndindex(rows, columns):
+        number = jax.devices().index(grid[y, x])
+        box(axes, x, rows - 1 - y + 0.11, f"device {number}", number)
+    for x in range(columns):
+        axes.text(x + 0.5, -0.2, f"{mesh.axis_names[-1]} {x}", ha="center", **style)
+    for y in range(rows if mesh.devices.ndim > 1 else 0):
+        text = f"{mesh.axis_names[0]} {y}"
+        axes.text(-0.05, rows - 1 - y + 0.5, text, ha="right", **style)
 
 
 def draw_array(array: Any, title: str = "") -> None:
@@ -83,7 +118,7 @@ def draw_array(array: Any, title: str = "") -> None:
         lead = (outer, inner)[4 - len(padded) :]
         _panel(panels.flat[number], padded, lead, holders, shape)
     figure.suptitle(f"{title}   {describe(array)}".strip(), fontsize=11, color=INK)
-    figure.tight_layout()
+    figure.tight_layout(w_pad=2)
 
 
 def draw_pmap(
@@ -167,8 +202,10 @@ def _ticks(axes: Axes, rows: list, columns: list, shape: tuple) -> None:
     style = {"fontsize": 8, "color": INK}
     if len(shape) > 1:
         for y, (start, stop) in enumerate(rows):
-            text = f"{start}:{stop}"
-            axes.text(-0.02, y + 0.5, text, ha="right", va="center", **style)
+            place = {"xytext": (-4, 0), "textcoords": "offset points", "ha": "right"}
+            axes.annotate(
+                f"{start}:{stop}", (0, y + 0.5), va="center", **place, **style
+            )
     if shape:
         for x, (start, stop) in enumerate(columns):
             text = f"{start}:{stop}"

@@ -43,7 +43,7 @@ def draw_memory(
             bar = axes.barh(place, num_bytes / MIB, 0.62, left=end, **style)
             bars.setdefault(part, bar)
             end += num_bytes / MIB
-        text = f"{end:.3g} MiB   {(notes or {}).get(name, '')}".rstrip()
+        text = f"{end:.1f} MiB   {(notes or {}).get(name, '')}".rstrip()
         axes.text(end + longest / 80, place, text, va="center", fontsize=9, color=INK)
     axes.set_yticks(range(len(layouts)), list(layouts))
     axes.set_ylim(len(layouts) - 0.5, -0.5)

@@ -127,7 +127,7 @@ def test_nothing_but_the_system_python_and_the_modules_is_mounted(session):
     ours = {str(path) for path in python_folders()} | {box.GUARD}
     ours |= {f"{INSIDE}/{path.name}" for path in learner_modules()}
     ours |= {f"/etc/{name}" for name in box.SETTINGS} | set(box.SYSTEM)
-    ours |= {"/", "/tmp", "/dev"} | set(box.Box().hidden)
+    ours |= {"/", "/tmp", "/dev", "/etc/hosts"} | set(box.Box().hidden)
     rest = {path for path in inside - ours if not path.startswith(("/proc", "/dev/"))}
     assert len(rest) == 1  # the kernel's connection folder
     assert rest.pop().startswith("/tmp/box-")
@@ -147,7 +147,7 @@ def test_writable_places_hold_no_programs_with_rights_and_no_devices(session):
 
 def test_homes_settings_and_sockets_of_the_host_do_not_exist(session):
     paths = [f"/{name}" for name in ("home", "var", "run", "mnt", "sys", "boot", "srv")]
-    paths += [f"/etc/{name}" for name in ("passwd", "shadow", "hosts", "ssh", "ssl")]
+    paths += [f"/etc/{name}" for name in ("passwd", "shadow", "ssh", "ssl")]
     paths += ["/var/run/docker.sock", "/run/docker.sock", "/dev/vda", "/dev/sda"]
     shown = [str(p) for p in (*python_folders(), *map(Path, box.SYSTEM))]
     paths = [p for p in paths if not any(s.startswith(f"{p}/") for s in shown)]
@@ -280,6 +280,18 @@ tell({
         "raw": "PermissionError",
         "packet": "PermissionError",
     }
+
+
+def test_processes_of_a_box_find_each_other_by_its_own_names_alone(session):
+    code = """
+import pathlib
+server = socket.create_server(("localhost", 0))
+names = ("localhost", socket.gethostname())
+for name in names:
+    socket.create_connection((name, server.getsockname()[1]), timeout=5)
+tell(pathlib.Path("/etc/hosts").read_text())
+"""
+    assert probe(session, code) == "127.0.0.1 localhost box\n"
 
 
 # What a learner's code can do.

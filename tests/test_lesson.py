@@ -136,6 +136,16 @@ def test_nbgrader_accepts_the_metadata(lesson):
     MetadataValidatorV3().validate_nb(lesson)
 
 
+def test_helpers_are_folded_and_say_that_they_ask_for_nothing(tmp_path):
+    check = '# %% check="double" points=1'
+    helpers = f'# %% helpers="double"\ndef twice(x):\n    return double(x)\n\n\n{check}'
+    source = tiny.SOURCE.replace(check, helpers)
+    path = tiny.write_course(tmp_path / "course", source)
+    cell = cell_of(read_lesson(path, tiny.REPOSITORY), "helpers-double")
+    assert cell.metadata.jupyter.source_hidden
+    assert cell.source.startswith("# For the check of double: nothing to do here.\ndef")
+
+
 def test_a_failed_check_does_not_stop_run_all(lesson):
     tags = {cell.id: cell.metadata.get("tags", []) for cell in lesson.cells}
     stoppable = [cell_id for cell_id, tag in tags.items() if "raises-exception" in tag]

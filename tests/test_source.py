@@ -25,6 +25,27 @@ FAULTS = {
         'check "duble" has no exercise before it.',
         "mend the name",
     ),
+    "helpers without exercise": (
+        DOUBLE_HINTS,
+        '# %% helpers="duble"\nx = 1\n\n' + DOUBLE_HINTS,
+        '# %% helpers="duble"',
+        'helpers "duble" has no exercise before it.',
+        "mend the name",
+    ),
+    "helpers in a text cell": (
+        DOUBLE_CHECK,
+        '# %% [markdown] helpers="double"\n# Text\n\n' + DOUBLE_CHECK,
+        '# %% [markdown] helpers="double"',
+        'helpers "double" is in the wrong cell.',
+        "Use a code cell",
+    ),
+    "too many helper lines": (
+        DOUBLE_CHECK,
+        '# %% helpers="double"\n' + 81 * "x = 1\n" + "\n" + DOUBLE_CHECK,
+        '# %% helpers="double"',
+        "The code has 81 lines.",
+        "80 at most",
+    ),
     "hints without exercise": (
         DOUBLE_HINTS,
         '# %% [markdown] hints="duble"',
@@ -233,7 +254,7 @@ FAULTS = {
         '# %% exercises="triple"\nprint(',
         '# %% exercises="triple"',
         'Unknown mark "exercises".',
-        "Known are: setup, exercise, hints, check, scorecard.",
+        "Known are: setup, exercise, hints, helpers, check, scorecard.",
     ),
     "mark of another cell": (
         NEGATE_CHECK,
@@ -404,6 +425,10 @@ def test_marks_of_cells_are_read(tmp_path):
             "#" + 119 * " word" + ' <a href="x" title="y"> $a + b + c$',
         ),
         "20 lines": ('print("a demonstration")', 20 * "x = 1\n\n"),
+        "80 helper lines": (
+            DOUBLE_CHECK,
+            '# %% helpers="double"\n' + 80 * "x = 1\n\n" + DOUBLE_CHECK,
+        ),
         "15 solution lines": ("    return -x\n", 15 * "    return -x\n\n"),
         "long hidden tests": (
             "expect_close(observe(double, -7), -14)\n",

@@ -1,4 +1,4 @@
-"""Trains a classifier of digits on any mesh and any number of processes, resumably.
+"""Trains on any mesh and any number of processes, resumably.
 
 A run that was killed continues, started by the same line, from its last checkpoint and
 ends with the same parameters, bit for bit:
@@ -7,9 +7,15 @@ ends with the same parameters, bit for bit:
     python full_pipeline.py --directory /tmp/run2 --mesh data=4,model=2
     python full_pipeline.py --directory /tmp/run3 --processes 2
 
+It trains a classifier of digits, or, to compare with `sharded_pipeline.py`, its linear
+model; `pipeline_model.TASKS` is the place for a third:
+
+    python full_pipeline.py --directory /tmp/run4 --task regression --batch-size 256 \
+        --peak-lr 0.01 --num-steps 500
+
 On a cluster each process runs the same line with `--cluster`: under SLURM, Open MPI,
-Kubernetes (with the `kubernetes` package) and on Cloud TPU pods,
-`jax.distributed.initialize()` finds its settings itself.
+Kubernetes and on Cloud TPU pods, `jax.distributed.initialize()` finds its settings
+itself. `docs/clusters.md` has an example of each.
 
 Source: docs.jax.dev, "Introduction to multi-controller JAX"; Orbax, "Checkpointing".
 """
@@ -17,8 +23,10 @@ Source: docs.jax.dev, "Introduction to multi-controller JAX"; Orbax, "Checkpoint
 from __future__ import annotations
 
 import argparse
+import collections
 import dataclasses
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -34,8 +42,8 @@ def fit(config: Config, log: str = "json", progress: bool = True) -> dict[str, A
     """Trains to `num_steps`, from the newest checkpoint if there is one.
 
     Returns:
-        {"step", "losses", "accuracy", "params"}: the losses of the steps taken now, the
-        share of held-out digits that are right, and params as host arrays.
+        {"step", "losses", "score", "params"}: the losses of the steps taken now, what
+        the held-out rows say, such as ("accuracy", 0.98), and params as host arrays.
 
     Raises:
         SetupError: before any step, for settings that do not fit.
@@ -48,40 +56,44 @@ def fit(config: Config, log: str = "json", progress: bool = True) -> dict[str, A
 
     import pipeline_model as model
 
-    x, y = model.load_data()
-    train, held_out = (x[:1437], y[:1437]), (x[1437:], y[1437:])
-    check(config, jax.device_count(), len(train[0]))
+    task = model.make_task(config)
+    train, held_out = task.load()
+    check(config, jax.device_count(), jax.process_count(), len(train[0]))
     sizes = config.mesh.get("data", 1), config.mesh.get("model", 1)
     used, types = jax.devices()[: sizes[0] * sizes[1]], (AxisType.Auto,) * 2
     mesh = jax.make_mesh(sizes, ("data", "model"), axis_types=types, devices=used)
-    optimizer = model.make_optimizer(config)
-    init, abstract = model.abstract_state(config, optimizer, mesh)
+    init, abstract = model.abstract_state(task, mesh)
     checkpoints = Checkpoints(config)
     step, state = checkpoints.restore(abstract)
     state = init() if state is None else state
-    call = model.make_train_call(config, optimizer, mesh)
-    is_first, losses = jax.process_index() == 0, []
+    call = model.make_train_call(task, mesh)
+    is_first, losses, running = jax.process_index() == 0, [], collections.deque()
     metrics = Metrics(config, step, log) if is_first else None
     silent = not (progress and is_first)
     with tqdm(total=config.num_steps, initial=step, disable=silent) as bar:
         for batch in model.batches(train, config, mesh, step):
             state, found = call(state, *batch)
-            found = jax.tree.map(np.asarray, found)  # waits: one call is under way
-            if metrics:
-                metrics.write(step, found)
-            losses += found["loss"].tolist()
+            running.append((step, found))
             step += config.steps_per_call
-            bar.update(config.steps_per_call)
-            bar.set_postfix(loss=f"{losses[-1]:.4f}")
-            if step % config.save_every == 0 or step == config.num_steps:
+            saves = step % config.save_every == 0 or step == config.num_steps
+            # One call runs while the last is read; before a save, the log holds all.
+            while len(running) > (0 if saves else 1):
+                first, found = running.popleft()
+                values = {name: np.asarray(a).tolist() for name, a in found.items()}
+                if metrics:
+                    metrics.write(first, values)
+                losses += values["loss"]
+                bar.set_postfix(loss=f"{losses[-1]:.4f}", refresh=False)
+                bar.update(config.steps_per_call)
+            if saves:
                 checkpoints.save(step, state)
     checkpoints.manager.wait_until_finished()
     whole = jax.jit(lambda p: p, out_shardings=NamedSharding(mesh, P()))
     params = jax.tree.map(
         lambda leaf: np.asarray(leaf.addressable_data(0)), whole(state["params"])
     )
-    right = np.mean(model.predict(params, held_out[0]) == held_out[1])
-    return {"step": step, "losses": losses, "accuracy": right, "params": params}
+    score = task.score(params, *held_out)
+    return {"step": step, "losses": losses, "score": score, "params": params}
 
 
 def launch(arguments: list[str], num_processes: int) -> int:
@@ -117,7 +129,7 @@ def launch(arguments: list[str], num_processes: int) -> int:
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(
-        description="Trains a classifier of digits, resumably."
+        description="Trains on any mesh and any number of processes, resumably."
     )
     parser.add_argument("--directory", required=True, help="checkpoints and metrics")
     parser.add_argument("--mesh", default="data=8", help="default: data=8")
@@ -144,6 +156,7 @@ def main() -> int:
     """Runs the command line; returns the exit code."""
     options = parse()
     if options.processes and not options.process:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so `launch` cleans up
         return launch(sys.argv[1:], options.processes)
     number, _, count = (options.process or "0/1").partition("/")
     if not options.cluster:  # simulated devices: before JAX starts
@@ -173,8 +186,8 @@ def main() -> int:
         return 2
     if jax.process_index() == 0:
         loss = f"loss {result['losses'][-1]:.4f}" if result["losses"] else "was done"
-        share = f"{result['accuracy']:.1%} of held-out digits right"
-        print(f"step {result['step']}: {loss}, {share}")
+        name, value = result["score"]
+        print(f"step {result['step']}: {loss}, held-out {name} {value:.4f}")
     return 0
 
 

@@ -1,46 +1,138 @@
-"""The full pipeline's data, model and train step: no files, no command line."""
+"""The full pipeline's tasks, batches and train step: no files, no command line."""
 
 from __future__ import annotations
 
-import collections
+import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pipeline_run import Config
+from pipeline_run import Config, SetupError
 
 
-def load_data() -> tuple[Any, Any]:
-    """Returns scikit-learn's digits: f32[1797, 64] in 0..1 and i32[1797], shuffled."""
-    from sklearn.datasets import load_digits
+@dataclasses.dataclass(frozen=True)
+class Digits:
+    """Recognises scikit-learn's digits by a perceptron of two hidden layers, by AdamW.
 
-    x, y = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(x))
-    return np.float32(x[order] / 16), np.int32(y[order])
-
-
-def rows_of_step(step: int, batch_size: int, num_rows: int, seed: int) -> Any:
-    """Returns the rows of a step's batch: i64[batch_size].
-
-    The stream takes every row once per epoch, in another order each time; a batch may
-    reach into the next epoch. It is a function of the step, so a resumed run needs no
-    other state.
+    To train something of your own, write such a class and name it in `TASKS`.
     """
 
-    places = step * batch_size + np.arange(batch_size)
-    epochs = places // num_rows
-    rows = np.empty(batch_size, np.int64)
-    for epoch in np.unique(epochs):
-        order = np.random.default_rng((seed, epoch)).permutation(num_rows)
-        rows[epochs == epoch] = order[places[epochs == epoch] % num_rows]
-    return rows
+    config: Config
+    # How parameters lie on the mesh; those not named are whole on every device.
+    specs: ClassVar = {"w1": P(None, "model"), "b1": P("model"), "w2": P("model", None)}
+
+    def load(self) -> tuple[tuple, tuple]:
+        """Returns rows to train on and held-out ones: (f32[N, 64] in 0..1, i32[N])."""
+        from sklearn.datasets import load_digits
+
+        x, y = load_digits(return_X_y=True)
+        order = np.random.default_rng(0).permutation(len(x))
+        x, y = np.float32(x[order] / 16), np.int32(y[order])
+        return (x[:1437], y[:1437]), (x[1437:], y[1437:])
+
+    def init(self, key: Any) -> dict[str, Any]:
+        """Draws the parameters, float32."""
+        hidden = self.config.hidden
+        sizes = ((64, hidden), (hidden, hidden), (hidden, 10))
+        params = {}
+        for number, (n_in, n_out) in enumerate(sizes, 1):
+            drawn = jax.random.normal(jax.random.fold_in(key, number), (n_in, n_out))
+            params |= {f"w{number}": drawn / n_in**0.5, f"b{number}": jnp.zeros(n_out)}
+        return params
+
+    def loss(self, params: dict[str, Any], x: Any, y: Any) -> Any:
+        """Mean cross-entropy, computed in `compute_dtype`: f32 ()."""
+        dtype = self.config.compute_dtype
+        low = jax.tree.map(lambda p: p.astype(dtype), params)
+        hidden = jax.nn.relu(x.astype(dtype) @ low["w1"] + low["b1"])
+        hidden = jax.nn.relu(hidden @ low["w2"] + low["b2"])
+        logits = (hidden @ low["w3"]).astype(jnp.float32) + params["b3"]
+        return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+
+    def optimizer(self) -> Any:
+        """Makes AdamW after clipping, on a warm-up cosine schedule."""
+        config = self.config
+        schedule = optax.warmup_cosine_decay_schedule(
+            0, config.peak_lr, config.warmup_steps, max(config.num_steps, 1000)
+        )
+        adamw = optax.adamw(schedule, weight_decay=config.weight_decay)
+        return optax.chain(optax.clip_by_global_norm(config.max_norm), adamw)
+
+    def score(self, params: dict[str, Any], x: Any, y: Any) -> tuple[str, float]:
+        """Returns the share of rows that are right, in NumPy."""
+        hidden = np.maximum(x @ params["w1"] + params["b1"], 0)
+        hidden = np.maximum(hidden @ params["w2"] + params["b2"], 0)
+        guess = (hidden @ params["w3"] + params["b3"]).argmax(-1)
+        return "accuracy", float(np.mean(guess == y))
+
+
+@dataclasses.dataclass(frozen=True)
+class Regression:
+    """Fits `sharded_pipeline`'s linear model by SGD, from zeros, in float32."""
+
+    config: Config
+    specs: ClassVar = {}
+
+    def load(self) -> tuple[tuple, tuple]:
+        """Returns rows to train on and held-out ones: (f32[N, 32], f32[N])."""
+        from sharded_pipeline import make_data
+
+        x, y, _ = make_data(4096 + 1024)
+        return (x[:4096], y[:4096]), (x[4096:], y[4096:])
+
+    def init(self, key: Any) -> dict[str, Any]:
+        """Makes zeros."""
+        return {"w": jnp.zeros(32), "b": jnp.zeros(())}
+
+    def loss(self, params: dict[str, Any], x: Any, y: Any) -> Any:
+        """Mean squared error: f32 ()."""
+        return jnp.mean((x @ params["w"] + params["b"] - y) ** 2)
+
+    def optimizer(self) -> Any:
+        """Makes plain SGD."""
+        return optax.sgd(self.config.peak_lr)
+
+    def score(self, params: dict[str, Any], x: Any, y: Any) -> tuple[str, float]:
+        """Returns the root mean squared error, in NumPy."""
+        errors = x @ params["w"] + params["b"] - y
+        return "rms_error", float(np.sqrt(np.mean(errors**2)))
+
+
+TASKS = {"digits": Digits, "regression": Regression}
+
+
+def make_task(config: Config) -> Any:
+    """Raises `SetupError` for a task that is not in `TASKS`."""
+    if config.task not in TASKS:
+        raise SetupError(f"Unknown task {config.task!r}: use {' or '.join(TASKS)}.")
+    return TASKS[config.task](config)
+
+
+@functools.lru_cache(maxsize=4)
+def order_of_epoch(epoch: int, num_rows: int, seed: int) -> Any:
+    """Returns the rows in the order of an epoch: i64[num_rows]."""
+    return np.random.default_rng((seed, epoch)).permutation(num_rows)
+
+
+def rows_between(start: int, stop: int, num_rows: int, seed: int) -> Any:
+    """Returns a piece of the endless stream of rows: i64[stop - start].
+
+    The stream takes every row once per epoch, in another order each time; a batch may
+    reach into the next epoch. It is a function of the place, so a resumed run needs no
+    other state.
+    """
+    first, last = start // num_rows, (stop - 1) // num_rows
+    orders = [order_of_epoch(n, num_rows, seed) for n in range(first, last + 1)]
+    return np.concatenate(orders)[start - first * num_rows : stop - first * num_rows]
 
 
 def batches(
@@ -50,75 +142,45 @@ def batches(
 
     Each process reads the rows of its own devices only.
     """
-
     pieces = config.steps_per_call, config.num_microbatches
     sharding = NamedSharding(mesh, P(None, None, "data"))
 
     def place(step):
-        rows = np.stack(
-            [
-                rows_of_step(number, config.batch_size, len(data[0]), config.seed)
-                for number in range(step, step + config.steps_per_call)
-            ]
-        ).reshape(*pieces, -1)
+        places = np.multiply((step, step + config.steps_per_call), config.batch_size)
+        rows = rows_between(*places, len(data[0]), config.seed).reshape(*pieces, -1)
         return tuple(
             jax.make_array_from_callback(
-                (*rows.shape, *a.shape[1:]), sharding, lambda i, a=a: a[rows[i[:3]]]
+                (*rows.shape, *a.shape[1:]),
+                sharding,
+                lambda i, a=a: np.take(a, rows[i[:3]], axis=0),
             )
             for a in data
         )
 
-    ahead = collections.deque()
-    for step in range(start_step, config.num_steps, config.steps_per_call):
-        ahead.append(place(step))
-        if len(ahead) > 1:
-            yield ahead.popleft()
-    yield from ahead
+    placed = map(place, range(start_step, config.num_steps, config.steps_per_call))
+    for batch, _ in itertools.pairwise(itertools.chain(placed, [None])):
+        yield batch
 
 
-def init_params(key: Any, hidden: int) -> dict[str, Any]:
-    """Draws a perceptron of widths 64, hidden, hidden, 10, float32."""
-
-    keys = jax.random.split(key, 3)
-    sizes = ((64, hidden), (hidden, hidden), (hidden, 10))
-    params = {}
-    for number, (one, (n_in, n_out)) in enumerate(zip(keys, sizes, strict=True), 1):
-        params[f"w{number}"] = jax.random.normal(one, (n_in, n_out)) / n_in**0.5
-        params[f"b{number}"] = jnp.zeros(n_out)
-    return params
-
-
-def make_loss(dtype: str) -> Any:
-    """Makes loss(params, x, y): mean cross-entropy, computed in `dtype`, f32 ()."""
-
-    def loss(params, x, y):  # x: f32[B, 64], y: i32[B]
-        low = jax.tree.map(lambda p: p.astype(dtype), params)
-        hidden = jax.nn.relu(x.astype(dtype) @ low["w1"] + low["b1"])
-        hidden = jax.nn.relu(hidden @ low["w2"] + low["b2"])
-        logits = (hidden @ low["w3"]).astype(jnp.float32) + params["b3"]
-        return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
-
-    return loss
-
-
-def make_optimizer(config: Config) -> Any:
-    """Makes AdamW after clipping, on a warm-up cosine schedule."""
-
-    schedule = optax.warmup_cosine_decay_schedule(
-        0, config.peak_lr, config.warmup_steps, max(config.num_steps, 1000)
-    )
-    adamw = optax.adamw(schedule, weight_decay=config.weight_decay)
-    return optax.chain(optax.clip_by_global_norm(config.max_norm), adamw)
-
-
-def make_train_call(config: Config, optimizer: Any, mesh: Mesh) -> Any:
+def make_train_call(task: Any, mesh: Mesh) -> Any:
     """Compiles call(state, xs, ys) -> (state, metrics) of `steps_per_call` steps.
 
     State is donated. Gradients cross the "data" axis once a step, after the loop over
     microbatches; what the "model" axis needs, the compiler puts in.
     """
+    optimizer = task.optimizer()
 
-    loss = make_loss(config.compute_dtype)
+    def average(tree):
+        if mesh.shape["model"] > 1:  # joining would gather what that axis splits
+            return jax.lax.pmean(tree, "data")
+        # Small leaves travel as one: devices meet once for all, not once for each.
+        leaves, structure = jax.tree.flatten(tree)
+        small = [leaf for leaf in leaves if leaf.size <= 4096]
+        large = [leaf for leaf in leaves if leaf.size > 4096]
+        joined, split = ravel_pytree(small)
+        joined, large = jax.lax.pmean((joined, large), "data")
+        means = {True: iter(split(joined)), False: iter(large)}
+        return structure.unflatten(next(means[leaf.size <= 4096]) for leaf in leaves)
 
     # Without the check, gradients of replicated parameters are each device's own.
     @functools.partial(
@@ -129,47 +191,45 @@ def make_train_call(config: Config, optimizer: Any, mesh: Mesh) -> Any:
         axis_names={"data"},
         check_vma=False,
     )
-    def grads_of(params, x, y):  # x: f32[M, B/M/D, 64] on each device
+    def grads_of(params, x, y):  # x: [M, B/M/D, ...] on each device
         def add(total, batch):
-            found = jax.value_and_grad(loss)(params, *batch)
+            found = jax.value_and_grad(task.loss)(params, *batch)
             return jax.tree.map(jnp.add, total, found), None
 
         zeros = jnp.zeros(()), jax.tree.map(jnp.zeros_like, params)
         total, _ = jax.lax.scan(add, zeros, (x, y))
-        mean = jax.tree.map(lambda leaf: leaf / len(x), total)
-        return jax.lax.pmean(mean, "data")
+        return average(jax.tree.map(lambda leaf: leaf / len(x), total))
 
     def step(state, batch):
-        value, grads = grads_of(state["params"], *batch)
-        updates, opt_state = optimizer.update(
-            grads, state["opt_state"], state["params"]
-        )
-        params = optax.apply_updates(state["params"], updates)
-        state = {"params": params, "opt_state": opt_state, "step": state["step"] + 1}
+        params, opt_state, number = state["params"], state["opt_state"], state["step"]
+        value, grads = grads_of(params, *batch)
+        updates, opt_state = optimizer.update(grads, opt_state, params)
+        params = optax.apply_updates(params, updates)
+        state = {"params": params, "opt_state": opt_state, "step": number + 1}
         return state, {"loss": value, "grad_norm": optax.tree.norm(grads)}
 
     def call(state, xs, ys):
         return jax.lax.scan(step, state, (xs, ys))
 
-    _, abstract = abstract_state(config, optimizer, mesh)
+    _, abstract = abstract_state(task, mesh)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
     return jax.jit(call, donate_argnums=0, out_shardings=(shardings, None))
 
 
-def abstract_state(config: Config, optimizer: Any, mesh: Mesh) -> tuple[Any, Any]:
+def abstract_state(task: Any, mesh: Mesh) -> tuple[Any, Any]:
     """Returns the function that makes the first state, and the state's abstract arrays.
 
     These carry their shardings, so that nothing is ever whole on one device.
     """
+    optimizer = task.optimizer()
 
     def init():
-        params = init_params(jax.random.key(config.seed), config.hidden)
+        params = task.init(jax.random.key(task.config.seed))
         opt_state = optimizer.init(params)
         return {"params": params, "opt_state": opt_state, "step": jnp.int32(0)}
 
-    specs = {"w1": P(None, "model"), "b1": P("model"), "w2": P("model", None)}
     shapes = jax.eval_shape(init)
-    params = {name: specs.get(name, P()) for name in shapes["params"]}
+    params = {name: task.specs.get(name, P()) for name in shapes["params"]}
     state = optax.tree_utils.tree_map_params(
         optimizer,
         lambda _, spec: spec,
@@ -187,10 +247,3 @@ def abstract_state(config: Config, optimizer: Any, mesh: Mesh) -> tuple[Any, Any
     )
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
     return jax.jit(init, out_shardings=shardings), abstract
-
-
-def predict(params: dict[str, Any], x: Any) -> Any:
-    """Returns the most likely class of each row, in NumPy: i64[B]."""
-    hidden = np.maximum(x @ params["w1"] + params["b1"], 0)
-    hidden = np.maximum(hidden @ params["w2"] + params["b2"], 0)
-    return (hidden @ params["w3"] + params["b3"]).argmax(-1)

@@ -15,6 +15,7 @@ class Config:
 
     Attributes:
         directory: where checkpoints and metrics go; may change.
+        task: what is trained, a name in `pipeline_model.TASKS`.
         mesh: size of the axes "data" and "model"; may change.
         num_steps: last step; may grow.
         batch_size: rows in a step, of all devices and microbatches.
@@ -22,13 +23,15 @@ class Config:
         steps_per_call: steps that one compiled call takes.
         save_every: steps between two checkpoints; may change.
         keep: how many checkpoints stay; may change.
-        hidden: width of the two hidden layers.
-        peak_lr, warmup_steps, weight_decay, max_norm: of AdamW and its schedule.
-        compute_dtype: of activations; parameters, gradients and state are float32.
+        peak_lr: learning rate; for digits, the highest of a schedule.
+        hidden: width of the digits' two hidden layers.
+        warmup_steps, weight_decay, max_norm: of the digits' AdamW and schedule.
+        compute_dtype: of the digits' activations; all that is kept is float32.
         seed: of data order and initial parameters.
     """
 
     directory: str
+    task: str = "digits"
     mesh: dict[str, int] = dataclasses.field(default_factory=lambda: {"data": 8})
     num_steps: int = 200
     batch_size: int = 64
@@ -36,8 +39,8 @@ class Config:
     steps_per_call: int = 10
     save_every: int = 50
     keep: int = 3
-    hidden: int = 256
     peak_lr: float = 3e-3
+    hidden: int = 256
     warmup_steps: int = 20
     weight_decay: float = 1e-4
     max_norm: float = 1.0
@@ -51,7 +54,7 @@ class SetupError(Exception):
     """The run cannot start; the text names the value and the remedy."""
 
 
-def check(config: Config, num_devices: int, num_rows: int) -> None:
+def check(config: Config, num_devices: int, num_processes: int, num_rows: int) -> None:
     """Raises `SetupError` for settings that do not fit together or the machine."""
     unknown = set(config.mesh) - {"data", "model"}
     if unknown:
@@ -60,6 +63,11 @@ def check(config: Config, num_devices: int, num_rows: int) -> None:
     needed = sizes[0] * sizes[1]
     if needed > num_devices:
         raise SetupError(f"A mesh of {sizes} needs {needed} of {num_devices} devices.")
+    if num_processes > 1 and needed < num_devices:
+        raise SetupError(
+            f"A mesh of {sizes} takes {needed} of the {num_devices} devices of "
+            f"{num_processes} processes: take all, as in --mesh data={num_devices}."
+        )
     share = sizes[0] * config.num_microbatches
     if config.batch_size % share:
         raise SetupError(
@@ -68,7 +76,7 @@ def check(config: Config, num_devices: int, num_rows: int) -> None:
         )
     if config.batch_size > num_rows:
         raise SetupError(f"A batch of {config.batch_size} exceeds {num_rows} rows.")
-    if config.hidden % sizes[1]:
+    if config.task == "digits" and config.hidden % sizes[1]:
         raise SetupError(f"{config.hidden} units do not divide by {sizes[1]} devices.")
     for name in ("save_every", "num_steps"):
         if getattr(config, name) % config.steps_per_call:
@@ -91,12 +99,25 @@ class Checkpoints:
     """Saves and restores states, asynchronously, the last few kept."""
 
     def __init__(self, config: Config):
+        import jax
         import orbax.checkpoint as ocp
 
         self.config, self.args = config, ocp.args
-        options = ocp.CheckpointManagerOptions(max_to_keep=config.keep)
-        folder = Path(config.directory).absolute() / "checkpoints"
-        self.manager = ocp.CheckpointManager(folder, options=options)
+        self.restore_args = ocp.checkpoint_utils.construct_restore_args
+        # Replicas share the writing of large arrays only: of small ones it costs more.
+        arrays = ocp.type_handlers.ArrayHandler(
+            min_slice_bytes_for_replica_parallel=2**20, enable_write_sharding_file=False
+        )
+        registry = ocp.type_handlers.create_type_handler_registry((jax.Array, arrays))
+        handlers = {
+            "state": ocp.PyTreeCheckpointHandler(type_handler_registry=registry),
+            "facts": ocp.JsonCheckpointHandler(),
+        }
+        self.manager = ocp.CheckpointManager(
+            Path(config.directory).absolute() / "checkpoints",
+            options=ocp.CheckpointManagerOptions(max_to_keep=config.keep),
+            item_handlers=handlers,
+        )
 
     def facts(self) -> dict[str, Any]:
         """Returns the settings that a checkpoint belongs to."""
@@ -105,7 +126,7 @@ class Checkpoints:
 
     def save(self, step: int, state: Any) -> None:
         """Starts to save; the state may be donated right after."""
-        state = self.args.StandardSave(state)
+        state = self.args.PyTreeSave(state)
         facts = self.args.JsonSave(self.facts())
         self.manager.save(step, args=self.args.Composite(state=state, facts=facts))
 
@@ -115,17 +136,17 @@ class Checkpoints:
         Raises:
             SetupError: it belongs to a run with other settings.
         """
+        wanted = self.args.PyTreeRestore(
+            abstract, restore_args=self.restore_args(abstract)
+        )
         for step in sorted(self.manager.all_steps(), reverse=True):
             try:
                 facts = self.manager.restore(
                     step, args=self.args.Composite(facts=self.args.JsonRestore())
                 ).facts
                 self.compare(facts)
-                state = self.manager.restore(
-                    step,
-                    args=self.args.Composite(state=self.args.StandardRestore(abstract)),
-                ).state
-                return step, state
+                args = self.args.Composite(state=wanted)
+                return step, self.manager.restore(step, args=args).state
             except SetupError:
                 raise
             except Exception as error:
@@ -158,14 +179,13 @@ class Metrics:
         self.more = make_logger(log, config)
 
     def write(self, first_step: int, values: dict[str, Any]) -> None:
-        """Adds a line for each step of a call; values: arrays of one per step."""
+        """Adds a line for each step of a call; values: a list of one per step, each."""
+        rows = zip(*values.values(), strict=True)
         with self.path.open("a") as file:
-            for offset, row in enumerate(zip(*values.values(), strict=True)):
-                facts = dict(zip(values, map(float, row), strict=True))
-                file.write(
-                    json.dumps({"step": first_step + offset + 1, **facts}) + "\n"
-                )
-                self.more(facts, first_step + offset + 1)
+            for step, row in enumerate(rows, first_step + 1):
+                facts = dict(zip(values, row, strict=True))
+                file.write(json.dumps({"step": step, **facts}) + "\n")
+                self.more(facts, step)
 
 
 def make_logger(kind: str, config: Config) -> Any:
@@ -185,7 +205,7 @@ def make_logger(kind: str, config: Config) -> Any:
         if kind == "wandb":
             import wandb
 
-            run = wandb.init(mode="offline", dir=config.directory, project="digits")
+            run = wandb.init(mode="offline", dir=config.directory, project=config.task)
             return lambda values, step: run.log(values, step=step)
     except ModuleNotFoundError as error:
         raise SetupError(f"--log {kind} needs `pip install {error.name}`.") from None

@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 from observations import ROWS, X, on_devices, problem, returned, stub
 
 from expect import (
@@ -24,9 +26,10 @@ from outcomes import NotAttempted, Raised
 FLAG = "--xla_force_host_platform_device_count"
 
 
-def raised(kind, message, line=None, code=""):
+def raised(kind, message, line=None, code="", function=""):
     kinds = (kind.__name__, "Exception", "BaseException")
-    return Observation("f", "f(x)", error=Failure(kinds, message, line, code))
+    failure = Failure(kinds, message, line, code, function)
+    return Observation("f", "f(x)", error=failure)
 
 
 EVERY = [
@@ -54,12 +57,13 @@ def test_a_stub_was_not_attempted(function, arguments):
     ("function", "arguments"), [pair for pair in EVERY if pair[0] is not expect_error]
 )
 def test_an_error_where_a_result_was_asked_for_is_shown(function, arguments):
-    seen = raised(TypeError, "bad\noperand", line=3, code="return x + 'a'")
+    where = {"line": 3, "code": "return x + 'a'", "function": "step"}
+    seen = raised(TypeError, "bad\noperand", **where)
     error = problem(function, seen, *arguments, kind=Raised)
     assert error.headline == "TypeError: bad operand"
     assert error.rows == {
         "called": "f(x)",
-        "where": "line 3 of your cell: return x + 'a'",
+        "where": "in step, line 3 of its cell: return x + 'a'",
     }
 
 
@@ -80,6 +84,12 @@ def test_another_not_implemented_error_is_no_stub(text):
 )
 def test_a_missing_device_axis_is_explained(argument):
     seen = observe(jax.pmap(lambda row, other: row), X, argument)
+    error = problem(expect_result, seen, kind=Raised)
+    assert "in_axes=None sends an argument whole" in error.rows["likely"]
+
+
+def test_a_number_where_a_named_axis_was_looked_for_is_explained():
+    seen = observe(jax.pmap(lambda row, rate: row * rate, axis_name="i"), X, 0.1)
     error = problem(expect_result, seen, kind=Raised)
     assert "in_axes=None sends an argument whole" in error.rows["likely"]
 
@@ -308,10 +318,40 @@ def test_a_nearly_right_value_is_called_imprecise(offset, cause):
         (lambda x, m: lax.psum(x, "no such axis"), "axis_name"),
         (lambda x, m: np.sin(x), "jnp"),
         (lambda x, m: lax.ppermute(x, "i", [(lax.axis_index("i"), 0)]), "whole list"),
+        (lambda x, m: x * int(x.sum()), "as it is"),
+        (lambda x, m: [x for _ in range(m.sum())], "as it is"),
+        (lambda x, m: jax.grad(jnp.sin)(x), "a mean"),
+        (lambda x, m: lax.scan(lambda c, r: (c[:1], r), x, x), "first round"),
+        (lambda x, m: lax.fori_loop(0, 2, lambda i, c: c[::-1], (x, m)), "dtype"),
     ],
-    ids=["mask as an index", "if", "axis", "NumPy", "pairs"],
+    ids=[
+        *("mask as an index", "if", "axis", "NumPy", "pairs"),
+        *("int", "number of times", "vector", "carry", "other order"),
+    ],
 )
 def test_what_jax_says_of_traced_code_is_explained(function, remedy):
     seen = observe(function, X, X > 0, axis="i")
     error = problem(expect_result, seen, kind=Raised)
     assert remedy in error.rows["likely"]
+
+
+@pytest.mark.parametrize(
+    ("function", "in_specs", "remedy"),
+    [
+        (lambda x, rate: x.mean(), (P("i"), P()), "pmean it"),
+        (lambda x, rate: x * rate, (P("i"), P("i")), "P() for a single number"),
+    ],
+    ids=["no pmean", "spec of a number"],
+)
+def test_what_jax_says_of_shard_map_is_explained(function, in_specs, remedy):
+    mesh = Mesh(jax.devices(), ("i",))
+    mapped = jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=P())
+    error = problem(expect_result, observe(jax.jit(mapped), X, 0.1), kind=Raised)
+    assert remedy in error.rows["likely"]
+
+
+def test_explicit_axes_are_explained():
+    # JAX 0.7 accepts them here.
+    text = "in_specs passed to shard_map: P('i',) does not match the specs of the input"
+    error = problem(expect_result, raised(ValueError, text), kind=Raised)
+    assert "Mesh(devices, names)" in error.rows["likely"]

@@ -52,10 +52,11 @@ def test_a_stub_was_not_attempted(function):
 
 @pytest.mark.parametrize("function", EVERY)
 def test_an_error_where_a_result_was_asked_for_is_shown(function):
-    failure = Failure(("TypeError", "Exception", "BaseException"), "bad", 3, "x + 'a'")
+    kinds = "TypeError", "Exception", "BaseException"
+    failure = Failure(kinds, "bad", 3, "x + 'a'", "step")
     error = problem(function, Observation("f", "f(x)", error=failure), kind=Raised)
     assert error.headline == "TypeError: bad"
-    assert error.rows["where"] == "line 3 of your cell: x + 'a'"
+    assert error.rows["where"] == "in step, line 3 of its cell: x + 'a'"
 
 
 # Devices and replicas.

@@ -1,4 +1,4 @@
-"""A learner reads an outcome, its reasons, the points, and a scorecard."""
+"""A learner reads an outcome, its reasons, the points, a scorecard, a checklist."""
 
 import pytest
 
@@ -9,6 +9,7 @@ from outcomes import (
     Raised,
     Wrong,
     check,
+    checklist,
     scorecard,
 )
 
@@ -183,3 +184,16 @@ def test_an_interrupt_stays_one_and_leaves_no_outcome(capsys, kind):
 
 def test_an_empty_scorecard_has_a_total(capsys):
     assert card(capsys) == ["total  0 of 0"]
+
+
+def test_a_checklist_ticks_what_has_passed(capsys):
+    run("ticked")
+    with pytest.raises(Wrong):
+        run("failed", Wrong("No."))
+    capsys.readouterr()
+    checklist({"one sync": "ticked", "no copy": "failed", "a log": "never run"})
+    assert capsys.readouterr().out.splitlines() == [
+        "[x] one sync (ticked)",
+        "[ ] no copy (failed)",
+        "[ ] a log (never run)",
+    ]

@@ -490,13 +490,18 @@ def largest(x, w):
     return jnp.max(x.astype(jnp.bfloat16)) + jnp.max(w.astype(jnp.bfloat16))
 
 
+def grown(x, w):
+    return jnp.exp(x) * jnp.exp(w.astype(jnp.bfloat16)).astype(jnp.float32)
+
+
 @pytest.mark.parametrize(
     ("function", "dtypes"),
     [
-        (low_product, {"matmul": ("bf16",), "sum": ("f32",)}),
-        (low_sum, {"matmul": ("f32",), "sum": ("bf16",)}),
-        (largest, {"matmul": (), "sum": ()}),
-        (jax.grad(low_product), {"matmul": ("bf16",), "sum": ()}),
+        (grown, {"matmul": (), "sum": (), "exp": ("bf16", "f32")}),
+        (low_product, {"matmul": ("bf16",), "sum": ("f32",), "exp": ()}),
+        (low_sum, {"matmul": ("f32",), "sum": ("bf16",), "exp": ()}),
+        (largest, {"matmul": (), "sum": (), "exp": ()}),
+        (jax.grad(low_product), {"matmul": ("bf16",), "sum": (), "exp": ()}),
     ],
 )
 def test_dtypes_are_those_that_go_into_products_and_sums(function, dtypes):

@@ -30,10 +30,14 @@ def closed_figures():
     plt.close("all")
 
 
+def make_mesh(**axes):
+    types = (AxisType.Auto,) * len(axes)
+    return jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=types)
+
+
 def put(shape, spec, **axes):
-    sizes, names = tuple(axes.values()), tuple(axes)
-    mesh = jax.make_mesh(sizes, names, axis_types=(AxisType.Auto,) * len(names))
-    return jax.device_put(np.zeros(shape, np.float32), NamedSharding(mesh, spec))
+    sharding = NamedSharding(make_mesh(**axes), spec)
+    return jax.device_put(np.zeros(shape, np.float32), sharding)
 
 
 def texts():
@@ -153,6 +157,34 @@ def test_a_panel_says_which_blocks_of_the_leading_axes_it_shows():
     assert titles[-1] == "[2:4, 3, :, :]"
 
 
+def places(found):
+    """Lists texts from the top row to the bottom one, each from left to right."""
+    [axes] = plt.gcf().axes
+    chosen = [text for text in axes.texts if re.match(found, text.get_text())]
+    chosen.sort(key=lambda text: (-text.get_position()[1], text.get_position()[0]))
+    return [text.get_text() for text in chosen]
+
+
+@pytest.mark.parametrize("axes", [{"a": 4, "b": 2}, {"a": 2, "b": 4}, {"b": 8}])
+def test_a_mesh_stands_as_a_grid_with_its_axes_on_the_sides(axes):
+    viz.draw_mesh(make_mesh(**axes))
+    assert places("device") == ALL
+    assert places("a") == [f"a {row}" for row in range(axes.get("a", 0))]
+    assert places("b") == [f"b {column}" for column in range(axes["b"])]
+
+
+def test_a_mesh_in_another_order_shows_which_device_stands_where():
+    devices = np.array(jax.devices()).reshape(2, 4).T
+    viz.draw_mesh(jax.sharding.Mesh(devices, ("a", "b")))
+    assert places("device") == [f"device {d}" for d in (0, 4, 1, 5, 2, 6, 3, 7)]
+
+
+def test_a_mesh_of_three_axes_is_refused():
+    with pytest.raises(ValueError, match="up to 2 axes"):
+        viz.draw_mesh(make_mesh(a=2, b=2, c=2))
+    assert plt.get_fignums() == []
+
+
 def test_an_array_of_rank_five_is_refused_by_its_shape():
     with pytest.raises(ValueError, match=re.escape("f32[1,2,3,4,5]")):
         viz.draw_array(np.zeros((1, 2, 3, 4, 5), np.float32))
@@ -248,6 +280,7 @@ def test_neighbouring_lines_differ_in_more_than_colour():
 
 PICTURES = {
     "devices": lambda: viz.draw_devices(),
+    "mesh": lambda: viz.draw_mesh(make_mesh(a=4, b=2)),
     "array": lambda: viz.draw_array(put((8, 2, 3), P("data"), data=8), "x"),
     "replicas of an array": lambda: viz.draw_array(put((8, 4), P(), data=8), "x"),
     "host array": lambda: viz.draw_array(X),

@@ -41,7 +41,7 @@ def test_layouts_run_from_top_to_bottom():
 
 def test_sum_and_note_stand_behind_each_bar():
     texts = [text.get_text() for text in drawn(LAYOUTS, "", {"FSDP": "gathers"}).texts]
-    assert texts == ["96 MiB", "12 MiB   gathers"]
+    assert texts == ["96.0 MiB", "12.0 MiB   gathers"]
 
 
 def test_each_part_has_one_entry_in_the_legend_and_its_own_hatch():

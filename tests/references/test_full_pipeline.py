@@ -1,9 +1,11 @@
 """A run of the full pipeline survives kills, other meshes and bad settings."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -16,23 +18,38 @@ pytest.importorskip("orbax.checkpoint")
 
 import full_pipeline
 import pipeline_model
+import sharded_pipeline
 from full_pipeline import fit
 from pipeline_run import Checkpoints, Config, SetupError
 
 SMALL = {"num_steps": 40, "save_every": 10, "hidden": 32, "compute_dtype": "float32"}
-# A child that dies, as by `kill -9`, right after it has logged so many steps.
+REGRESSION = {
+    "task": "regression",
+    "batch_size": 256,
+    "peak_lr": 0.01,
+    "steps_per_call": 50,
+    "save_every": 500,
+}
+# A child that dies, as by `kill -9`, right after it wrote metrics or a checkpoint.
 DIES = """
 import os, signal, sys
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 os.environ["NPROC"] = os.environ["PJRT_NPROC"] = "32"
 sys.path.append({references!r})
 import full_pipeline
-write = full_pipeline.Metrics.write
-def last_write(self, first_step, values):
-    write(self, first_step, values)
-    if first_step + 10 == {step}:
-        os.kill(os.getpid(), signal.SIGKILL)
-full_pipeline.Metrics.write = last_write
+def dying(act, finish=lambda self: None):
+    def last_act(self, step, values):
+        act(self, step, values)
+        if step == {step}:
+            finish(self)
+            os.kill(os.getpid(), signal.SIGKILL)
+    return last_act
+metrics, checkpoints = full_pipeline.Metrics, full_pipeline.Checkpoints
+if {after!r} == "metrics":
+    metrics.write = dying(metrics.write)
+else:
+    finish = lambda self: self.manager.wait_until_finished()
+    checkpoints.save = dying(checkpoints.save, finish)
 full_pipeline.fit(full_pipeline.Config(directory={directory!r}, **{settings!r}))
 """
 
@@ -59,18 +76,46 @@ def same(one, other):
     return all(np.array_equal(one[name], other[name]) for name in one)
 
 
+def make_mesh(*sizes):
+    types = (jax.sharding.AxisType.Auto,) * 2
+    return jax.make_mesh(sizes, ("data", "model"), axis_types=types)
+
+
+def close_to_truth(result):
+    """Whether the regression's weights and error are those of the data."""
+    true, noise = sharded_pipeline.make_data(1)[2], sharded_pipeline.NOISE
+    for name in ("w", "b"):
+        assert np.abs(result["params"][name] - true[name]).max() < noise / 10
+    assert result["score"] == ("rms_error", pytest.approx(noise, rel=0.1))
+
+
 def log(folder):
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
-@pytest.mark.parametrize("step", [10, 20, 30])
-def test_a_killed_run_ends_bit_for_bit_like_one_that_was_not(step, whole, tmp_path):
-    facts = {"references": str(REFERENCES), "directory": str(tmp_path), "step": step}
-    program = DIES.format(**facts, settings=SMALL)
+@pytest.mark.parametrize(
+    ("after", "step", "save_every", "logged"),
+    [
+        ("metrics", 10, 10, 20),  # the checkpoint of step 20 is not there yet
+        ("metrics", 0, 20, 10),  # the next call is under way
+        ("metrics", 20, 20, 30),  # likewise, after a checkpoint
+        ("checkpoint", 20, 20, 20),  # what a checkpoint holds is in the log
+    ],
+)
+def test_a_killed_run_ends_bit_for_bit_like_one_that_was_not(
+    after, step, save_every, logged, whole, tmp_path
+):
+    program = DIES.format(
+        references=str(REFERENCES),
+        directory=str(tmp_path),
+        after=after,
+        step=step,
+        settings={**SMALL, "save_every": save_every},
+    )
     child = subprocess.run([sys.executable, "-c", program], capture_output=True)
     assert child.returncode == -signal.SIGKILL
-    assert len(log(tmp_path)) == step
+    assert len(log(tmp_path)) == logged
     folder, result = whole
     assert same(run(tmp_path)["params"], result["params"])
     assert log(tmp_path) == log(folder)
@@ -100,15 +145,25 @@ def test_a_checkpoint_is_restored_in_another_layout(mesh, whole):
 
 def test_split_parameters_lie_split_after_a_restore(whole):
     config = Config(str(whole[0]), mesh={"data": 4, "model": 2}, **SMALL)
-    types = (jax.sharding.AxisType.Auto,) * 2
-    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=types)
-    optimizer = pipeline_model.make_optimizer(config)
-    _, abstract = pipeline_model.abstract_state(config, optimizer, mesh)
+    task = pipeline_model.make_task(config)
+    _, abstract = pipeline_model.abstract_state(task, make_mesh(4, 2))
     step, state = Checkpoints(config).restore(abstract)
     assert step == 40
     for tree in (state["params"], *[s for s in state["opt_state"][1][:1]]):
         w1 = tree["w1"] if isinstance(tree, dict) else tree.mu["w1"]
         assert {s.data.shape for s in w1.addressable_shards} == {(64, 16)}
+
+
+@pytest.mark.parametrize(("hidden", "meetings"), [(32, 1), (256, 3)])
+def test_devices_meet_once_for_all_small_parameters(hidden, meetings):
+    config = Config("unused", **{**SMALL, "hidden": hidden})
+    task, mesh = pipeline_model.make_task(config), make_mesh(8, 1)
+    _, abstract = pipeline_model.abstract_state(task, mesh)
+    call = pipeline_model.make_train_call(task, mesh)
+    x = jax.ShapeDtypeStruct((10, 1, 64, 64), "float32")
+    y = jax.ShapeDtypeStruct((10, 1, 64), "int32")
+    text = call.lower(abstract, x, y).as_text()
+    assert text.count("stablehlo.all_reduce") == meetings  # large ones: w1 and w2
 
 
 @pytest.mark.parametrize(
@@ -128,11 +183,28 @@ def test_bfloat16_computes_what_float32_computes_nearly(whole, tmp_path):
 
 
 def test_the_default_run_reads_digits(tmp_path):
-    assert fit(Config(str(tmp_path)), progress=False)["accuracy"] > 0.97
+    name, value = fit(Config(str(tmp_path)), progress=False)["score"]
+    assert name == "accuracy" and value > 0.97
+
+
+@pytest.mark.parametrize("mesh", [{"data": 8}, {"data": 4, "model": 2}], ids=str)
+def test_the_regression_recovers_the_weights_to_noise_level(mesh, tmp_path):
+    result = run(tmp_path, **REGRESSION, num_steps=500, mesh=mesh)
+    close_to_truth(result)
+    assert len(result["losses"]) == 500
+
+
+def test_three_thousand_steps_in_a_row_survive(tmp_path):
+    settings = REGRESSION | {"num_steps": 3000, "steps_per_call": 10}
+    done = command("--directory", tmp_path, *options(settings))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert [line["step"] for line in log(tmp_path)] == list(range(1, 3001))
+    close_to_truth(run(tmp_path, **settings))
 
 
 def test_every_row_comes_once_in_each_epoch():
-    rows = [pipeline_model.rows_of_step(step, 8, 30, seed=1) for step in range(15)]
+    starts = range(0, 120, 8)
+    rows = [pipeline_model.rows_between(n, n + 8, 30, seed=1) for n in starts]
     epochs = np.concatenate(rows).reshape(4, 30)
     assert all(sorted(epoch) == list(range(30)) for epoch in epochs.tolist())
     assert not np.array_equal(epochs[0], epochs[1])
@@ -149,6 +221,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(whole, tmp_path, capsy
 
 
 BAD = {
+    "task": ({"task": "poetry"}, ["poetry", "digits", "regression"]),
     "batch": ({"batch_size": 60}, ["60", "8"]),
     "microbatches": ({"num_microbatches": 3}, ["64", "24"]),
     "large batch": ({"batch_size": 2048}, ["2048", "1437"]),
@@ -172,6 +245,8 @@ def test_bad_settings_are_named_before_any_step(settings, named, tmp_path):
 def test_a_checkpoint_of_another_model_is_refused(whole):
     with pytest.raises(SetupError, match="hidden=32, this one has 64"):
         run(whole[0], hidden=64)
+    with pytest.raises(SetupError, match="task=digits, this one has regression"):
+        run(whole[0], task="regression")
     assert run(whole[0])["losses"] == []
 
 
@@ -182,10 +257,13 @@ def test_a_logger_that_is_missing_names_what_to_install(tmp_path, monkeypatch):
         fit(config, log="wandb", progress=False)
 
 
+def options(settings):
+    return [f"--{k.replace('_', '-')}={v}" for k, v in settings.items()]
+
+
 def command(*arguments):
     script = [sys.executable, str(REFERENCES / "full_pipeline.py"), "--quiet"]
-    settings = [f"--{k.replace('_', '-')}={v}" for k, v in SMALL.items()]
-    line = [*script, *settings, *map(str, arguments)]
+    line = [*script, *options(SMALL), *map(str, arguments)]
     return subprocess.run(line, capture_output=True, text=True)
 
 
@@ -198,6 +276,48 @@ def test_two_processes_train_like_one(whole, tmp_path):
     np.testing.assert_allclose(
         run(tmp_path)["losses"], whole[1]["losses"][20:], rtol=0.01
     )
+
+
+def test_processes_that_slurm_started_find_each_other(tmp_path):
+    script = [sys.executable, str(REFERENCES / "full_pipeline.py"), "--cluster"]
+    line = [*script, "--quiet", "--directory", str(tmp_path), "--mesh", "data=2"]
+    settings = options({**SMALL, "num_steps": 20})
+    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    # As `srun` would set them, on one host; the port comes from the job's number.
+    env |= {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_NODELIST": "localhost"}
+    children = [
+        subprocess.Popen(
+            [*line, *settings],
+            env=env | {"SLURM_NTASKS": "2", "SLURM_PROCID": n, "SLURM_LOCALID": n},
+        )
+        for n in ("0", "1")
+    ]
+    try:
+        assert [child.wait(120) for child in children] == [0, 0]
+    finally:
+        for child in children:
+            child.kill()
+    assert [line["step"] for line in log(tmp_path)] == list(range(1, 21))
+
+
+def test_a_mesh_must_reach_every_process(tmp_path):
+    done = command("--directory", tmp_path, "--processes", 2, "--mesh", "data=4")
+    assert done.returncode in (1, 2)  # one process failed, or both already had
+    assert "4 of the 8 devices of 2 processes" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="asks /proc")
+def test_processes_end_with_the_one_that_started_them(tmp_path):
+    script = [sys.executable, str(REFERENCES / "full_pipeline.py"), "--quiet"]
+    line = [*script, "--directory", str(tmp_path), "--processes", "2"]
+    parent = subprocess.Popen(line)
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    while len(pids := children.read_text().split()) < 2:
+        time.sleep(0.05)
+    time.sleep(0.2)  # the parent has to hear of the second child
+    parent.terminate()
+    assert parent.wait(30) == 143
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 FAILS = """

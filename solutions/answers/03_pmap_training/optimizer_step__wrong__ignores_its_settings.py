@@ -1,0 +1,14 @@
+"""Writes the settings of one call into the optimizer."""
+
+
+def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
+    schedule = optax.warmup_cosine_decay_schedule(0, 0.05, 4, 12)
+    adamw = optax.adamw(schedule, weight_decay=0.1)
+    return optax.chain(optax.clip_by_global_norm(2.0), adamw)
+
+
+def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
+    loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
+    loss, grads = jax.lax.pmean((loss, grads), axis_name)
+    updates, opt_state = optimizer.update(grads, opt_state, params)
+    return optax.apply_updates(params, updates), opt_state, loss

@@ -1,0 +1,13 @@
+"""Adds up by psum what shard_map has added up already: 64 times the gradient."""
+
+
+def shard_map_step(params, x, y, lr, num_devices):
+    def step(params, x, y):
+        loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
+        loss, grads = jax.lax.psum((loss, grads), "devices")
+        return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
+
+    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
+    specs = (P(), P("devices"), P("devices"))
+    mapped = jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=P())
+    return jax.jit(mapped)(params, x, y)

@@ -1,0 +1,6 @@
+"""Drops the decorator: operation after operation, none of them compiled together."""
+
+
+def data_parallel_step(params, x, y, lr):
+    loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
+    return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss

@@ -1,0 +1,16 @@
+"""Returns the block's shape as a list: equal to no shape in JAX."""
+
+
+def predict_layout(shape, mesh_shape, spec):
+    shard, distinct = list(shape), 1
+    for axis, names in enumerate(spec):
+        names = (names,) if isinstance(names, str) else names or ()
+        for name in names:
+            if name not in mesh_shape:
+                raise ValueError(f"unknown {name}")
+        parts = math.prod(mesh_shape[name] for name in names)
+        if shape[axis] % parts:
+            raise ValueError(f"{shape[axis]} does not divide by {parts}")
+        shard[axis] //= parts
+        distinct *= parts
+    return shard, distinct

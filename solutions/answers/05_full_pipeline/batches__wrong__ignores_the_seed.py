@@ -1,0 +1,15 @@
+"""Shuffles every run alike."""
+
+
+def batches(data, batch_size, sharding, seed, start_step):
+    def ready(step):
+        places = step * batch_size + np.arange(batch_size)
+        epochs, inside = np.divmod(places, len(data[0]))
+        orders = {e: epoch_order(0, e, len(data[0])) for e in np.unique(epochs)}
+        rows = np.array([orders[e][i] for e, i in zip(epochs, inside, strict=True)])
+        return tuple(place(array[rows], sharding) for array in data)
+
+    ahead = ready(start_step)
+    for step in itertools.count(start_step + 1):
+        now, ahead = ahead, ready(step)
+        yield now

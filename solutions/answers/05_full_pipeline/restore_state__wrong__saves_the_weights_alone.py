@@ -1,0 +1,25 @@
+"""Saves the weights alone: velocity and random key start afresh."""
+
+
+def save_state(manager, step, state, facts):
+    weights = {"w": state["w"]}
+    manager.save(
+        step, args=Composite(state=StandardSave(weights), facts=JsonSave(facts))
+    )
+
+
+def restore_state(manager, fresh, settings):
+    for step in sorted(manager.all_steps(), reverse=True):
+        try:
+            found = manager.restore(step, args=Composite(facts=JsonRestore()))
+            other = [n for n in settings if found.facts.get(n) != settings[n]]
+            if not other:
+                like = StandardRestore(abstract({"w": fresh["w"]}))
+                state = manager.restore(step, args=Composite(state=like)).state
+                return step, fresh | state, found.facts
+        except Exception as error:
+            print(f"Checkpoint {step} is damaged: {type(error).__name__}.")
+            manager.delete(step)
+        else:
+            raise ValueError(f"{other[0]} is {settings[other[0]]}, but was not")
+    return 0, fresh, {}
