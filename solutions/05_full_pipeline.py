@@ -1137,7 +1137,7 @@ def open_log(config, step):  # returns write(step, metrics), which adds a line
 #   `make_mesh` raise.
 
 
-# %% exercise="fit" minutes=20 difficulty=3
+# %% exercise="fit" minutes=18 difficulty=3
 def fit(config):
     """Trains to the last step, from the newest checkpoint if there is one.
 
