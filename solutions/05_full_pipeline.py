@@ -640,7 +640,7 @@ with open_manager(folder) as manager:
 #   else Orbax would not save there again), take the one before.
 
 
-# %% exercise="restore_state" minutes=15 difficulty=2
+# %% exercise="restore_state" minutes=12 difficulty=2
 def save_state(manager, step, state, facts):
     """Starts to save a state and the facts that belong to it.
 
@@ -1137,7 +1137,7 @@ def open_log(config, step):  # returns write(step, metrics), which adds a line
 #   `make_mesh` raise.
 
 
-# %% exercise="fit" minutes=18 difficulty=3
+# %% exercise="fit" minutes=15 difficulty=3
 def fit(config):
     """Trains to the last step, from the newest checkpoint if there is one.
 
@@ -1357,7 +1357,7 @@ def stage(params, x):  # w: f32[W, W], b: f32[W]; x: f32[B, W]
 #   neighbour by `ppermute`.
 
 
-# %% exercise="pipeline_forward" minutes=15 difficulty=3
+# %% exercise="pipeline_forward" minutes=12 difficulty=3
 def pipeline_forward(stage_params, microbatches):
     """Computes a pipeline's results by the GPipe schedule.
 
