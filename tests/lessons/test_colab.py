@@ -41,8 +41,8 @@ def run(address, tmp_path):
     def run(path, *, first_cell="", **variables):
         package = tmp_path / "packages" / "google" / "colab"
         package.mkdir(parents=True)
-        for folder in (package.parent, package):
-            (folder / "__init__.py").write_text("")
+        # "google" itself stays a namespace, which other packages share.
+        (package / "__init__.py").write_text("")
         folder = tmp_path / "content"
         folder.mkdir()
         text = re.sub(r"https://[^\"{]*(?=/raw/main)", address, path.read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""Restores the state before it compares the facts: another run's arrays have other shapes, which looks like damage."""
+"""Restores the state before it compares the facts: another run's state has another structure, which looks like damage."""
 
 
 def save_state(manager, step, state, facts):
