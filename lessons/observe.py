@@ -8,6 +8,7 @@ import inspect
 import io
 import linecache
 import os
+import re
 import subprocess
 import sys
 import traceback
@@ -67,7 +68,8 @@ def observe(
         except BaseException as raised:  # SystemExit too: an exit is an outcome here
             error = failure(raised, function)
     compiles = num_compiles() - compiles
-    show(printed.getvalue())
+    own_words = without_place(printed.getvalue(), error)
+    show(own_words)
     changed = tuple(
         position
         for position, (before, after) in enumerate(zip(arguments, inputs, strict=True))
@@ -80,7 +82,7 @@ def observe(
         value=plain(result),
         layout={path: shards(leaf) for path, leaf in leaves(result) if on_device(leaf)},
         error=error,
-        printed=printed.getvalue(),
+        printed=own_words,
         changed=changed,
         num_compiles=compiles,
         **program_facts(program, compiled),
@@ -131,6 +133,12 @@ def on_devices(function: Callable, axis: str) -> Callable:
 def num_compiles() -> int:
     """Counts the programs that this process has compiled so far."""
     return len(_compiled)
+
+
+def without_place(printed: str, error: Failure | None) -> str:
+    """Drops a line that JAX 0.12 prints before it names the same place in an error."""
+    named = re.search(r"occurs at source:  (.+)", error.message) if error else None
+    return printed.replace(f"{named[1]}\n", "") if named else printed
 
 
 def show(text: str, limit: int = 2000) -> None:

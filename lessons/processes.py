@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +63,25 @@ def run_script(
             said.append(file)
         deadline = time.monotonic() + timeout_s
         while any(child.poll() is None for child in children):
-            failed = [n for n, child in enumerate(children) if child.poll()]
-            if failed:
-                return told(failed[0], children, said)
+            if any(child.poll() for child in children):
+                break
             if time.monotonic() > deadline:
                 return f"Ended after {timeout_s:g} s: it did not finish."
             time.sleep(POLL_S)
-        failed = [n for n, child in enumerate(children) if child.poll()]
-        return told(failed[0], children, said) if failed else "finished"
+        first = cause([child.poll() for child in children])
+        return "finished" if first is None else told(first, children, said)
+
+
+def cause(codes: Sequence[int | None]) -> int | None:
+    """Picks the process whose end has ended the others, by their exit codes.
+
+    JAX aborts a process whose partner is lost, or raises an error in it: a signal other
+    than SIGABRT goes before an exit code, and that before SIGABRT.
+    """
+    failed = [number for number, code in enumerate(codes) if code]
+    aborted = -signal.SIGABRT
+    rank = {number: (codes[number] == aborted, codes[number] > 0) for number in failed}
+    return min(failed, key=rank.get, default=None)
 
 
 def told(number: int, children: list, said: list) -> str:

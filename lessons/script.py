@@ -86,14 +86,9 @@ def collect(function: Callable, imports: dict, values: dict, functions: dict) ->
         value = plain.__globals__.get(name, builtins)
         if value is builtins or name in {**imports, **values, **functions}:
             continue
-        own = (
-            getattr(inspect.unwrap(value), "__globals__", None)
-            if callable(value)
-            else 0
-        )
         if isinstance(value, types.ModuleType):
             imports[name] = f"import {value.__name__}{alias(value.__name__, name)}"
-        elif own is plain.__globals__ and inspect.unwrap(value).__name__ == name:
+        elif is_own(value, name, plain.__globals__):
             collect(value, imports, values, functions)
         elif is_plain(value):
             values[name] = f"{name} = {value!r}"

@@ -252,6 +252,17 @@ def test_what_a_failing_function_printed_is_shown(capsys):
     assert capsys.readouterr().out == "before\n"
 
 
+def test_what_jax_prints_of_an_error_itself_is_not_shown(capsys):
+    def too_many(rows):
+        print("mine\n")
+        return jax.pmap(lambda row: row)(rows)
+
+    seen = observe(too_many, np.zeros(9))
+    assert "ValueError" in seen.error.kinds
+    assert capsys.readouterr().out == "mine\n"
+    assert seen.printed == "mine\n\n"
+
+
 def test_a_long_print_is_shortened(capsys):
     seen = observe(lambda: print("a" * 3000))
     assert capsys.readouterr().out == "a" * 2000 + " ...\n"

@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from processes import run_script
+from processes import cause, run_script
 from script import write_script
 
 
@@ -92,6 +92,22 @@ def test_an_error_of_one_process_ends_all_and_is_told(script, folder):
         "Process 1 of 2 ended with code 1: ValueError: a batch of 12 does not divide "
         "by 8; the others were ended."
     )
+
+
+@pytest.mark.parametrize(
+    ("codes", "first"),
+    [
+        ((0, 0), None),
+        ((None, 0), None),
+        ((-signal.SIGABRT, -signal.SIGKILL), 1),
+        ((-signal.SIGABRT, 1), 1),
+        ((1, -signal.SIGKILL), 1),
+        ((None, -signal.SIGABRT), 1),
+        ((0, 2, -signal.SIGTERM), 2),
+    ],
+)
+def test_the_cause_of_an_end_is_not_the_partner_that_it_took_along(codes, first):
+    assert cause(codes) == first
 
 
 def test_what_does_not_finish_is_ended(script, folder):
