@@ -31,6 +31,7 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 from typing import Any
 
 from pipeline_run import Checkpoints, Config, Metrics, SetupError, check
@@ -96,12 +97,20 @@ def fit(config: Config, log: str = "json", progress: bool = True) -> dict[str, A
     return {"step": step, "losses": losses, "score": score, "params": params}
 
 
-def launch(arguments: list[str], num_processes: int) -> int:
+def launch(arguments: list[str], num_processes: int, port: int = 0) -> int:
     """Runs the script as several processes here; ends all when one fails."""
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, __file__, *arguments, "--port", str(port), "--process"]
+    try:
+        with socket.socket() as probe:
+            probe.bind(("localhost", port))
+            port = probe.getsockname()[1]
+    except OSError:
+        print(
+            f"Port {port} belongs to another process: choose another, or leave --port "
+            "out to have a free one found.",
+            file=sys.stderr,
+        )
+        return 2
+    command = [sys.executable, __file__, *arguments, f"--port={port}", "--process"]
     children = [
         subprocess.Popen([*command, f"{number}/{num_processes}"])
         for number in range(num_processes)
@@ -109,12 +118,13 @@ def launch(arguments: list[str], num_processes: int) -> int:
     try:
         while any(child.poll() is None for child in children):
             codes = [child.poll() for child in children]
-            failed = [n for n, code in enumerate(codes) if code not in (None, 0)]
+            failed = {number: code for number, code in enumerate(codes) if code}
             if failed:
+                ends = (f"process {n} with code {code}" for n, code in failed.items())
                 print(
-                    f"Process {failed[0]} of {num_processes} ended with code "
-                    f"{codes[failed[0]]}: ending the others. Run the same line again "
-                    "to resume from the last checkpoint.",
+                    f"Of {num_processes} processes ended {', '.join(ends)}: ending the "
+                    "others. Run the same line again to resume from the last "
+                    "checkpoint.",
                     file=sys.stderr,
                 )
                 return 1
@@ -123,7 +133,7 @@ def launch(arguments: list[str], num_processes: int) -> int:
         for child in children:
             child.kill()
             child.wait()
-    return max(child.returncode for child in children)
+    return int(any(child.returncode for child in children))
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -141,7 +151,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     several.add_argument("--processes", type=int, help="start so many here")
     several.add_argument("--cluster", action="store_true", help="one of a cluster's")
     parser.add_argument("--process", help=argparse.SUPPRESS)
-    parser.add_argument("--port", help=argparse.SUPPRESS)
+    text = "where --processes meet, on this machine; default: a free one"
+    parser.add_argument("--port", type=int, default=0, help=text)
     for field in dataclasses.fields(Config):
         if field.name not in ("directory", "mesh"):
             kind, name = type(field.default), field.name.replace("_", "-")
@@ -157,7 +168,20 @@ def main() -> int:
     options = parse()
     if options.processes and not options.process:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so `launch` cleans up
-        return launch(sys.argv[1:], options.processes)
+        return launch(sys.argv[1:], options.processes, options.port)
+    try:
+        code = train(options)
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    if code and (options.process or options.cluster):
+        sys.stderr.flush()
+        os._exit(code)  # an orderly end would wait for the other processes
+    return code
+
+
+def train(options: argparse.Namespace) -> int:
+    """Trains as the one process, or as one of several; returns the exit code."""
     number, _, count = (options.process or "0/1").partition("/")
     if not options.cluster:  # simulated devices: before JAX starts
         devices = NUM_DEVICES // int(count)

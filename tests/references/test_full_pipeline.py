@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -312,9 +313,12 @@ def test_processes_end_with_the_one_that_started_them(tmp_path):
     line = [*script, "--directory", str(tmp_path), "--processes", "2"]
     parent = subprocess.Popen(line)
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
-    while len(pids := children.read_text().split()) < 2:
+
+    def have_loaded_jax(pids):  # so long after their start, the parent knows of both
+        return all("jaxlib" in Path(f"/proc/{pid}/maps").read_text() for pid in pids)
+
+    while len(pids := children.read_text().split()) < 2 or not have_loaded_jax(pids):
         time.sleep(0.05)
-    time.sleep(0.2)  # the parent has to hear of the second child
     parent.terminate()
     assert parent.wait(30) == 143
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
@@ -333,7 +337,45 @@ def test_the_others_end_when_one_process_fails(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(full_pipeline, "__file__", str(script))
     assert full_pipeline.launch([], 3) == 1
     said = capsys.readouterr().err
-    assert "Process 1 of 3 ended with code 3" in said and "resume" in said
+    assert "process 1 with code 3" in said and "resume" in said
+
+
+RAISES = """
+import sys
+sys.path.append({references!r})
+import jax
+import full_pipeline
+def fit(*_):
+    if jax.process_index() == 1:
+        raise RuntimeError("the disk of process 1 is gone")
+    while True:
+        pass
+full_pipeline.fit = fit
+sys.exit(full_pipeline.main())
+"""
+
+
+def test_a_process_that_raises_ends_though_others_still_run(
+    tmp_path, monkeypatch, capfd
+):
+    script = tmp_path / "script.py"
+    script.write_text(RAISES.format(references=str(REFERENCES)))
+    monkeypatch.setattr(full_pipeline, "__file__", str(script))
+    assert full_pipeline.launch(["--directory", str(tmp_path)], 2) == 1
+    said = capfd.readouterr().err
+    assert "the disk of process 1 is gone" in said
+    assert "Of 2 processes ended process 1 with code 1" in said
+
+
+def test_a_port_that_another_process_has_is_named(tmp_path):
+    with socket.socket() as other:
+        other.bind(("localhost", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        done = command("--directory", tmp_path, "--processes", 2, "--port", port)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"Port {port} belongs to another process: choose another" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_mesh_that_cannot_be_read_is_shown(tmp_path):
