@@ -41,7 +41,6 @@ class Program:
 
     Attributes:
         facts: what the program holds; see `traced_facts` in lessons/observe.py.
-        executable: the compiled program, once it has run.
 
     Raises:
         ProgramError: it is damaged, takes other inputs, or calls what it must not.
@@ -100,8 +99,7 @@ class Program:
         everywhere = NamedSharding(self.mesh, PartitionSpec())
         try:
             placed = [jax.device_put(array, everywhere) for array in self.arrays]
-            self.executable = jax.jit(self.exported.call).lower(*placed).compile()
-            outputs = jax.block_until_ready(self.executable(*placed))
+            outputs = jax.block_until_ready(jax.jit(self.exported.call)(*placed))
             named = dict(zip(wanted, outputs, strict=True))
         except Exception as error:
             kind = f"{type(error).__name__}: {error}"
@@ -110,13 +108,16 @@ class Program:
         return fill(result, named), layout
 
     def compiled_facts(self) -> dict[str, Any]:
-        """Reads what the compiler made of it, once it has run.
+        """Reads what the compiler makes of it where the layout of inputs is its own.
 
         Raises:
-            ProgramError: the text of the compiled program cannot be read.
+            ProgramError: it does not compile, or the text of that cannot be read.
         """
+        inputs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self.arrays]
         try:
-            return compiled_facts(self.executable)
+            with jax.set_mesh(self.mesh):
+                program = jax.jit(self.exported.call).lower(*inputs)
+            return compiled_facts(program.compile())
         except Exception as error:  # whatever a forged program leads to
             kind = type(error).__name__
             raise ProgramError(f"its compiled form cannot be read ({kind})") from None

@@ -10,6 +10,7 @@ from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+import grader.programs
 from facts import Opaque, leaves, same
 from grader.programs import Program, ProgramError
 from observe import observe, shards
@@ -40,7 +41,7 @@ def exported(function, *arguments, **options):
         places[:] = [template(inner(*blocks))]
         return tuple(found)
 
-    kinds = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
+    kinds = jax.eval_shape(lambda *arrays: arrays, *arrays)
     with tracing(function):
         run = jax.jit(flat, keep_unused=True)
         program = jax.export.export(run, platforms=["cpu"], **options)(*kinds)
@@ -700,10 +701,25 @@ def test_a_program_is_the_same_function_each_time():
     assert np.array_equal(first, second)
 
 
-def test_a_compiled_form_that_cannot_be_read_is_the_programs_fault():
+@pytest.mark.parametrize("spec", [P("a"), P(None, "a"), P("a", "b")], ids=str)
+def test_a_compiled_form_is_the_notebooks(spec):
+    def product(x):
+        return mapped(lambda block: block @ block.T, spec, a=4, b=2)(x)
+
+    x = np.ones((8, 16), np.float32)
+    text, _ = exported(product, x)
+    ours = Program(text, [x]).compiled_facts()
+    seen = observe(product, x, compiled=True)
+    assert ours["array_shapes"] == seen.array_shapes
+    assert ours["collectives"] == seen.collectives
+    assert ours["flops"] == seen.flops
+    # No device holds the whole of what each takes a block of.
+    assert x.shape not in ours["array_shapes"]
+
+
+def test_a_compiled_form_that_cannot_be_read_is_the_programs_fault(monkeypatch):
     program = Program(TEXT, [X])
-    program.run(TEMPLATE)
     assert program.compiled_facts()["collectives"] == ()
-    program.executable = object()
+    monkeypatch.setattr(grader.programs, "compiled_facts", lambda _: 1 / 0)
     with pytest.raises(ProgramError, match="compiled form"):
         program.compiled_facts()
