@@ -121,16 +121,13 @@ def guarded(mode: str, command: list[str]) -> list[str]:
     return [sys.executable, "-I", "-S", GUARD, mode, *command]
 
 
-def stranger() -> int:
-    """Makes up a user id that nothing else on this machine has."""
-    return 1_900_000_000 + secrets.randbelow(240_000_000)
-
-
-def give(folder: Path | None, uid: int) -> None:
-    """Hands a folder and what is in it to a user."""
+def stranger(folder: Path | None) -> int:
+    """Makes up a user that nothing else on this machine has, and gives it a folder."""
+    uid = 1_900_000_000 + secrets.randbelow(240_000_000)
     if folder:
         for path in (folder, *folder.iterdir()):
             os.chown(path, uid, uid, follow_symlinks=False)
+    return uid
 
 
 def python_folders() -> list[Path]:

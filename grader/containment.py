@@ -17,7 +17,6 @@ from grader.box import (
     ContainmentError,
     Limits,
     bounded,
-    give,
     guarded,
     parents,
     stranger,
@@ -93,7 +92,10 @@ def short(said: str, status: int) -> str:
 
 
 def contained(command: Sequence[str], box: Box, name: str) -> list[str]:
-    """Returns the command line that runs `command` inside of `box`."""
+    """Returns the command line that runs `command` inside of `box`.
+
+    Without a command, bubblewrap's box stands empty for a process that enters it.
+    """
     build = bubblewrap if name == "bubblewrap" else functools.partial(engine, name)
     return build(list(command), box)
 
@@ -106,7 +108,7 @@ def bubblewrap(command: list[str], box: Box) -> list[str]:
     words += ["--die-with-parent", "--new-session"]
     words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
     words += ["--unshare-cgroup-try", "--hostname", "box"]
-    if is_root:  # the limit on processes does not hold for root: see `as_stranger`
+    if is_root:  # the limit on processes does not hold for root: see `without_rights`
         words += ["--cap-drop", "ALL"]
         for right in ("SETUID", "SETGID", "SETPCAP"):
             words += ["--cap-add", f"CAP_{right}"]
@@ -139,13 +141,13 @@ def bubblewrap(command: list[str], box: Box) -> list[str]:
     for path in writable:
         words += ["--bind", path, path]
     words += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", "--"]
-    words += as_stranger(box) if is_root else []
-    return words + bounded(guarded("seal" if is_root else "stay", command), limits)
+    if is_root:  # who holds a box for others stays root, whom no stranger can signal
+        words += without_rights(stranger(box.writable) if command else 0)
+    mode = ("seal" if is_root else "stay") if command else "hold"
+    return words + bounded(guarded(mode, command), limits)
 
 
-def as_stranger(box: Box) -> list[str]:
-    """Words that drop root's rights for a user id that nothing else here has."""
-    uid = stranger()
-    give(box.writable, uid)
+def without_rights(uid: int) -> list[str]:
+    """Words that drop root's rights, and root for another user."""
     words = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
     return [*words, "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"]

@@ -4,12 +4,16 @@ It denies what no limit counts: memory of no process, file systems and namespace
 one's own. `guard.py seal COMMAND` then becomes the command. `guard.py stay COMMAND` is
 the first process of a box and starts the command, which cannot meddle with it. So is
 `guard.py keep COMMAND`, and when its standard input closes, as that does when the
-grader ends in whatever way, it ends and all of the box with it.
+grader ends in whatever way, it ends and all of the box with it. `guard.py hold` starts
+nothing: when the box stands it tells its limits on its standard input, a socket, with
+which it ends.
 """
 
 import ctypes
+import json
 import os
 import platform
+import resource
 import select
 import signal
 import struct
@@ -99,9 +103,7 @@ def start(pipe: list[int]) -> int:
     """Starts a process, in which this returns 0; it reads from the pipe, if any."""
     child = os.fork()
     if child:
-        control(SET_DUMPABLE, ctypes.c_ulong(0))  # nobody may look into this process
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_IGN)
+        withdraw()
         return child
     for end in pipe[:1]:
         os.dup2(end, 0)
@@ -126,9 +128,29 @@ def await_end() -> None:
     os._exit(1)
 
 
+def hold() -> None:
+    """Keeps a box for a process that comes from outside, until that has ended."""
+    withdraw()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans end up with this process
+    names = ("AS", "CPU", "NPROC", "NOFILE", "FSIZE", "CORE")
+    kinds = [getattr(resource, f"RLIMIT_{name}") for name in names]
+    limits = [(kind, resource.getrlimit(kind)) for kind in kinds]
+    os.write(0, json.dumps(limits).encode())
+    await_end()
+
+
+def withdraw() -> None:
+    """Lets nobody look into this process, nor end it by a friendly signal."""
+    control(SET_DUMPABLE, ctypes.c_ulong(0))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def main(mode: str, *command: str) -> None:
     """Runs the command."""
     seal()
+    if mode == "hold":
+        hold()
     pipe = list(os.pipe()) if mode == "keep" else []
     child = 0 if mode == "seal" else start(pipe)
     if not child:

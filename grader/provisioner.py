@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import subprocess
@@ -17,13 +18,16 @@ from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvision
 from traitlets import Instance
 
 from grader import MODULES, ROOT
+from grader.box import stranger
 from grader.containment import Box, backend, contained
 from grader.engine import remove
+from grader.warm import ColdError, holder, line, shared
 from grader.watch import Watch, Words
 
 NAME = "contained"
 INSIDE = "/tmp/course"  # where the course's modules lie inside the box
-KERNEL = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
+LAUNCHER = ["-m", "ipykernel_launcher"]
+KERNEL = [*LAUNCHER, "-f", "{connection_file}"]
 # The last is for trusted kernels on TCP: no remark on unencrypted connections.
 KERNEL += ["--HistoryManager.enabled=False", "--log-level=ERROR"]
 
@@ -53,6 +57,7 @@ class ContainedProvisioner(LocalProvisioner):
     command: tuple[str, ...] = ()
     watch: Watch | None = None
     words: Words | None = None
+    backend: str = ""
 
     def _box_default(self) -> Box:
         return learner_box()
@@ -63,7 +68,7 @@ class ContainedProvisioner(LocalProvisioner):
         Raises:
             ContainmentError: nothing here can contain it.
         """
-        name = backend()
+        self.backend = backend()
         # A restarted kernel takes the same paths: clients stay connected to them.
         if self.folder is None:
             # Short: the path of a socket has at most 107 bytes.
@@ -74,32 +79,67 @@ class ContainedProvisioner(LocalProvisioner):
         manager.ip = str(self.folder / "s")
         self.kernel_spec.interrupt_mode = "message"  # a signal would end the box
         kwargs = await super().pre_launch(**kwargs)
-        box = dataclasses.replace(self.box, writable=self.folder)
-        kwargs["cmd"] = contained([sys.executable, *kwargs["cmd"][1:]], box, name)
-        self.command = tuple(kwargs["cmd"])
         host = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST")
         kwargs["env"] = {key: os.environ[key] for key in host if key in os.environ}
         kwargs["cwd"] = "/"
         return kwargs
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any):
-        """Starts the kernel and the watch over what it uses."""
+        """Starts the kernel in its box, and the watch over what it uses.
+
+        A kernel like the grader's own comes from the fork server, where that works.
+        """
         reading, writing = os.pipe()
         self.words = Words(reading)
         self.words.start()
         kwargs |= {"stdout": subprocess.DEVNULL, "stderr": writing}
-        if self.is_engine:
-            kwargs["stdin"] = subprocess.PIPE  # its end is the container's
+        box = dataclasses.replace(self.box, writable=self.folder)
+        waiting = None
         try:
-            connection = await super().launch_kernel(cmd, **kwargs)
+            if self.backend == "bubblewrap" and cmd[1:3] == LAUNCHER:
+                with contextlib.suppress(ColdError):
+                    waiting = await self.fork(cmd[2:], box, **kwargs)
+            if waiting is None:
+                words = [sys.executable, *cmd[1:]]
+                await self.launch(contained(words, box, self.backend), **kwargs)
         except BaseException:
             await self.cleanup()
             raise
         finally:
             os.close(writing)
-        self.watch = Watch(self.process.pid, self.folder, self.box.limits)
+        pids = [pid for pid in (self.process.pid, waiting) if pid]
+        self.watch = Watch(pids, self.folder, self.box.limits)
         self.watch.start()
-        return connection
+        return self.connection_info
+
+    async def launch(self, command: list[str], **kwargs: Any) -> None:
+        """Runs the command line of a box."""
+        self.command = tuple(command)
+        if self.is_engine:
+            kwargs["stdin"] = subprocess.PIPE  # its end is the container's
+        await super().launch_kernel(command, **kwargs)
+
+    async def fork(self, argv: list[str], box: Box, **kwargs: Any) -> int:
+        """Lets the fork server start the kernel; returns who waits for its end.
+
+        Raises:
+            ColdError: it cannot; nothing is left of the try.
+        """
+        server = shared(INSIDE, learner_modules(), Box().environment)
+        held, theirs = line()
+        with held:
+            with theirs:
+                command = contained([], box, self.backend)
+                await self.launch(command, **kwargs, stdin=theirs)
+            try:
+                uid = os.geteuid() or stranger(box.writable)
+                asked = {**holder(held), "uid": uid, "argv": argv}
+                asked["env"] = dict(box.environment)
+                return server.start(asked, held, kwargs["stderr"])
+            except ColdError:
+                self.process.kill()
+                self.process.wait()
+                raise
 
     @property
     def is_engine(self) -> bool:

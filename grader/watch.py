@@ -6,7 +6,7 @@ import contextlib
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -43,13 +43,21 @@ class Words(threading.Thread):
 class Watch(threading.Thread):
     """Kills a box that uses too much in total, which no limit on one process sees.
 
+    Args:
+        pids: the box's process first, then others whose children are in it.
+        folder: where the kernel's sockets lie.
+        limits: what all may use together.
+
     Attributes:
         exceeded: the limit that the box ran over, in plain words, or "".
     """
 
-    def __init__(self, pid: int, folder: Path, limits: Limits):
-        super().__init__(daemon=True, name=f"watch-{pid}")
-        self.process = psutil.Process(pid)
+    def __init__(self, pids: Sequence[int], folder: Path, limits: Limits):
+        super().__init__(daemon=True, name=f"watch-{pids[0]}")
+        self.process = psutil.Process(pids[0])
+        self.others = []
+        with contextlib.suppress(psutil.Error):  # one that has ended has no children
+            self.others += map(psutil.Process, pids[1:])
         self.folder, self.limits = folder, limits
         self.exceeded = ""
         self.ended = threading.Event()
@@ -66,6 +74,9 @@ class Watch(threading.Thread):
     def look(self) -> str:
         """Names the limit that the box is over, or returns ""."""
         limits, processes = self.limits, self.process.children(recursive=True)
+        for other in self.others:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                processes += other.children(recursive=True)
         most = limits.memory_mib * 2**20
         # At first, what processes share counts in each of them: that is quick to know.
         if memory(processes) > most and memory(processes, exact=True) > most:

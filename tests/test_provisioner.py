@@ -225,7 +225,7 @@ def test_a_folder_is_measured_while_it_changes(tmp_path):
 
 def test_a_process_that_took_over_a_number_is_not_killed(tmp_path):
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
-        watching = watch.Watch(process.pid, tmp_path, Limits())
+        watching = watch.Watch([process.pid], tmp_path, Limits())
     watching.start()  # the process has ended by now
     with pytest.raises(psutil.NoSuchProcess):
         watching.look()

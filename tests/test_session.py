@@ -23,6 +23,7 @@ from grader import provisioner
 from grader import session as sessions
 from grader.box import ContainmentError, Limits
 from grader.session import KEPT_TEXT, REPLY, Ended, Session, SessionError
+from grader.warm import ColdError
 from grader.watch import MAX_SOCKETS, memory
 
 PATIENCE_S = 60  # for what must come to pass, however slow the machine
@@ -490,11 +491,16 @@ session.run("while True: pass")
 
 
 def test_a_kernel_that_dies_at_its_start_is_no_fault_of_the_learner(
-    contained_here, folder
+    contained_here, folder, monkeypatch
 ):
+    monkeypatch.setattr(provisioner, "shared", no_server)
     with pytest.raises(SessionError, match="No module named 'encodings'"):
         Session(LIMITS, env={"PYTHONHOME": "/nowhere"})
     assert [*folder.iterdir()] == []
+
+
+def no_server(*_):
+    raise ColdError("for this test")
 
 
 def test_a_kernel_that_has_too_little_memory_is_no_fault_of_the_learner(

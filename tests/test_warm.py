@@ -1,0 +1,133 @@
+"""A kernel that the fork server starts is like one of its own, and either can fail."""
+
+import json
+import os
+
+import pytest
+
+from grader import ROOT, provisioner, warm
+from grader.containment import Limits
+from grader.session import Session
+
+LIMITS = Limits(wall_s=40)
+FACTS = """
+import json, os, resource, signal, sys
+kinds = ("AS", "CPU", "NPROC", "NOFILE", "FSIZE", "CORE")
+print(json.dumps({
+    "environment": dict(os.environ),
+    "folder": os.getcwd(),
+    "path": sys.path,
+    "limits": [resource.getrlimit(getattr(resource, f"RLIMIT_{k}")) for k in kinds],
+    "interrupt": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+    "children": signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL,
+    "hash": hash("a text"),
+    "umask": os.umask(0o22),
+}))
+"""
+
+
+@pytest.fixture
+def no_server(monkeypatch):
+    """Leaves kernels to start by themselves."""
+
+    def refuse(*_):
+        raise warm.ColdError("for this test")
+
+    def switch():
+        monkeypatch.setattr(provisioner, "shared", refuse)
+
+    return switch
+
+
+@pytest.fixture
+def own_server(contained_here, monkeypatch):
+    """A fork server for one test, which may end it."""
+    monkeypatch.setattr(warm, "_shared", found := [])
+    monkeypatch.setattr(warm.atexit, "register", lambda _: None)
+    yield found
+    for server in found:
+        server.close()
+
+
+def facts():
+    with Session(LIMITS) as session:
+        ran = session.run(FACTS)
+        assert ran.error == ""
+        return json.loads(ran.text)
+
+
+def forked(session):
+    return "True" in session.run("import sys; print('jax' in sys.modules)").text
+
+
+def test_a_forked_kernel_finds_what_one_of_its_own_finds(contained_here, no_server):
+    warmed = facts()
+    no_server()
+    cold = facts()
+    for one in (warmed, cold):
+        for name in ("PWD", "LINES", "COLUMNS"):  # of a shell that started it
+            one["environment"].pop(name, None)
+        one["path"] = [path for path in one["path"] if not path.endswith(".zip")]
+    assert warmed == cold
+
+
+def test_modules_come_from_the_box_and_not_from_the_server(contained_here):
+    code = (
+        "import facts, sys\nprint(facts.__file__, facts.describe_call('f', [], None))"
+    )
+    with Session(LIMITS) as session:
+        assert session.run(code).text == "/tmp/course/facts.py f()\n"
+        linked = "import inspect; print(inspect.getsource(facts.describe_call)[:3])"
+        assert session.run(linked).text == "def\n"
+
+
+def test_a_box_with_other_modules_has_its_own(contained_here, tmp_path):
+    for path in provisioner.learner_modules():
+        copy = tmp_path / path.relative_to(ROOT)
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    with (tmp_path / "lessons" / "facts.py").open("a") as file:
+        file.write("\nADDED = 'here alone'\n")
+    code = "import facts; print(getattr(facts, 'ADDED', None))"
+    with Session(LIMITS, root=tmp_path) as session:
+        assert forked(session)
+        assert session.run(code).text == "here alone\n"
+
+
+def test_nothing_of_one_kernel_is_left_for_the_next(own_server):
+    with Session(LIMITS) as session:
+        session.run("import jax; jax.config.update('jax_enable_x64', True)")
+        session.run("jax.left = open('/tmp/left', 'w'); open('/dev/shm/left', 'w')")
+    code = """
+import jax, os
+left = [os.path.exists(f"{folder}/left") for folder in ("/tmp", "/dev/shm")]
+print(jax.config.jax_enable_x64, hasattr(jax, "left"), *left)
+"""
+    with Session(LIMITS) as session:
+        assert session.run(code).text == "False False False False\n"
+    assert len(own_server) == 1
+
+
+def test_a_server_that_has_ended_is_replaced(own_server):
+    with Session(LIMITS) as session:
+        assert forked(session)
+    own_server[0].process.kill()
+    with Session(LIMITS) as session:  # this one starts by itself
+        assert session.run("print(1)").text == "1\n"
+    with Session(LIMITS) as session:
+        assert forked(session)
+
+
+def test_a_server_that_cannot_enter_boxes_is_done_without(own_server, monkeypatch):
+    holder = warm.holder
+    wrong = {"box": os.getpid() + 10**7}
+    monkeypatch.setattr(provisioner, "holder", lambda held: holder(held) | wrong)
+    with Session(LIMITS) as session:
+        assert not forked(session)
+
+
+def test_a_box_that_does_not_stand_is_an_error_at_once():
+    ours, theirs = warm.line()
+    theirs.close()
+    with ours, pytest.raises(warm.ColdError, match="did not come to stand"):
+        warm.holder(ours)
