@@ -118,13 +118,26 @@ def line() -> tuple[socket.socket, socket.socket]:
     return ours, theirs
 
 
-_shared: list[ForkServer] = []
+_shared: list[ForkServer | None] = []
 
 
 def shared(inside: str, modules: Sequence[Path], env: Mapping[str, str]) -> ForkServer:
-    """Returns this process's fork server, a new one where the last has ended."""
-    if not _shared or not _shared[0].alive:
-        if not _shared:
-            atexit.register(lambda: _shared[0].close())
-        _shared[:] = [ForkServer(inside, modules, env)]
+    """Returns this process's fork server, a new one where the last has ended.
+
+    Raises:
+        ColdError: for the first kernel, as for one alone the server does not pay.
+    """
+    if not _shared:
+        _shared.append(None)
+        raise ColdError("The first kernel starts by itself.")
+    if _shared[0] is None:
+        atexit.register(close_shared)
+    if _shared[0] is None or not _shared[0].alive:
+        _shared[0] = ForkServer(inside, modules, env)
     return _shared[0]
+
+
+def close_shared() -> None:
+    """Ends this process's fork server."""
+    if _shared and _shared[0]:
+        _shared[0].close()

@@ -39,14 +39,19 @@ def no_server(monkeypatch):
     return switch
 
 
+@pytest.fixture(autouse=True)
+def not_the_first():
+    """The first kernel of all would start by itself."""
+    warm._shared[:] = warm._shared or [None]
+
+
 @pytest.fixture
 def own_server(contained_here, monkeypatch):
-    """A fork server for one test, which may end it."""
-    monkeypatch.setattr(warm, "_shared", found := [])
+    """Where a test's own fork server comes to lie, which it may end."""
+    monkeypatch.setattr(warm, "_shared", found := [None])
     monkeypatch.setattr(warm.atexit, "register", lambda _: None)
     yield found
-    for server in found:
-        server.close()
+    warm.close_shared()
 
 
 def facts():
@@ -106,6 +111,15 @@ print(jax.config.jax_enable_x64, hasattr(jax, "left"), *left)
     with Session(LIMITS) as session:
         assert session.run(code).text == "False False False False\n"
     assert len(own_server) == 1
+
+
+def test_one_kernel_alone_starts_by_itself(own_server):
+    own_server.clear()
+    with Session(LIMITS) as session:
+        assert not forked(session)
+    assert own_server == [None]
+    with Session(LIMITS) as session:
+        assert forked(session)
 
 
 def test_a_server_that_has_ended_is_replaced(own_server):
