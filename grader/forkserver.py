@@ -30,15 +30,19 @@ from typing import ClassVar
 
 LIBRARIES = (
     "ipykernel.kernelapp",
+    "ipykernel.debugger",
     "ipykernel.zmqshell",
-    "IPython.core.completer",
+    "IPython.core.completerlib",
+    "IPython.core.debugger",
+    "IPython.extensions.storemagic",
+    "IPython.core.oinspect",
     "jax",
-    "jax.experimental.shard_map",
     "matplotlib.pyplot",
     "matplotlib_inline.backend_inline",
     "optax",
     "orbax.checkpoint",
     "sklearn.datasets",
+    "tornado.platform.asyncio",
     "tqdm",
 )
 NAMESPACES = {"mnt": 0x20000, "uts": 0x4000000, "ipc": 0x8000000, "pid": 0x20000000}

@@ -22,6 +22,7 @@ from grader.watch import Listener
 
 REPLY = "application/x-course-answer+json"
 START_S = 60
+ASK_AGAIN_S = 0.05
 CUT_S = 5
 CHANNELS = dict.fromkeys(("shell", "iopub", "stdin", "hb", "control"), False)
 CUT = "limit: output: too much at once, or no connection any more"
@@ -29,12 +30,17 @@ MAX_MESSAGE = 2**26
 # The kernel's own `exit` would end it a moment later, in another cell than theirs; and
 # it drops what it publishes faster than we read, even the word that a cell has ended.
 FIRST_CELL = """
-import sys, zmq
-exit = quit = sys.exit
-thread = get_ipython().kernel.iopub_thread
-thread.schedule(lambda: thread.socket.set(zmq.SNDHWM, 0))
-thread.flush()
-del sys, zmq, thread
+def first():
+    import sys, threading, zmq
+
+    thread, done = get_ipython().kernel.iopub_thread, threading.Event()
+    thread.schedule(lambda: (thread.socket.set(zmq.SNDHWM, 0), done.set()))
+    done.wait()
+    return sys.exit
+
+
+exit = quit = first()
+del first
 """
 KEPT_TEXT = 20_000  # characters of one cell's printed text
 
@@ -85,6 +91,7 @@ class Session:
         self.context.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
         self.context.setsockopt(zmq.RCVHWM, 2)  # more waits in the learner's process
         self.context.setsockopt(zmq.LINGER, 0)
+        self.context.setsockopt(zmq.RECONNECT_IVL, 20)  # ms, until the kernel listens
         box = learner_box(root, limits=limits)
         box = dataclasses.replace(box, env={**box.env, **(env or {})})
         register()
@@ -117,19 +124,38 @@ class Session:
         # listener reads it all, and ends a process that publishes too much.
         self.context.setsockopt(zmq.RCVHWM, 0)
         self.client.start_channels(**CHANNELS | {"iopub": True})
-        try:
-            self.client.wait_for_ready(timeout=START_S)
-        except RuntimeError as error:
-            raise SessionError(f"{error} {self.last_words()}".strip()) from None
-        if not trusted:
-            self.manager.provisioner.seal()
         socket, most = self.client.iopub_channel.socket, self.limits.output_mib * 2**20
         self.listener = Listener(socket, most, self.manager.provisioner.process.kill)
         self.listener.start()
+        self.await_kernel()
+        if not trusted:
+            self.manager.provisioner.seal()
         try:
-            self.run(FIRST_CELL)
+            first = self.run(FIRST_CELL)
         except Ended as end:
             raise SessionError(f"The kernel ended at its start: {end}.") from None
+        if first.error:
+            raise SessionError(f"The kernel's first cell failed: {first.error}")
+
+    def await_kernel(self) -> None:
+        """Waits until the kernel answers, and until we hear what it publishes.
+
+        What it publishes before it knows of us is lost, so it is asked again and again.
+        """
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            request = self.client.kernel_info()
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    _, parent, content = self.read(ASK_AGAIN_S)
+                    is_idle = content.get("execution_state") == "idle"
+                    if parent.get("msg_id") == request and is_idle:
+                        return
+            if not self.manager.is_alive():
+                problem = "The kernel died at its start."
+                raise SessionError(f"{problem} {self.last_words()}".strip())
+        problem = f"The kernel did not respond in {START_S} s."
+        raise SessionError(f"{problem} {self.last_words()}".strip())
 
     def run(self, code: str, *, wall_s: float | None = None) -> Ran:
         """Runs one cell.
@@ -145,45 +171,54 @@ class Session:
             code, store_history=False, allow_stdin=False, stop_on_error=False
         )
         while True:
-            message = self.receive(deadline)
-            if message.get("parent_header", {}).get("msg_id") != request:
+            header, parent, content = self.receive(deadline)
+            if parent.get("msg_id") != request:
                 continue
-            kind, content = message["header"]["msg_type"], message["content"]
+            kind = header.get("msg_type")
             if kind == "status" and content.get("execution_state") == "idle":
                 return ran
             keep(ran, kind, content)
 
-    def receive(self, deadline: float) -> dict[str, Any]:
-        """Returns the next message that the kernel publishes.
+    def receive(self, deadline: float) -> tuple[dict, dict, dict]:
+        """Returns header, parent's header and content of the kernel's next message.
 
         Raises:
             Ended: there will be none.
         """
-        frames = None
-        while frames is None:
+        message = None
+        while message is None:
             with contextlib.suppress(queue.Empty):
-                frames = self.listener.messages.get(timeout=0.2)
+                message = self.read(0.2)
             if self.listener.too_much:
                 self.end(f"limit: output: more than {self.limits.output_mib} MiB")
-            if frames is None and self.listener.cut:
+            if message is None and self.listener.cut:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     # A process that ends cuts its connection first.
                     self.manager.provisioner.process.wait(CUT_S)
-            if frames is None and not self.manager.is_alive():
+            if message is None and not self.manager.is_alive():
                 self.end(self.exceeded() or "died")
-            if frames is None and self.listener.cut:
+            if message is None and self.listener.cut:
                 self.end(CUT)
             if time.monotonic() > deadline:
                 self.end("timed out")
+        return message
+
+    def read(self, timeout_s: float) -> tuple[dict, dict, dict]:
+        """Takes the next message from the listener: three empty parts for a forged one.
+
+        Raises:
+            queue.Empty: there was none in time.
+        """
+        frames = self.listener.messages.get(timeout=timeout_s)
         try:
             _, parts = self.client.session.feed_identities(frames)
             message = self.client.session.deserialize(parts)
-            parts = (message[name] for name in ("header", "parent_header", "content"))
+            parts = [message[name] for name in ("header", "parent_header", "content")]
             if all(isinstance(part, dict) for part in parts):
-                return message
+                return tuple(parts)
         except Exception:  # whatever a forged message leads to
             pass
-        return {}
+        return {}, {}, {}
 
     def end(self, why: str) -> None:
         """Kills the process at once and remembers why."""
@@ -208,6 +243,9 @@ class Session:
             self.client.stop_channels()
         try:
             if self.manager.has_kernel:
+                # At once: the manager looks ten times a second whether it has ended.
+                self.manager.provisioner.process.kill()
+                self.manager.provisioner.process.wait()
                 self.manager.shutdown_kernel(now=True)
         except queue.Empty:
             pass

@@ -116,7 +116,7 @@ class Listener(threading.Thread):
         """Reads until it is stopped or has read too much."""
         received = 0
         while not self.ended.is_set() and not self.too_much:
-            if self.socket.poll(50):
+            if self.socket.poll(10):
                 frames = self.socket.recv_multipart()
                 received += sum(map(len, frames))
                 self.too_much = received > self.most
