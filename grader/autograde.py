@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from nbformat import NotebookNode
 
@@ -27,12 +28,14 @@ def autograde(
     limits: Limits,
     *,
     trusted: bool = False,
+    compiled: Path | None = None,
     on_exercise: Callable[[], None] = lambda: None,
 ) -> Result:
     """Grades `submitted` by the solved `lesson` and its warm `judge`.
 
     A learner's work, our own solution, a known wrong answer and a hostile file travel
-    this one road. Code runs contained unless `trusted`.
+    this one road. Code runs contained unless `trusted`; programs in `compiled` need not
+    be compiled again.
 
     Raises:
         SessionError, JudgeError, ContainmentError: our fault; there is no result.
@@ -44,7 +47,7 @@ def autograde(
         return nothing_to_grade(lesson, name, submitted.notes, (other,))
     answers = extract_answers(submitted.notebook, lesson)
     clean = answer(lesson, answers)
-    trial = Trial(clean, lesson, judge, limits, trusted=trusted)
+    trial = Trial(clean, lesson, judge, limits, trusted=trusted, compiled=compiled)
     tried = trial.run(on_exercise)
     sources = [*answers.exercises.values(), *(text for _, text in answers.extras)]
     reasons = [*evidence(sources), *trial.evidence]

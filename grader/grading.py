@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
+import functools
 import queue
 import threading
 import time
@@ -12,6 +15,7 @@ from pathlib import Path
 from jupyter_core.utils import ensure_event_loop
 from nbformat import NotebookNode
 
+from grader import compile_cache
 from grader.autograde import autograde, nothing_to_grade
 from grader.build import dumps
 from grader.containment import Limits, backend
@@ -19,6 +23,8 @@ from grader.intake import Intake, parse_submission, read_submission
 from grader.judging import JudgeProcess
 from grader.results import Result, Status
 from grader.store import Record, Store, key_of
+
+WORTH_COMPILING = 6  # submissions of one lesson
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -85,6 +91,8 @@ class Grading:
         self.lessons, self.limits = lessons, limits
         self.workers, self.trusted = workers, trusted
         self.stopped = threading.Event()
+        self.filling = {name: threading.Lock() for name in lessons}
+        self.jobs: collections.Counter[str] = collections.Counter()
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Done]:
         """Yields each job as it is done, in any order; failed ones are tried again.
@@ -104,6 +112,7 @@ class Grading:
 
     def side_by_side(self, jobs: Sequence[Job], workers: int) -> Iterator[Done]:
         """Yields jobs as workers finish them."""
+        self.jobs = collections.Counter(job.lesson for job in jobs)
         todo: queue.SimpleQueue[Job] = queue.SimpleQueue()
         finished: queue.SimpleQueue[Done] = queue.SimpleQueue()
         for job in jobs:
@@ -135,7 +144,7 @@ class Grading:
                     if judge is None or warm != job.lesson:
                         if judge:
                             judge.close()
-                        judge, warm = self.judge(job.lesson), job.lesson
+                        judge, warm = self.judge(job), job.lesson
                     finished.put(self.grade(job, judge))
                 except Exception as error:  # a fault of ours or the machine's
                     if judge:
@@ -149,11 +158,35 @@ class Grading:
                 judge.close()
             ensure_event_loop().close()  # jupyter_client makes one per thread
 
-    def judge(self, lesson: str) -> JudgeProcess:
-        """Makes a judge for a lesson."""
+    def judge(self, job: Job) -> JudgeProcess:
+        """Makes a judge for a job's lesson."""
         return JudgeProcess(
-            self.lessons[lesson], trusted=self.trusted, wall_s=self.limits.wall_s
+            self.lessons[job.lesson],
+            trusted=self.trusted,
+            wall_s=self.limits.wall_s,
+            compiled=self.compiled(job),
         )
+
+    def compiled(self, job: Job) -> Path | None:
+        """Returns the folder with what our own solution of the lesson compiles.
+
+        For a few submissions it is not made. Where strangers run with our rights there
+        is none: they could write to it.
+        """
+        if self.trusted:
+            return None
+        with self.filling[job.lesson]:
+            folder = compile_cache.find(job.hashes)
+            if self.jobs[job.lesson] < WORTH_COMPILING:
+                return folder if folder.is_dir() else None
+            return compile_cache.fill(folder, functools.partial(self.solve, job.lesson))
+
+    def solve(self, name: str, folder: Path) -> None:
+        """Grades a lesson's own solution, which adds what it compiles to a folder."""
+        lesson, more = self.lessons[name], {"trusted": True, "compiled": folder}
+        with contextlib.closing(JudgeProcess(lesson, **more)) as judge:
+            own = parse_submission(dumps(lesson).encode())
+            autograde(own, lesson, name, judge, self.limits, **more)
 
     def grade(self, job: Job, judge: JudgeProcess) -> Done:
         """Grades one job; a fault that is not the learner's is raised."""
@@ -167,6 +200,7 @@ class Grading:
             judge,
             self.limits,
             trusted=self.trusted,
+            compiled=judge.compiled,
         )
         seconds = time.monotonic() - start
         return Done(job, Record(job.key, job.hashes, result, seconds))

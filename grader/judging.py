@@ -12,11 +12,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
 
-from grader import MODULES, ROOT, CourseError
+from grader import MODULES, ROOT, CourseError, compile_cache
 from grader.containment import Box, Limits, backend, contained
 from grader.notebooks import checks
 from grader.plan import asked_for, definitions, is_special
@@ -39,13 +40,20 @@ class JudgeProcess:
     """A warm judge for one lesson: started when first needed, anew where it ended.
 
     Contained unless `trusted`: it runs strangers' exported programs. The process ends
-    with the thread that started it.
+    with the thread that started it. It need not compile again what lies in the folder
+    `compiled`; a trusted judge adds to it.
     """
 
     def __init__(
-        self, lesson: NotebookNode, *, trusted: bool = False, wall_s: float = 60
+        self,
+        lesson: NotebookNode,
+        *,
+        trusted: bool = False,
+        wall_s: float = 60,
+        compiled: Path | None = None,
     ):
         self.material = material(lesson)
+        self.compiled = compiled
         self.trusted, self.wall_s = trusted, wall_s
         self.process: subprocess.Popen | None = None
 
@@ -92,9 +100,14 @@ class JudgeProcess:
 
     def start(self) -> None:
         """Starts the process and hands it the lesson's checks."""
+        env = None
+        if self.trusted:
+            env = environment(ROOT)
+            if self.compiled:
+                env |= compile_cache.variables(self.compiled, writes=True)
         self.process = subprocess.Popen(
-            command(self.trusted),
-            env=environment(ROOT) if self.trusted else None,
+            command(self.trusted, self.compiled),
+            env=env,
             cwd=ROOT,  # where a trusted judge finds its own modules
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -161,15 +174,16 @@ def pump(pipe, keep: Callable[[str], Any]) -> None:
     keep("")
 
 
-def command(trusted: bool) -> list[str]:
+def command(trusted: bool, compiled: Path | None) -> list[str]:
     """Returns the judge's command line."""
     words = [sys.executable, "-m", "grader.judge"]
     if trusted:
         return words
-    modules = tuple(ROOT / "lessons" / f"{name}.py" for name in MODULES)
+    found = [ROOT / "grader", *(ROOT / "lessons" / f"{name}.py" for name in MODULES)]
+    found += [(compiled, compile_cache.INSIDE)] if compiled else []
     env = {"PYTHONPATH": str(ROOT), "MPLCONFIGDIR": "/tmp/.matplotlib"}
-    box = Box(LIMITS, read_only=(ROOT / "grader", *modules), env=env)
-    return contained(words, box, backend())
+    env |= compile_cache.variables()
+    return contained(words, Box(LIMITS, read_only=tuple(found), env=env), backend())
 
 
 def material(lesson: NotebookNode) -> dict[str, Any]:

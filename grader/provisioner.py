@@ -17,7 +17,7 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
 from traitlets import Instance
 
-from grader import MODULES, ROOT
+from grader import MODULES, ROOT, compile_cache
 from grader.box import stranger
 from grader.containment import Box, backend, contained
 from grader.engine import remove
@@ -38,11 +38,19 @@ def learner_modules(root: Path = ROOT) -> list[Path]:
     return [*(root / "lessons" / f"{name}.py" for name in MODULES), *ours]
 
 
-def learner_box(root: Path = ROOT, **more: Any) -> Box:
-    """Makes the box of a learner's kernel; `more` sets other fields of it."""
-    modules = tuple((path, f"{INSIDE}/{path.name}") for path in learner_modules(root))
+def learner_box(root: Path = ROOT, compiled: Path | None = None, **more: Any) -> Box:
+    """Makes the box of a learner's kernel.
+
+    Args:
+        root: the course whose modules lie in it.
+        compiled: a folder of compiled programs; see grader/compile_cache.py.
+        more: sets other fields of the box.
+    """
+    found = [(path, f"{INSIDE}/{path.name}") for path in learner_modules(root)]
+    found += [(compiled, compile_cache.INSIDE)] if compiled else []
     env = {"PYTHONPATH": INSIDE, "MPLCONFIGDIR": "/tmp/.matplotlib"}
-    return Box(read_only=modules, env=env, **more)
+    env |= compile_cache.variables()
+    return Box(read_only=tuple(found), env=env, **more)
 
 
 class ContainedProvisioner(LocalProvisioner):
@@ -125,7 +133,7 @@ class ContainedProvisioner(LocalProvisioner):
         Raises:
             ColdError: it cannot; nothing is left of the try.
         """
-        server = shared(INSIDE, learner_modules(), Box().environment)
+        server = shared(INSIDE, learner_modules(), learner_box().environment)
         held, theirs = line()
         with held:
             with theirs:

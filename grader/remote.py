@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +14,8 @@ from facts import Observation, describe_call, leaves, plain, same
 from grader.observed import decode_observation, loads
 from grader.programs import Program, ProgramError
 from grader.wire import WireError, decode, encode
+
+MAX_KNOWN = 2**26  # bytes of what programs have computed that a judge keeps
 
 
 class Verdict(BaseException):
@@ -44,6 +48,7 @@ class Observer:
     def __init__(self, ask: Callable[[dict], dict], running: Callable[[bool], None]):
         self.ask = ask
         self.running = running
+        self.known: dict[str, dict[str, Any]] = {}  # what programs have computed
 
     def observe(
         self,
@@ -64,7 +69,9 @@ class Observer:
         name = function.__name__
         call = describe_call(name, arguments, axis)
         traced = traced or compiled
-        program = self.program(name, list(arguments), axis) if traced else None
+        program = None
+        if traced:
+            program = self.program(name, list(arguments), axis, compiled)
         reply = self.question("call", name, encode(list(arguments)), axis)
         if "unreadable" in reply:
             raise Verdict("unreadable", f"{name} returned what cannot be looked at.")
@@ -84,34 +91,55 @@ class Observer:
         if not traced or seen.error is not None:
             return Observation(**facts)
         facts["layout"] = {}
-        if program is None:
-            return Observation(**facts)
+        if program is not None:
+            facts |= self.outcome(*program, compiled)
+        return Observation(**facts)
+
+    def outcome(
+        self, key: str, program: Program | None, result: Any, compiled: bool
+    ) -> dict[str, Any]:
+        """Returns what a program computes, and facts about it; it runs once.
+
+        In a class many answers make the same program, and a program is a pure function.
+        """
+        if key in self.known:
+            return self.known[key]
         try:
             self.running(True)
-            facts["value"], facts["layout"] = program[0].run(program[1])
-            facts |= program[0].compiled_facts() if compiled else program[0].facts
+            value, layout = program.run(result)
+            found = program.compiled_facts() if compiled else program.facts
         except ProgramError as error:
             text = f"The traced program fails: {error}."
             raise Verdict("unreadable", text) from None
         finally:
             self.running(False)
-        return Observation(**facts)
+        self.known[key] = {**found, "value": value, "layout": layout}
+        while sum(map(size, self.known.values())) > MAX_KNOWN and len(self.known) > 1:
+            del self.known[next(iter(self.known))]
+        return self.known[key]
 
     def program(
-        self, name: str, arguments: list, axis: str | None
-    ) -> tuple[Program, Any] | None:
-        """Asks for the traced program and its result's structure; None: no program."""
-        reply = self.question(
-            "program", name, encode(arguments, shapes_only=True), axis
-        )
+        self, name: str, arguments: list, axis: str | None, compiled: bool
+    ) -> tuple[str, Program | None, Any] | None:
+        """Asks for the traced program and its result's structure; None: no program.
+
+        The first is the key under which `outcome` knows it; where it does, there is no
+        need to look at it again.
+        """
+        asked = encode(arguments, shapes_only=True)
+        reply = self.question("program", name, asked, axis)
         if "refused" in reply:
             return None
         try:
+            parts = [reply["program"], reply["result"], encode(arguments), compiled]
+            key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+            if key in self.known:
+                return key, None, None
             result = decode(reply["result"], plain=True)
             if any(isinstance(leaf, np.ndarray) for _, leaf in leaves(result)):
                 raise WireError("The answer holds an array that no program computes.")
             self.running(True)
-            return Program(reply["program"], arguments), result
+            return key, Program(reply["program"], arguments), result
         except (KeyError, TypeError, ValueError, ProgramError) as error:
             text = f"The program of {name} cannot be trusted: {str(error).rstrip('.')}."
             raise Verdict("distrusted", text) from None
@@ -142,3 +170,9 @@ class Observer:
         if "missing" in reply:
             raise Verdict("missing", f"{name} is not defined.")
         return reply
+
+
+def size(facts: dict[str, Any]) -> int:
+    """Counts the bytes of the arrays in what a program has computed."""
+    arrays = (leaf for _, leaf in leaves(facts["value"]))
+    return sum(leaf.nbytes for leaf in arrays if isinstance(leaf, np.ndarray))

@@ -8,13 +8,14 @@ import queue
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import zmq
 from jupyter_client import BlockingKernelClient, KernelManager
 
-from grader import ROOT, CourseError
+from grader import ROOT, CourseError, compile_cache
 from grader.containment import Limits
 from grader.provisioner import NAME, Kernels, learner_box, learner_modules, register
 from grader.sandbox import environment
@@ -76,13 +77,26 @@ class Session:
 
     The thread that opens a session must close it: the kernel ends with that thread.
 
+    Args:
+        limits: what it may use.
+        trusted: whether it runs with our rights.
+        root: the course whose modules it imports.
+        env: variables beside those of every kernel.
+        compiled: a folder of compiled programs, to which a trusted kernel adds.
+
     Raises:
         SessionError: the kernel did not start.
         ContainmentError: nothing here can contain it.
     """
 
     def __init__(
-        self, limits: Limits, *, trusted: bool = False, root: Path = ROOT, env=None
+        self,
+        limits: Limits,
+        *,
+        trusted: bool = False,
+        root: Path = ROOT,
+        env: Mapping[str, str] | None = None,
+        compiled: Path | None = None,
     ):
         self.limits = limits
         self.ended = ""
@@ -92,8 +106,11 @@ class Session:
         self.context.setsockopt(zmq.RCVHWM, 2)  # more waits in the learner's process
         self.context.setsockopt(zmq.LINGER, 0)
         self.context.setsockopt(zmq.RECONNECT_IVL, 20)  # ms, until the kernel listens
-        box = learner_box(root, limits=limits)
-        box = dataclasses.replace(box, env={**box.env, **(env or {})})
+        self.env = dict(env or {})
+        if trusted and compiled:
+            self.env |= compile_cache.variables(compiled, writes=True)
+        box = learner_box(root, compiled, limits=limits)
+        box = dataclasses.replace(box, env={**box.env, **self.env})
         register()
         self.manager = KernelManager(
             kernel_name="trusted" if trusted else NAME,
@@ -114,7 +131,8 @@ class Session:
             for path in learner_modules(root):
                 (Path(self.home.name) / path.name).write_bytes(path.read_bytes())
             folder = self.home.name
-            self.manager.start_kernel(cwd=folder, env=environment(folder))
+            env = {**environment(folder), **self.env}
+            self.manager.start_kernel(cwd=folder, env=env)
         else:
             self.manager.start_kernel()
         self.client = self.manager.blocking_client()

@@ -52,12 +52,13 @@ class Trial:
         *,
         trusted: bool = False,
         root: Path = ROOT,
+        compiled: Path | None = None,
     ):
         self.steps = steps(clean)
         self.exercises = list(checks(clean))
         self.stubs = stubs(clean, lesson)
         self.judge, self.limits = judge, limits
-        self.trusted, self.root = trusted, root
+        self.trusted, self.root, self.compiled = trusted, root, compiled
         self.sessions = 0
         self.skipped: dict[str, Tried | None] = {}  # what ended a session
         self.limits_hit: dict[str, None] = {}
@@ -102,7 +103,9 @@ class Trial:
     def session(self) -> Session:
         """Starts a fresh session."""
         self.sessions += 1
-        return Session(self.limits, trusted=self.trusted, root=self.root)
+        return Session(
+            self.limits, trusted=self.trusted, root=self.root, compiled=self.compiled
+        )
 
     def load(self, session: Session, *, lean: bool, only: str = "") -> dict[str, Ran]:
         """Runs the lesson's cells, then the learner's; with `only`, one exercise.

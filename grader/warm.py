@@ -119,6 +119,7 @@ def line() -> tuple[socket.socket, socket.socket]:
 
 
 _shared: list[ForkServer | None] = []
+_one_at_a_time = threading.Lock()
 
 
 def shared(inside: str, modules: Sequence[Path], env: Mapping[str, str]) -> ForkServer:
@@ -127,14 +128,15 @@ def shared(inside: str, modules: Sequence[Path], env: Mapping[str, str]) -> Fork
     Raises:
         ColdError: for the first kernel, as for one alone the server does not pay.
     """
-    if not _shared:
-        _shared.append(None)
-        raise ColdError("The first kernel starts by itself.")
-    if _shared[0] is None:
-        atexit.register(close_shared)
-    if _shared[0] is None or not _shared[0].alive:
-        _shared[0] = ForkServer(inside, modules, env)
-    return _shared[0]
+    with _one_at_a_time:
+        if not _shared:
+            _shared.append(None)
+            raise ColdError("The first kernel starts by itself.")
+        if _shared[0] is None:
+            atexit.register(close_shared)
+        if _shared[0] is None or not _shared[0].alive:
+            _shared[0] = ForkServer(inside, modules, env)
+        return _shared[0]
 
 
 def close_shared() -> None:

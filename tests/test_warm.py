@@ -2,6 +2,7 @@
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -120,6 +121,17 @@ def test_one_kernel_alone_starts_by_itself(own_server):
     assert own_server == [None]
     with Session(LIMITS) as session:
         assert forked(session)
+
+
+def test_sessions_side_by_side_share_one_server(own_server, monkeypatch):
+    made, make = [], warm.ForkServer
+    monkeypatch.setattr(
+        warm, "ForkServer", lambda *a: made.append(make(*a)) or made[-1]
+    )
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(warm.shared, "/tmp/course", [], {}) for _ in range(4)]
+    assert {one.result() for one in asked} == {*made}
+    assert len(made) == 1
 
 
 def test_a_server_that_has_ended_is_replaced(own_server):
