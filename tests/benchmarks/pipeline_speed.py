@@ -43,7 +43,7 @@ REGRESSION = {"task": "regression", "batch_size": BATCH_SIZE, "peak_lr": LR}
 CHECKPOINTED = {
     "regression": (REGRESSION, 1000),
     "digits, 64 rows x 256 units": ({}, 300),
-    "digits, 1,024 rows x 512 units": ({"batch_size": 1024, "hidden": 512}, 200),
+    "digits, 1,024 rows x 512 units": ({"batch_size": 1024, "hidden": 512}, 300),
 }
 
 
