@@ -26,6 +26,7 @@ from expect_program import (
     expect_kept_program,
 )
 from facts import Collective, Opaque, same
+from grader.judge import remembered
 from grader.remote import Observer, Remote, Verdict
 from grader.wire import decode, encode, encode_observation
 from observe import observe
@@ -620,3 +621,94 @@ def test_a_question_keeps_nothing_of_the_answer_before():
     assert asking.observe(Remote("f"), X).layout
     second = asking.observe(Remote("f"), X)
     assert (second.value, second.layout) == (3, {})
+
+
+# A program that is known already.
+
+
+def counted(monkeypatch):
+    """Counts how often a program runs."""
+    runs, run = [], grader.remote.Program.run
+
+    def counting(program, result):
+        runs.append(program)
+        return run(program, result)
+
+    monkeypatch.setattr(grader.remote.Program, "run", counting)
+    return runs
+
+
+def test_a_program_that_many_learners_make_runs_once(process, monkeypatch):
+    runs = counted(monkeypatch)
+    asking = observer(None)
+    seen = []
+    for function in (
+        lambda x: x * x + 1,
+        lambda rows: rows * rows + 1,  # elsewhere, and by other names
+    ):
+        asking.ask, _ = process(f=function)
+        seen.append(asking.observe(Remote("f"), X, traced=True))
+    assert len(runs) == 1
+    assert same(seen[0].value, seen[1].value)
+    assert seen[0].layout == seen[1].layout != {}
+    assert seen[0].array_shapes == seen[1].array_shapes
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (lambda x: x * x + 1, X + 1, {"traced": True}),
+        (lambda x: x * x + 2, X, {"traced": True}),
+        (lambda x: x * x + 1, X, {"compiled": True}),
+    ],
+    ids=["inputs", "program", "facts"],
+)
+def test_another_program_or_input_runs_by_itself(other, process, monkeypatch):
+    runs = counted(monkeypatch)
+    function, x, how = other
+    asking = observer(process(f=lambda x: x * x + 1)[0])
+    asking.observe(Remote("f"), X, traced=True)
+    asking.ask, _ = process(f=function)
+    seen = asking.observe(Remote("f"), x, **how)
+    assert len(runs) == 2
+    np.testing.assert_allclose(seen.value, function(x), rtol=1e-6)
+
+
+def test_a_call_that_fails_gets_nothing_of_a_known_program(process):
+    asking = observer(process(f=lambda x: x + 1)[0])
+    asking.observe(Remote("f"), X, traced=True)
+
+    def fails_when_called(x):
+        if not isinstance(x, jax.core.Tracer):
+            raise KeyError("no such row")
+        return x + 1
+
+    asking.ask, _ = process(f=fails_when_called)
+    seen = asking.observe(Remote("f"), X, traced=True)
+    assert (seen.value, seen.error.kinds[0]) == (None, "KeyError")
+
+
+def test_what_is_known_stays_within_its_bytes(process, monkeypatch):
+    monkeypatch.setattr(grader.remote, "MAX_KNOWN", 3 * X.nbytes)
+    asking = observer(process(f=lambda x: x + 1)[0])
+    for number in range(5):
+        asking.observe(Remote("f"), X + number, traced=True)
+    assert sum(map(grader.remote.size, asking.known.values())) <= 3 * X.nbytes
+    assert len(asking.known) == 3
+
+
+def test_an_environment_is_tried_in_one_process_only():
+    started = []
+
+    def count_devices(environments):
+        started.extend(environments)
+        return [env.get("n", "JAX did not start") for env in environments]
+
+    count = remembered(count_devices)
+    assert count([{"n": 4}, {"n": 8}]) == [4, 8]
+    assert count([{"n": 8}, {"n": 2}, {"n": 8}]) == [8, 2, 8]
+    assert started == [{"n": 4}, {"n": 8}, {"n": 2}]
+    # What went wrong may go right another time.
+    for _ in range(2):
+        assert count([{}]) == ["JAX did not start"]
+    assert started[3:] == [{}, {}]
