@@ -65,6 +65,33 @@ def job_of(student: str, name: str, path: Path, hashes: Mapping[str, str]) -> Jo
     return Job(student, name, submitted, {**hashes, "submission": submitted.digest})
 
 
+class Waiting:
+    """Jobs that wait for workers, of which each stays with a lesson while it can."""
+
+    def __init__(self, jobs: Sequence[Job]):
+        self.lock = threading.Lock()
+        self.jobs: dict[str, collections.deque[Job]] = {}
+        self.workers: collections.Counter[str] = collections.Counter()
+        for job in jobs:
+            self.jobs.setdefault(job.lesson, collections.deque()).append(job)
+
+    def take(self, lesson: str) -> Job:
+        """Returns a job of this lesson, or else of the one with most work per worker.
+
+        Raises:
+            queue.Empty: nothing waits.
+        """
+        with self.lock:
+            left = {name: len(jobs) for name, jobs in self.jobs.items() if jobs}
+            if not left:
+                raise queue.Empty
+            if lesson not in left:
+                self.workers[lesson] -= 1
+                lesson = max(left, key=lambda n: left[n] / (1 + self.workers[n]))
+                self.workers[lesson] += 1
+            return self.jobs[lesson].popleft()
+
+
 class Grading:
     """Grades jobs of one class.
 
@@ -113,10 +140,7 @@ class Grading:
     def side_by_side(self, jobs: Sequence[Job], workers: int) -> Iterator[Done]:
         """Yields jobs as workers finish them."""
         self.jobs = collections.Counter(job.lesson for job in jobs)
-        todo: queue.SimpleQueue[Job] = queue.SimpleQueue()
-        finished: queue.SimpleQueue[Done] = queue.SimpleQueue()
-        for job in jobs:
-            todo.put(job)
+        todo, finished = Waiting(jobs), queue.SimpleQueue()
         for number in range(min(workers, len(jobs))):
             arguments = (todo, finished)
             name = f"grader-{number}"
@@ -130,7 +154,7 @@ class Grading:
             self.stopped.set()
             self.stopped = threading.Event()
 
-    def work(self, todo: queue.SimpleQueue, finished: queue.SimpleQueue) -> None:
+    def work(self, todo: Waiting, finished: queue.SimpleQueue[Done]) -> None:
         """Grades until nothing is left, with a warm judge for one lesson at a time.
 
         Sessions and judges end with the thread that started them, so one thread does
@@ -139,7 +163,7 @@ class Grading:
         stopped, judge, warm = self.stopped, None, ""
         try:
             while not stopped.is_set():
-                job = todo.get_nowait()
+                job = todo.take(warm)
                 try:
                     if judge is None or warm != job.lesson:
                         if judge:

@@ -7,7 +7,6 @@ import functools
 import inspect
 import io
 import linecache
-import os
 import re
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import jax
 import tracing
 from compiled import Compiled
 from facts import Failure, Observation, Shard, describe_call, leaves, plain, same
+from start import environment_of_a_child
 from survey import Survey
 
 _compiled: list[str] = []  # one entry for each program that XLA has compiled
@@ -155,7 +155,7 @@ def count_devices(
     Only the variables that JAX and XLA read are taken from it. The processes run side
     by side; where one fails, its last line of error text stands in the count's place.
     """
-    ours = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "JAX_"))}
+    ours = environment_of_a_child()
     command = [sys.executable, "-c", "import jax; print(len(jax.devices('cpu')))"]
     children = []
     for env in environments:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -15,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from start import set_environment
+from start import environment_of_a_child, set_environment
 
 POLL_S = 0.02
 
@@ -46,7 +45,7 @@ def run_script(
         raise ValueError(
             f"{num_devices} devices do not divide among {num_processes} processes."
         )
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "JAX_"))}
+    env = environment_of_a_child()
     set_environment(env, num_devices // num_processes)
     env["JAX_PLATFORMS"] = "cpu"
     command = [sys.executable, str(path), json.dumps(dict(settings))]

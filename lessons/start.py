@@ -81,6 +81,19 @@ def set_environment(env, num_devices: int) -> str:
     return next((count for count in counts if count not in ("", str(num_devices))), "")
 
 
+def environment_of_a_child() -> dict[str, str]:
+    """Returns this process's environment without what sets up its own JAX.
+
+    Where compiled programs are kept stays: that changes nothing but time.
+    """
+    kept = ("JAX_COMPILATION_CACHE_", "JAX_PERSISTENT_CACHE_")
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(kept) or not name.startswith(("XLA_", "JAX_"))
+    }
+
+
 def check_python(version: tuple[int, int]) -> None:
     """Raises `SetupError` unless the course supports this Python."""
     if not PYTHONS[0] <= tuple(version) <= PYTHONS[1]:

@@ -189,3 +189,17 @@ def test_a_notebook_shows_the_text_of_a_notice_and_no_traceback():
     assert notice.traceback == ["Wrong: the first line.", "  seen      the second"]
     assert setup.traceback == [setup.evalue]
     assert setup.evalue.startswith("This is Python 3.10;")
+
+
+def test_a_child_starts_its_own_jax_and_finds_what_is_compiled(monkeypatch):
+    for name in ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "OTHER"):
+        monkeypatch.setenv(name, "1")
+    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES"):
+        monkeypatch.setenv(name, "2")
+    env = start.environment_of_a_child()
+    assert env["OTHER"] == "1" and "PATH" in env
+    found = {name for name in env if name.startswith(("JAX_", "XLA_"))}
+    assert found == {
+        "JAX_COMPILATION_CACHE_DIR",
+        "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES",
+    }
