@@ -56,6 +56,11 @@ CAUSES = (  # what JAX's own messages mean in a lesson
         "only a single number can be differentiated: is a sum or a mean missing?",
     ),
     (
+        r"(?s)carry input and carry output.*(varying|pcast|\{V:)",
+        "shard_map tracks what differs between devices, and what the loop starts with"
+        " does not yet: check_vma=False, or jax.lax.pcast",
+    ),
+    (
         r"body function carry input and carry output",
         "a loop carries on what its first round got, and this round returned something"
         " else: another order, shape or dtype?",
@@ -122,7 +127,8 @@ def expect_error(
     expected = wanted if mentions else kind
     if seen.error is None:
         was = describe(seen.value)
-        wrong(seen, f"No {kind} was raised.", seen=f"returned {was}", expected=expected)
+        rows = {"seen": f"returned {was}", "expected": expected, "likely": likely}
+        wrong(seen, f"No {kind} was raised.", **rows)
     was = seen.error.text
     if kind not in seen.error.kinds:
         headline = f"{seen.error.kinds[0]} was raised where {kind} was expected."

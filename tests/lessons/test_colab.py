@@ -10,6 +10,7 @@ import re
 import threading
 from pathlib import Path
 
+import IPython
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -84,7 +85,11 @@ def test_solved_lesson_passes_from_an_empty_folder(run):
     assert total[0] == total[1]
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+# All where Colab's own versions are: `make test-oldest`.
+HERE = LESSONS if IPython.version_info[0] < 8 else LESSONS[:1]
+
+
+@pytest.mark.parametrize("path", HERE, ids=lambda path: path.stem)
 def test_untouched_lesson_fails_exactly_its_checks(path, run):
     cells = run(ROOT / "lessons" / path.name)
     failed = [cell.metadata.nbgrader.grade_id for cell in cells if errors([cell])]
