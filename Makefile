@@ -17,7 +17,7 @@ lab: .venv/ready
 
 # Two files side by side (or classes: a lesson's answers are one): most of their time
 # goes into compiling and into starting kernels.
-SIDE_BY_SIDE = -n 2 --dist loadscope
+SIDE_BY_SIDE = -n 2 --dist loadscope --no-loadscope-reorder
 
 test: .venv/ready
 	.venv/bin/python -m pytest $(SIDE_BY_SIDE)

@@ -18,6 +18,14 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+LONG = ("test_hostile.py", "test_known_answers.py", "test_crash.py")
+
+
+def pytest_collection_modifyitems(items):
+    """Begins with what takes minutes: at the end it would keep one process waiting."""
+    items.sort(key=lambda item: item.path.name not in LONG)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def compile_cache(tmp_path_factory):
     """One for all tests of a run, also where they run side by side."""
