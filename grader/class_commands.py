@@ -16,7 +16,8 @@ from grader.classroom import Classroom, Submission
 from grader.collect import collect
 from grader.containment import Limits, backend
 from grader.course import make_course
-from grader.grading import Done, Grading, Job, infra_error, job_of, split
+from grader.grading import Grading, infra_error, split
+from grader.jobs import Done, Job, job_of
 from grader.publish import is_published, publish, publish_reports, published_key
 from grader.results import Result
 from grader.store import Record, lesson_hashes

@@ -15,6 +15,7 @@ from __future__ import annotations
 import array
 import contextlib
 import ctypes
+import errno
 import importlib.machinery
 import importlib.util
 import json
@@ -186,7 +187,9 @@ def give_up(uid: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     for number in range(LAST_CAPABILITY + 1):
         if libc.prctl(DROP_FROM_BOUNDING_SET, ctypes.c_ulong(number), 0, 0, 0):
-            break  # there are no more
+            if ctypes.get_errno() != errno.EINVAL:  # that one says: there are no more
+                raise OSError(ctypes.get_errno(), f"capability {number}")
+            break
     if os.getuid() != uid:
         os.setgroups([])
         os.setresgid(uid, uid, uid)

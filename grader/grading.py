@@ -9,7 +9,7 @@ import functools
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jupyter_core.utils import ensure_event_loop
@@ -19,77 +19,13 @@ from grader import compile_cache
 from grader.autograde import autograde, nothing_to_grade
 from grader.build import dumps
 from grader.containment import Limits, backend
-from grader.intake import Intake, parse_submission, read_submission
+from grader.intake import parse_submission
+from grader.jobs import Done, Job, Waiting
 from grader.judging import JudgeProcess
 from grader.results import Result, Status
-from grader.store import Record, Store, key_of
+from grader.store import Record, Store
 
 WORTH_COMPILING = 6  # submissions of one lesson
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Job:
-    """One submission to grade; `hashes` name its result before there is one.
-
-    `submitted` is None, and `problem` says why, where this machine cannot read it.
-    """
-
-    student: str
-    lesson: str
-    submitted: Intake | None
-    hashes: dict[str, str]
-    problem: str = ""
-
-    @property
-    def key(self) -> str:
-        """The key of its result."""
-        return key_of(self.hashes)
-
-
-@dataclasses.dataclass(frozen=True)
-class Done:
-    """A graded job: its record, or the error that kept it from being graded."""
-
-    job: Job
-    record: Record | None = None
-    error: str = ""
-
-
-def job_of(student: str, name: str, path: Path, hashes: Mapping[str, str]) -> Job:
-    """Reads a submission and names its result; `hashes` are its lesson's."""
-    try:
-        submitted = read_submission(path, name)
-    except OSError as error:
-        problem = f"{path} cannot be read: {error}"
-        return Job(student, name, None, {**hashes, "submission": ""}, problem)
-    return Job(student, name, submitted, {**hashes, "submission": submitted.digest})
-
-
-class Waiting:
-    """Jobs that wait for workers, of which each stays with a lesson while it can."""
-
-    def __init__(self, jobs: Sequence[Job]):
-        self.lock = threading.Lock()
-        self.jobs: dict[str, collections.deque[Job]] = {}
-        self.workers: collections.Counter[str] = collections.Counter()
-        for job in jobs:
-            self.jobs.setdefault(job.lesson, collections.deque()).append(job)
-
-    def take(self, lesson: str) -> Job:
-        """Returns a job of this lesson, or else of the one with most work per worker.
-
-        Raises:
-            queue.Empty: nothing waits.
-        """
-        with self.lock:
-            left = {name: len(jobs) for name, jobs in self.jobs.items() if jobs}
-            if not left:
-                raise queue.Empty
-            if lesson not in left:
-                self.workers[lesson] -= 1
-                lesson = max(left, key=lambda n: left[n] / (1 + self.workers[n]))
-                self.workers[lesson] += 1
-            return self.jobs[lesson].popleft()
 
 
 class Grading:

@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import zmq
 from jupyter_client import BlockingKernelClient, KernelManager
@@ -18,10 +17,10 @@ from jupyter_client import BlockingKernelClient, KernelManager
 from grader import ROOT, CourseError, compile_cache
 from grader.containment import Limits
 from grader.provisioner import NAME, Kernels, learner_box, learner_modules, register
+from grader.ran import Ended, Ran, keep
 from grader.sandbox import environment
 from grader.watch import Listener
 
-REPLY = "application/x-course-answer+json"
 START_S = 60
 ASK_AGAIN_S = 0.05
 CUT_S = 5
@@ -43,33 +42,10 @@ def first():
 exit = quit = first()
 del first
 """
-KEPT_TEXT = 20_000  # characters of one cell's printed text
 
 
 class SessionError(CourseError):
     """The kernel could not be started: a fault of this machine, not of the code."""
-
-
-class Ended(Exception):
-    """The learner's process is over; no further question can be asked.
-
-    Attributes:
-        why: "timed out", "died", or "limit: ..." with the limit that it ran into.
-    """
-
-    def __init__(self, why: str):
-        super().__init__(why)
-        self.why = why
-
-
-@dataclasses.dataclass
-class Ran:
-    """What one cell did: its error ("" where none), text, pictures and replies."""
-
-    error: str = ""
-    text: str = ""
-    pictures: list[str] = dataclasses.field(default_factory=list)
-    replies: list[str] = dataclasses.field(default_factory=list)
 
 
 class Session:
@@ -98,8 +74,7 @@ class Session:
         env: Mapping[str, str] | None = None,
         compiled: Path | None = None,
     ):
-        self.limits = limits
-        self.ended = ""
+        self.limits, self.ended = limits, ""
         self.home = tempfile.TemporaryDirectory(prefix="learner-")
         self.context = zmq.Context()
         self.context.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
@@ -131,8 +106,7 @@ class Session:
             for path in learner_modules(root):
                 (Path(self.home.name) / path.name).write_bytes(path.read_bytes())
             folder = self.home.name
-            env = {**environment(folder), **self.env}
-            self.manager.start_kernel(cwd=folder, env=env)
+            self.manager.start_kernel(cwd=folder, env=environment(folder) | self.env)
         else:
             self.manager.start_kernel()
         self.client = self.manager.blocking_client()
@@ -160,6 +134,7 @@ class Session:
 
         What it publishes before it knows of us is lost, so it is asked again and again.
         """
+        problem = f"The kernel did not respond in {START_S} s."
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             request = self.client.kernel_info()
@@ -171,8 +146,7 @@ class Session:
                         return
             if not self.manager.is_alive():
                 problem = "The kernel died at its start."
-                raise SessionError(f"{problem} {self.last_words()}".strip())
-        problem = f"The kernel did not respond in {START_S} s."
+                break
         raise SessionError(f"{problem} {self.last_words()}".strip())
 
     def run(self, code: str, *, wall_s: float | None = None) -> Ran:
@@ -228,14 +202,12 @@ class Session:
             queue.Empty: there was none in time.
         """
         frames = self.listener.messages.get(timeout=timeout_s)
-        try:
+        with contextlib.suppress(Exception):  # whatever a forged message leads to
             _, parts = self.client.session.feed_identities(frames)
             message = self.client.session.deserialize(parts)
             parts = [message[name] for name in ("header", "parent_header", "content")]
             if all(isinstance(part, dict) for part in parts):
                 return tuple(parts)
-        except Exception:  # whatever a forged message leads to
-            pass
         return {}, {}, {}
 
     def end(self, why: str) -> None:
@@ -276,24 +248,3 @@ class Session:
 
     def __exit__(self, *_) -> None:
         self.close()
-
-
-def keep(ran: Ran, kind: Any, content: dict[str, Any]) -> None:
-    """Adds a message's content to what a cell did."""
-    data = content.get("data") if isinstance(content.get("data"), dict) else {}
-    if kind == "stream" and len(ran.text) < KEPT_TEXT:
-        ran.text += text(content.get("text"))[: KEPT_TEXT - len(ran.text)]
-    elif kind == "error" and not ran.error:
-        ran.error = f"{text(content.get('ename'))}: {text(content.get('evalue'))}"
-        ran.error = ran.error[:KEPT_TEXT]
-    elif kind == "display_data" and REPLY in data:
-        ran.replies.append(text(data[REPLY]))
-    elif kind in ("display_data", "execute_result") and "image/png" in data:
-        ran.pictures.append(text(data["image/png"]))
-
-
-def text(value: Any) -> str:
-    """Returns a text that can be written to a file, "" for what is none."""
-    if not isinstance(value, str):
-        return ""
-    return value.encode("utf-8", "replace").decode()

@@ -18,8 +18,9 @@ from grader.containment import Limits
 from grader.judging import JudgeProcess, ProgramEnded
 from grader.notebooks import checks
 from grader.plan import Step, defs, is_plain, steps, stubs
+from grader.ran import Ended, Ran
 from grader.results import Outcome
-from grader.session import START_S, Ended, Ran, Session, SessionError
+from grader.session import START_S, Session, SessionError
 
 MAX_SESSIONS = 16  # per submission
 MAX_BAD_EXTRAS = 2  # after so many, cells that a learner added are left out
@@ -58,7 +59,7 @@ class Trial:
         self.exercises = list(checks(clean))
         self.stubs = stubs(clean, lesson)
         self.judge, self.limits = judge, limits
-        self.trusted, self.root, self.compiled = trusted, root, compiled
+        self.how = {"trusted": trusted, "root": root, "compiled": compiled}
         self.sessions = 0
         self.skipped: dict[str, Tried | None] = {}  # what ended a session
         self.limits_hit: dict[str, None] = {}
@@ -103,9 +104,7 @@ class Trial:
     def session(self) -> Session:
         """Starts a fresh session."""
         self.sessions += 1
-        return Session(
-            self.limits, trusted=self.trusted, root=self.root, compiled=self.compiled
-        )
+        return Session(self.limits, **self.how)
 
     def load(self, session: Session, *, lean: bool, only: str = "") -> dict[str, Ran]:
         """Runs the lesson's cells, then the learner's; with `only`, one exercise.

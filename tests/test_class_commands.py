@@ -16,7 +16,7 @@ import tiny
 from classes import RIGHT, WRONG, answered, hand_in, make_class
 from nbgrader.api import Gradebook
 
-from grader import ROOT, class_commands, grading
+from grader import ROOT, class_commands, grading, jobs
 from grader.class_commands import grade, regrade
 from grader.class_records import explain, export, purge
 from grader.containment import ContainmentError
@@ -310,7 +310,7 @@ def test_file_that_this_machine_cannot_read_is_our_fault(class_of_two, monkeypat
     def broken(path, name):
         raise OSError(5, "Input/output error", str(path))
 
-    monkeypatch.setattr(grading, "read_submission", broken)
+    monkeypatch.setattr(jobs, "read_submission", broken)
     status, told = run(grade, class_of_two / "class")
     assert status == 1
     assert "INFRA_ERROR           2" in told.text

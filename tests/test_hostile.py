@@ -14,7 +14,8 @@ from hostile.corpus_lesson import NAME, NEEDLE, write_course
 
 from grader.containment import Limits
 from grader.export import Grade, write_csv
-from grader.grading import Grading, job_of
+from grader.grading import Grading
+from grader.jobs import job_of
 from grader.lesson import read_lesson
 from grader.results import Status, to_json
 from grader.store import lesson_hashes

@@ -22,7 +22,8 @@ import zmq
 from grader import provisioner
 from grader import session as sessions
 from grader.box import ContainmentError, Limits
-from grader.session import KEPT_TEXT, REPLY, Ended, Session, SessionError
+from grader.ran import KEPT_TEXT, REPLY, Ended
+from grader.session import Session, SessionError
 from grader.warm import ColdError
 from grader.watch import MAX_SOCKETS, memory
 

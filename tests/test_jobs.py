@@ -4,7 +4,7 @@ import queue
 
 import pytest
 
-from grader.grading import Job, Waiting
+from grader.jobs import Job, Waiting
 
 
 def waiting(text):
