@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-import builtins
+import contextlib
 import dis
 import inspect
+import linecache
 import sys
 import textwrap
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,48 +49,53 @@ Written from a notebook by `write_script`; settings are JSON.
     python FILE SETTINGS cluster                 one of a cluster's
 """
 '''
+FROM_AROUND = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 
 
 def write_script(path: Path | str, function: Callable) -> None:
     """Writes a script that calls `function(**settings)`.
 
-    It holds the source of the function and of the notebook's functions, constants and
-    imports that it uses.
+    It holds the source of the function and of the notebook's functions, classes,
+    constants and imports that it uses.
 
     Args:
         path: the script's file.
         function: a function that is defined in the notebook.
 
     Raises:
-        ValueError: it uses something that is no function, plain value or import.
+        ValueError: it uses something that is no function, class, plain value or import.
     """
-    imports, values, functions = {}, {}, {}
-    collect(function, imports, values, functions)
+    imports, values, definitions = {}, {}, {}
+    collect(
+        function, inspect.unwrap(function).__globals__, imports, values, definitions
+    )
     summary = inspect.getdoc(function) or f"Runs {function.__name__}."
     head = USAGE.replace("SUMMARY", summary.splitlines()[0])
     parts = [
         head.replace("FILE", Path(path).name) + "\nfrom __future__ import annotations",
         "\n".join(sorted(imports.values())),
         "\n".join(values.values()),
-        "\n\n\n".join(functions.values()),
+        "\n\n\n".join(definitions.values()),
         MAIN.replace("FUNCTION", function.__name__),
     ]
     Path(path).write_text("\n\n".join(part for part in parts if part))
 
 
-def collect(function: Callable, imports: dict, values: dict, functions: dict) -> None:
-    """Adds a function's source, after that of all that it uses."""
-    plain = inspect.unwrap(function)
-    functions[plain.__name__] = ""  # it may call itself
-    source = textwrap.dedent(inspect.getsource(plain))
-    for name in sorted(used(plain.__code__) | used_by_definition(source)):
-        value = plain.__globals__.get(name, builtins)
-        if value is builtins or name in {**imports, **values, **functions}:
+def collect(
+    own: Callable, namespace: dict, imports: dict, values: dict, definitions: dict
+) -> None:
+    """Adds the source of a function or class, after that of all that it uses."""
+    plain = inspect.unwrap(own)
+    definitions[plain.__name__] = ""  # it may call itself
+    source = source_of(plain)
+    for name in sorted(names_read(source) & namespace.keys()):
+        value = namespace[name]
+        if name in {**imports, **values, **definitions} or name.startswith("__"):
             continue
         if isinstance(value, types.ModuleType):
             imports[name] = f"import {value.__name__}{alias(value.__name__, name)}"
-        elif is_own(value, name, plain.__globals__):
-            collect(value, imports, values, functions)
+        elif is_own(value, name, namespace):
+            collect(value, namespace, imports, values, definitions)
         elif is_plain(value):
             values[name] = f"{name} = {value!r}"
         elif home := home_of(value):
@@ -101,7 +107,7 @@ def collect(function: Callable, imports: dict, values: dict, functions: dict) ->
                 f"{plain.__name__} uses {name}, a {kind}, which cannot be written into "
                 "a script: make it inside of a function."
             )
-    functions[plain.__name__] = functions.pop(plain.__name__) or source.strip()
+    definitions[plain.__name__] = definitions.pop(plain.__name__) or source
 
 
 def alias(place: str, name: str) -> str:
@@ -110,26 +116,55 @@ def alias(place: str, name: str) -> str:
 
 
 def is_own(value: Any, name: str, namespace: dict) -> bool:
-    """Tells whether a value is the function that the notebook defines by this name."""
+    """Tells whether the notebook defines this function or class by this name."""
     plain = inspect.unwrap(value) if callable(value) else None
+    if isinstance(plain, type):
+        home = (plain.__module__, plain.__qualname__)
+        return home == (namespace["__name__"], name)
     is_function = isinstance(plain, types.FunctionType)
     return is_function and plain.__globals__ is namespace and plain.__name__ == name
 
 
-def used(code: types.CodeType) -> set[str]:
-    """Names the globals that a function's code reads, inner functions included."""
-    inner = (part for part in code.co_consts if isinstance(part, types.CodeType))
-    steps = dis.get_instructions(code)
-    own = {step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    return own.union(*map(used, inner))
+def source_of(plain: Callable) -> str:
+    """Returns the source of a function or class, with its decorators.
+
+    Python looks for a class in its module's file, and a notebook has none: there it is
+    what the last cell holds that defines a class of this name.
+
+    Raises:
+        ValueError: no source is found.
+    """
+    try:
+        return textwrap.dedent(inspect.getsource(plain)).strip()
+    except (OSError, TypeError):
+        for place in reversed(linecache.cache):
+            if not Path(place).exists():  # a cell
+                cell = "".join(linecache.getlines(place))
+                if found := class_in(cell, plain.__name__):
+                    return found
+    raise ValueError(
+        f"The source of {plain.__name__} is not found: run its cell again."
+    )
 
 
-def used_by_definition(source: str) -> set[str]:
-    """Names what a function's decorators and default values read."""
-    definition = ast.parse(source).body[0]
-    parts: Iterator[Any] = iter((*definition.decorator_list, definition.args))
-    names = (node for part in parts for node in ast.walk(part))
-    return {node.id for node in names if isinstance(node, ast.Name)}
+def class_in(cell: str, name: str) -> str:
+    """Returns the definition of a class in a cell, "" if it holds none."""
+    with contextlib.suppress(SyntaxError):  # of a cell that never ran
+        for part in reversed(ast.parse(cell).body):
+            if isinstance(part, ast.ClassDef) and part.name == name:
+                first = min(line.lineno for line in (part, *part.decorator_list))
+                return "".join(cell.splitlines(True)[first - 1 : part.end_lineno])
+    return ""
+
+
+def names_read(source: str) -> set[str]:
+    """Names what a definition reads from around it, inner functions included."""
+    codes, names = [compile(source, "", "exec", dont_inherit=True)], set()
+    for code in codes:
+        codes += (part for part in code.co_consts if isinstance(part, types.CodeType))
+        steps = dis.get_instructions(code)
+        names |= {step.argval for step in steps if step.opname in FROM_AROUND}
+    return names
 
 
 def is_plain(value: Any) -> bool:

@@ -14,7 +14,8 @@
 # - save, kill, resume bit for bit, also on fewer devices;
 # - run the same script as several processes.
 #
-# **You need** lessons 1 to 4. **Time**: about 90 minutes, seven exercises.
+# **You need** lessons 1 to 4. **Time**: about two hours, seven exercises; before section
+# 6 is a good place to pause.
 
 # %% setup=true
 
@@ -106,7 +107,7 @@ viz.draw_losses(errors, "largest error of a weight", "Two runs with the same los
 # Use `place`: it also works with several processes.
 
 
-# %% exercise="batches" minutes=12 difficulty=2
+# %% exercise="batches" minutes=15 difficulty=2
 def batches(data, batch_size, sharding, seed, start_step):
     """Yields batches for ever, the next one already on its way.
 
@@ -214,7 +215,10 @@ for first, count in ((0, 7), (4, 2)):
     expect_devices(seen, 8, likely="place(array, sharding) splits the rows")
 seen = observe(count_ready, x, y, 8, 3)
 headline = f"{seen.value} batches were on the devices when one was handed out."
-expect(seen, seen.value == [2, 2, 2], headline, expected="2 each time: this, the next")
+late = "the next batch is placed before the yield, not when it is asked for"
+rows = {"expected": "2 each time: this one and the next"}
+rows["likely"] = late if min(seen.value) < 2 else "one batch ahead is enough"
+expect(seen, seen.value == [2, 2, 2], headline, **rows)
 expect_error(observe(take, x, y, 12, 8, 3, 0, 1), "ValueError", [12, 8])
 ### BEGIN HIDDEN TESTS
 x, y = numbered(10, 2, 3)
@@ -307,7 +311,7 @@ print(f"a device sends {sent / once:.1f} times the gradient's all-reduce")
 #   same shapes compile once.
 
 
-# %% exercise="make_train_step" minutes=15 difficulty=3
+# %% exercise="make_train_step" minutes=18 difficulty=3
 def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     """Makes the compiled training step.
 
@@ -414,18 +418,22 @@ def step_mistakes(params, x, y):  # with 8 devices, 4 microbatches
     case, own = (params, x, y, 1), (params, x[:12], y[:12], 1)
     found = {
         "a device steps on its own rows: pmean is missing": own,
-        "8 devices' gradients are added up, check_vma=False is missing (lesson 3)": (
-            *case,
-            8,
-        ),
+        "8 devices' gradients add up: check_vma=False is missing": (*case, 8),
         "8 devices' gradients are added up: pmean averages": (*case, 8, 8),
         "4 microbatches' gradients are added up, not averaged": (*case, 4),
         "4 microbatches' means are added up, not averaged": (*case, 4, 4),
     }
     found = {cause: reference_steps(*one) for cause, one in found.items()}
-    clipped = reference_steps(params, x, y, 1)
-    clipped["metrics"][0]["grad_norm"] = np.float64(1)
-    return found | {"grad_norm is measured behind the clipping": clipped}
+    rows = zip(*microbatches_of((x, y), 32), strict=True)
+    losses = np.array([reference_grads(params, *piece)[0] for piece in rows])
+    right = reference_steps(params, x, y, 1)
+    for cause, name, wrong in (
+        ("grad_norm is measured behind the clipping", "grad_norm", np.float64(1)),
+        ("the loss is one device's: pmean is missing", "loss", losses[:4].mean()),
+        ("the loss is that of the last microbatch", "loss", losses[3::4].mean()),
+    ):
+        found[cause] = right | {"metrics": [right["metrics"][0] | {name: wrong}]}
+    return found
 
 
 def expect_one_sync(seen, params):  # of 8 devices with 12 rows each, 4 microbatches
@@ -501,7 +509,7 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.float16):
 # - Gradients with respect to `params` come out as float32.
 
 
-# %% exercise="mixed_precision_loss" minutes=7 difficulty=1
+# %% exercise="mixed_precision_loss" minutes=8 difficulty=1
 def mixed_precision_loss(params, x, y):
     """Computes the mean cross-entropy, its matrix products in bfloat16.
 
@@ -645,7 +653,7 @@ with open_manager(folder) as manager:
 #   raises, too: with real runs, move it aside instead.)
 
 
-# %% exercise="restore_state" minutes=12 difficulty=2
+# %% exercise="restore_state" minutes=18 difficulty=2
 def save_state(manager, step, state, facts):
     """Starts to save a state and the facts that belong to it.
 
@@ -753,10 +761,10 @@ def noisy_run(stops, num_devices=8, directory=None):  # saved, dropped, resumed 
     return found | {"began": began, "other": other}
 
 
-def damaged_run(stops):  # the newest is damaged, the one after it half written
+def damaged_run(stops, item="state"):  # the newest is, the next half written
     directory = tempfile.mkdtemp()
     noisy_run(stops[:-1], directory=directory)
-    for path in Path(directory, str(stops[-2]), "state").rglob("*"):
+    for path in Path(directory, str(stops[-2]), item).rglob("*"):
         if path.is_file():
             path.write_bytes(b"")
     Path(directory, f"{stops[-1]}.orbax-checkpoint-tmp", "state").mkdir(parents=True)
@@ -816,6 +824,7 @@ expect_error(seen, "ValueError", ["hidden"], likely=likely)
 ### BEGIN HIDDEN TESTS
 seen = observe(other_run, {"run": "noisy"}, {"run": "noisy", "hidden": 64})
 expect_error(seen, "ValueError", ["hidden"])
+expect_resumed(observe(damaged_run, [4, 7, 12], "facts"), [4, 7], 12, [7, 12])
 expect_resumed(observe(noisy_run, [3, 5, 10, 20], 4), [0, 3, 5, 10], 20, [10, 20])
 ### END HIDDEN TESTS
 
@@ -840,7 +849,7 @@ expect_resumed(observe(noisy_run, [3, 5, 10, 20], 4), [0, 3, 5, 10], 20, [10, 20
 #   that the mesh lacks: `ValueError` naming it.
 
 
-# %% exercise="restore_elsewhere" minutes=8 difficulty=2
+# %% exercise="restore_elsewhere" minutes=10 difficulty=2
 def restore_elsewhere(directory, mesh, specs):
     """Restores the newest checkpoint on a mesh of its own.
 
@@ -1154,7 +1163,7 @@ def open_log(config, step):  # returns write(step, metrics), which adds a line
 #   `make_mesh` raise.
 
 
-# %% exercise="fit" minutes=15 difficulty=3
+# %% exercise="fit" minutes=22 difficulty=3
 def fit(config):
     """Trains to the last step, from the newest checkpoint if there is one.
 
@@ -1381,7 +1390,7 @@ def stage(params, x):  # w: f32[W, W], b: f32[W]; x: f32[B, W]
 #   neighbour by `ppermute`.
 
 
-# %% exercise="pipeline_forward" minutes=12 difficulty=3
+# %% exercise="pipeline_forward" minutes=18 difficulty=3
 def pipeline_forward(stage_params, microbatches):
     """Computes a pipeline's results by the GPipe schedule.
 

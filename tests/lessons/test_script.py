@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,35 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
+import script
 from script import write_script
 
 RATE, NAMES, LIMIT = 0.5, ("data", None), 2
+CELLS = """
+class Facts(NamedTuple):
+    step: int = 3
+===
+@dataclass
+class Damaged(Exception):
+    facts: Facts
+===
+class Damaged(Exception
+===
+def restore(path):
+    try:
+        raise Damaged(Facts(START))
+    except Damaged as error:
+        Path(path).write_text(str(error.facts))
+===
+@dataclass(frozen=True)
+class Damaged(Exception):
+    facts: Facts
+    seen: bool = True
+===
+START = 5
+write_script(TO, restore)
+restore(HERE)
+"""
 ROWS = np.arange(3)
 half = functools.partial(jnp.multiply, RATE)
 
@@ -62,7 +89,9 @@ def uses_nothing_known():
     return not_defined_yet()  # noqa: F821
 
 
-def run(path, *arguments):
+def run(path, *arguments, text=None):
+    if text:
+        path.write_text(text)
     command = [sys.executable, str(path), *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=path.parent)
 
@@ -91,6 +120,28 @@ def test_a_script_reads_as_if_a_person_had_written_it(tmp_path):
     assert text.count("RATE = 0.5\n") == text.count("def halved") == 1
     for absent in ("ROWS", "pytest", "half ="):
         assert absent not in text
+
+
+def test_a_class_of_a_notebook_comes_along_as_it_was_defined_last(tmp_path):
+    imports = """
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from script import write_script
+"""
+    names = f"TO, HERE = {str(tmp_path / 'run.py')!r}, {str(tmp_path / 'here')!r}"
+    cells = [imports, names, *CELLS.split("===")]
+    shell = f"import sys\nsys.path.insert(0, {str(Path(script.__file__).parent)!r})\n"
+    shell += "from IPython.core.interactiveshell import InteractiveShell as Shell\n"
+    shell += f"for cell in {cells!r}:\n    Shell.instance().run_cell(cell)"
+    done = run(tmp_path / "shell.py", text=shell)
+    there = run(tmp_path / "run.py", json.dumps({"path": "there"}))
+    assert there.returncode == 0, (done.stdout, there.stderr)
+    text = (tmp_path / "run.py").read_text()
+    assert text.count("class Damaged") == text.count("seen: bool = True") == 1
+    assert text.index("class Facts") < text.index("class Damaged")
+    [there, here] = [(tmp_path / name).read_text() for name in ("there", "here")]
+    assert there == here == "Facts(step=5)"
 
 
 @pytest.mark.parametrize(
