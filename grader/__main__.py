@@ -88,6 +88,11 @@ def add_class_commands(command) -> None:
             "--seconds", type=positive(float), default=60, help="for a cell or question"
         )
         running.add_argument(
+            "--scheduler",
+            default="",
+            help='of a Dask cluster, for instance tcp://host:8786; "local" starts one',
+        )
+        running.add_argument(
             "--trusted", action="store_true", help="run the code WITHOUT containment"
         )
 
@@ -182,6 +187,7 @@ def running(options: argparse.Namespace) -> dict:
         "workers": options.workers,
         "limits": Limits(wall_s=options.seconds),
         "trusted": options.trusted,
+        "scheduler": options.scheduler,
     }
 
 

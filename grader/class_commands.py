@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 from nbformat import NotebookNode
@@ -14,7 +16,7 @@ from tqdm import tqdm
 from grader import gradebook
 from grader.classroom import Classroom, Submission
 from grader.collect import collect
-from grader.containment import Limits, backend
+from grader.containment import Limits
 from grader.course import make_course
 from grader.grading import Grading, infra_error, split
 from grader.jobs import Done, Job, job_of
@@ -41,6 +43,7 @@ def grade(
     workers: int = 0,
     limits: Limits | None = None,
     trusted: bool = False,
+    scheduler: str = "",
     say: Say = print,
 ) -> int:
     """Grades everything submitted that has no result yet; returns the exit status.
@@ -58,26 +61,42 @@ def grade(
             say(f"left alone: {line}")
         work = jobs(classroom, classroom.submissions(), limits)
         ready, todo = split(list(work), classroom.store)
-        workers = min(workers or default_workers(), max(1, len(todo)))
-        how = "trusted, not contained" if trusted else "contained"
-        if todo and not trusted:
-            how += f" by {backend()}"
-        say(
-            f"{len(work)} submissions: {len(ready)} graded before, {len(todo)} to grade"
-            f" with {workers} worker{'' if workers == 1 else 's'} ({how})."
-        )
-        lessons = prepared(classroom)
-        grading = Grading(lessons, limits, workers=workers, trusted=trusted)
+        done = f"{len(work)} submissions: {len(ready)} graded before"
         results = {work[job]: record.result for job, record in ready}
-        for one in progress(grading.run(todo), len(todo)):
-            finished(classroom, work[one.job], one, now, results, lessons)
-        for job, record in ready:
-            if not is_published(classroom, work[job], record):
-                show(classroom, work[job], record, now)
+        kept = [
+            one for one in ready if not is_published(classroom, work[one[0]], one[1])
+        ]
+        lessons = prepared(classroom) if todo or kept else {}
+        if todo:
+            most = min(workers or default_workers(), len(todo))
+            how = {"workers": workers if scheduler else most, "trusted": trusted}
+            with open_grading(lessons, limits, scheduler, **how) as grading:
+                say(f"{done}, {len(todo)} to grade {grading.how}.")
+                for one in progress(grading.run(todo), len(todo)):
+                    finished(classroom, work[one.job], one, now, results, lessons)
+        else:
+            say(f"{done}, none to grade.")
+        for job, record in kept:
+            show(classroom, work[job], record, now)
         publish_reports(classroom)
         say(f"\nFeedback: {classroom.folder / 'feedback'}")
         say(f"Reports:  {classroom.folder / 'grading' / 'report'}")
     return closing(results.values(), len(work), say)
+
+
+def open_grading(
+    lessons: dict[str, NotebookNode], limits: Limits, scheduler: str, **how: Any
+) -> contextlib.closing[Grading]:
+    """Opens what grades: this machine, or a Dask cluster by its scheduler's address.
+
+    Raises:
+        ContainmentError, ClusterError: it cannot be used.
+    """
+    if not scheduler:
+        return contextlib.closing(Grading(lessons, limits, **how))
+    from grader.cluster import ClusterGrading  # Dask takes a second to import
+
+    return contextlib.closing(ClusterGrading(lessons, limits, scheduler, **how))
 
 
 def jobs(
@@ -154,6 +173,7 @@ def regrade(
     workers: int = 0,
     limits: Limits | None = None,
     trusted: bool = False,
+    scheduler: str = "",
     apply: bool = False,
     say: Say = print,
 ) -> int:
@@ -171,10 +191,9 @@ def regrade(
     with classroom.store.writing():
         work = jobs(classroom, chosen, limits)
         lessons = prepared(classroom)
-        grading = Grading(
-            lessons, limits, workers=workers or default_workers(), trusted=trusted
-        )
-        graded = list(progress(grading.run(list(work)), len(work)))
+        how = {"workers": workers or default_workers(), "trusted": trusted}
+        with open_grading(lessons, limits, scheduler, **how) as grading:
+            graded = list(progress(grading.run(list(work)), len(work)))
         changed = 0
         for one in sorted(graded, key=lambda one: work[one.job]):
             earlier = classroom.store.get(published_key(classroom, work[one.job]))

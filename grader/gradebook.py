@@ -13,6 +13,7 @@ from unittest import mock
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.preprocessors import SaveCells
+from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from grader import CourseError
@@ -42,6 +43,14 @@ class Mark:
         return None if chosen is None else chosen + self.extra
 
 
+def shown(db_url: str) -> str:
+    """Writes a database's address without its password."""
+    try:
+        return make_url(db_url).render_as_string(hide_password=True)
+    except SQLAlchemyError:
+        return "The gradebook (db_url in nbgrader_config.py)"
+
+
 @contextlib.contextmanager
 def opened(db_url: str, course_id: str) -> Iterator[Gradebook]:
     """Opens the gradebook; what is written in the block is kept whole or not at all.
@@ -56,7 +65,7 @@ def opened(db_url: str, course_id: str) -> Iterator[Gradebook]:
         with mock.patch.dict(os.environ, PATH=path):
             book = Gradebook(db_url, course_id)
     except SQLAlchemyError as error:
-        raise GradebookError(f"{db_url} cannot be opened: {error}") from None
+        raise GradebookError(f"{shown(db_url)} cannot be opened: {error}") from None
     with book:
         commit, book.db.commit = book.db.commit, book.db.flush
         try:
@@ -64,7 +73,7 @@ def opened(db_url: str, course_id: str) -> Iterator[Gradebook]:
             commit()
         except SQLAlchemyError as error:
             book.db.rollback()
-            raise GradebookError(f"{db_url} refused a change: {error}") from None
+            raise GradebookError(f"{shown(db_url)} refused a change: {error}") from None
 
 
 def ensure_lesson(db_url: str, course_id: str, name: str, lesson: NotebookNode) -> None:

@@ -36,6 +36,7 @@ class Grading:
         limits: what a submission's process may use.
         workers: how many submissions are graded side by side.
         trusted: whether to run their code without containment.
+        how: how it is run, in words.
 
     Raises:
         ContainmentError: strangers' code cannot be contained here.
@@ -49,13 +50,24 @@ class Grading:
         workers: int = 1,
         trusted: bool = False,
     ):
-        if not trusted:
-            backend()
         self.lessons, self.limits = lessons, limits
         self.workers, self.trusted = workers, trusted
+        self.how = self.in_words()
         self.stopped = threading.Event()
         self.filling = {name: threading.Lock() for name in lessons}
         self.jobs: collections.Counter[str] = collections.Counter()
+
+    def in_words(self) -> str:
+        """Says by how many workers, and how, strangers' code is run.
+
+        Raises:
+            ContainmentError: it cannot be contained here.
+        """
+        how = "trusted, not contained" if self.trusted else f"contained by {backend()}"
+        return f"with {self.workers} worker{'s' * (self.workers != 1)} ({how})"
+
+    def close(self) -> None:
+        """Ends what outlives a run: nothing here."""
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Done]:
         """Yields each job as it is done, in any order; failed ones are tried again.
@@ -91,31 +103,15 @@ class Grading:
             self.stopped = threading.Event()
 
     def work(self, todo: Waiting, finished: queue.SimpleQueue[Done]) -> None:
-        """Grades until nothing is left, with a warm judge for one lesson at a time.
-
-        Sessions and judges end with the thread that started them, so one thread does
-        both.
-        """
-        stopped, judge, warm = self.stopped, None, ""
+        """Grades until nothing is left."""
+        stopped, worker = self.stopped, Worker(self)
         try:
             while not stopped.is_set():
-                job = todo.take(warm)
-                try:
-                    if judge is None or warm != job.lesson:
-                        if judge:
-                            judge.close()
-                        judge, warm = self.judge(job), job.lesson
-                    finished.put(self.grade(job, judge))
-                except Exception as error:  # a fault of ours or the machine's
-                    if judge:
-                        judge.close()
-                    problem = f"{type(error).__name__}: {error}"[:500]
-                    finished.put(Done(job, error=problem))
+                finished.put(worker.grade(todo.take(worker.lesson)))
         except queue.Empty:
             pass
         finally:
-            if judge:
-                judge.close()
+            worker.close()
             ensure_event_loop().close()  # jupyter_client makes one per thread
 
     def judge(self, job: Job) -> JudgeProcess:
@@ -181,6 +177,33 @@ class Grading:
         result = nothing_to_grade(lesson, job.lesson, (), (reason,))
         result = dataclasses.replace(result, status=Status.NEEDS_REVIEW)
         return Done(job, Record(job.key, job.hashes, result))
+
+
+class Worker:
+    """Grades one job after another, with a warm judge for one lesson at a time.
+
+    Sessions and judges end with the thread that started them, so one thread does all.
+    """
+
+    def __init__(self, grading: Grading):
+        self.grading, self.judge, self.lesson = grading, None, ""
+
+    def grade(self, job: Job) -> Done:
+        """Grades a job; a fault of ours or of the machine's is told in it."""
+        try:
+            if self.judge is None or self.lesson != job.lesson:
+                self.close()
+                self.judge, self.lesson = self.grading.judge(job), job.lesson
+            return self.grading.grade(job, self.judge)
+        except Exception as error:
+            self.close()
+            return Done(job, error=f"{type(error).__name__}: {error}"[:500])
+
+    def close(self) -> None:
+        """Ends the judge; the next job starts another."""
+        if self.judge:
+            self.judge.close()
+        self.judge = None
 
 
 def infra_error(job: Job, lesson: NotebookNode, error: str) -> Result:

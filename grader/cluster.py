@@ -1,0 +1,283 @@
+"""Grades on a Dask cluster, whose workers share no folder with this machine.
+
+A worker gets one submission at a time, without its learner's name, as JSON, and answers
+with the result as JSON. It never hears of the gradebook.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import importlib
+import json
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import nbformat
+from distributed import Client, Future, LocalCluster
+from nbformat import NotebookNode
+
+from grader import CourseError
+from grader.build import dumps
+from grader.containment import ContainmentError, Limits, backend
+from grader.grading import Grading, Worker
+from grader.intake import Intake
+from grader.jobs import Done, Job
+from grader.results import from_json, to_json
+from grader.store import Record, lesson_hashes
+
+LOCAL = "local"  # the address of a cluster of this machine's processes
+CONNECT_S = 30
+POLL_S = 1
+PATIENCE_S = 600  # without a single worker
+
+NO_COURSE = (
+    "The workers do not find this course. Start them in its folder, with its "
+    "environment: python -m distributed.cli.dask_worker ADDRESS --nthreads 1"
+)
+
+
+class ClusterError(CourseError):
+    """There is no such cluster, or its workers are not made for this course."""
+
+
+class ClusterGrading(Grading):
+    """Grades jobs on the workers of a Dask cluster, as many as it has at the moment.
+
+    Each thread of a worker has one job at a time and the others wait here: a job that
+    takes its worker down takes no other one with it. The next free worker gets it
+    again, and Dask gives up after a few.
+
+    Attributes:
+        address: of the scheduler, for instance "tcp://10.0.0.1:8786".
+        patience_s: for how long there may be no worker; then what is left is given up.
+        run_there: what runs on a worker: JSON in, JSON out.
+
+    Raises:
+        ClusterError: nobody answers there, or a worker has another version of us.
+    """
+
+    def __init__(
+        self,
+        lessons: dict[str, NotebookNode],
+        limits: Limits,
+        address: str,
+        *,
+        workers: int = 0,
+        trusted: bool = False,
+        patience_s: float = PATIENCE_S,
+        run_there: Callable[[str], str] | None = None,
+    ):
+        self.address, self.patience_s = address, patience_s
+        self.run_there = run_there or ours("grade_there")
+        self.texts = {name: dumps(lesson) for name, lesson in lessons.items()}
+        self.ended = ""
+        super().__init__(lessons, limits, workers=workers, trusted=trusted)
+        self.client = connect(address, workers)
+        self.workers = workers or sys.maxsize  # as many as there are
+        try:
+            self.refuse_unfit_workers()
+        except BaseException:
+            self.close()
+            raise
+
+    def in_words(self) -> str:
+        """Says where, and how, strangers' code is run; each worker finds its box."""
+        how = "trusted, not contained" if self.trusted else "contained"
+        return f"on the Dask cluster at {self.address} ({how})"
+
+    def refuse_unfit_workers(self) -> None:
+        """Raises ClusterError for one with other code, or that can contain nothing."""
+        here = facts_here()
+        try:
+            answers = self.client.run(ours("facts_here"))
+        except ModuleNotFoundError:
+            raise ClusterError(NO_COURSE) from None
+        for worker, there in answers.items():
+            for name in ("version of the course", "set of packages"):
+                if there[name] != here[name]:
+                    raise ClusterError(
+                        f"The worker {worker} has another {name}: give it the same "
+                        "commit and requirements.txt, and start it again."
+                    )
+            if there["problem"] and not self.trusted:
+                raise ClusterError(f"The worker {worker}: {there['problem']}")
+
+    def slots(self) -> int:
+        """Counts the threads of all workers; 0 also where nobody answers."""
+        with contextlib.suppress(Exception):  # the connection's, or Dask's own
+            return sum(self.client.nthreads().values())
+        return 0
+
+    def side_by_side(self, jobs: Sequence[Job], workers: int) -> Iterator[Done]:
+        """Yields jobs as the cluster finishes them; at most `workers` at a time."""
+        count = collections.Counter(job.lesson for job in jobs)
+        todo = collections.deque(sorted(jobs, key=lambda job: job.lesson))
+        running: dict[str, Job] = {}
+        finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
+        last_seen = time.monotonic()
+        while todo or running:
+            slots = self.slots()
+            if slots:
+                last_seen = time.monotonic()
+            elif time.monotonic() - last_seen > self.patience_s:
+                waited = f"{self.patience_s:g} s"
+                self.ended = f"{self.address} has had no worker for {waited}."
+            if self.ended:
+                yield from (Done(job, error=self.ended) for job in running.values())
+                yield from (Done(job, error=self.ended) for job in todo)
+                return
+            while todo and len(running) < min(slots, workers):
+                job = todo.popleft()
+                if job.submitted is None:
+                    yield Done(job, error=job.problem)
+                    continue
+                future = self.client.submit(
+                    self.run_there, self.task(job, count[job.lesson]), pure=False
+                )
+                running[future.key] = job
+                future.add_done_callback(finished.put)
+            with contextlib.suppress(queue.Empty):
+                future = finished.get(timeout=POLL_S)
+                yield received(running.pop(future.key), future)
+
+    def task(self, job: Job, count: int) -> str:
+        """Writes what a worker needs to know of a job, one of `count` of its lesson."""
+        return json.dumps(
+            {
+                "name": job.lesson,
+                "lesson": self.texts[job.lesson],
+                "limits": vars(self.limits),
+                "trusted": self.trusted,
+                "count": count,
+                "hashes": job.hashes,
+                "notebook": job.submitted.notebook,
+                "notes": job.submitted.notes,
+                "reasons": job.submitted.reasons,
+            }
+        )
+
+    def close(self) -> None:
+        """Ends the warm judges of the workers, and the connection."""
+        with contextlib.suppress(Exception):  # whatever has become of them
+            self.client.run(ours("rest"))
+        self.client.close(timeout=CONNECT_S)
+        if self.client.cluster:
+            self.client.cluster.close()
+
+
+def connect(address: str, workers: int) -> Client:
+    """Connects to a scheduler, or starts this machine's own.
+
+    Raises:
+        ClusterError: nobody answers.
+    """
+    if address == LOCAL:
+        own = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": None}
+        return Client(LocalCluster(n_workers=workers, **own))
+    try:
+        return Client(address, timeout=CONNECT_S)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ClusterError(
+            f"No Dask scheduler answers at {address} ({error}). An address looks like "
+            "tcp://host:8786; `dask scheduler` prints its own."
+        ) from None
+
+
+def ours(name: str) -> Callable[..., Any]:
+    """Returns a function that calls ours of this name, on a worker.
+
+    It travels by value: the scheduler, which looks at it too, may lack the course.
+    """
+
+    def call(*arguments: Any) -> Any:
+        return getattr(importlib.import_module("grader.cluster"), name)(*arguments)
+
+    return call
+
+
+def received(job: Job, future: Future) -> Done:
+    """Reads a worker's answer; what became of it otherwise is told as an error."""
+    try:
+        answer = json.loads(future.result(timeout=CONNECT_S))
+        if answer["error"]:
+            return Done(job, error=answer["error"])
+        result = from_json(answer["result"])
+        if result.lesson != job.lesson:
+            raise ValueError(f"it is of {result.lesson}, not of {job.lesson}")
+        return Done(job, Record(job.key, job.hashes, result, answer["seconds"]))
+    except Exception as error:
+        return Done(job, error=f"{type(error).__name__}: {error}"[:500])
+
+
+# What follows runs on the workers.
+
+_own = threading.local()
+_all: list[Worker] = []
+
+
+def facts_here() -> dict[str, str]:
+    """Hashes this process's grader and packages; says why it cannot contain, or ""."""
+    hashes = lesson_hashes(nbformat.v4.new_notebook(), Limits())
+    problem = ""
+    try:
+        backend()
+    except ContainmentError as error:
+        problem = str(error)
+    return {
+        "version of the course": hashes["grader"],
+        "set of packages": hashes["packages"],
+        "problem": problem,
+    }
+
+
+def rest() -> None:
+    """Ends this process's judges; later jobs start them anew."""
+    for worker in _all:
+        worker.close()
+
+
+def own_worker(
+    facts: dict[str, Any], name: str, lesson: NotebookNode, limits: Limits
+) -> Worker:
+    """Returns this thread's worker, with the judge that it has of this lesson."""
+    needs = [facts["hashes"]["lesson"], facts["hashes"]["grader"], facts["trusted"]]
+    if getattr(_own, "needs", None) != needs:
+        if hasattr(_own, "worker"):
+            _own.worker.close()
+            _all.remove(_own.worker)
+        grading = Grading({name: lesson}, limits, trusted=facts["trusted"])
+        _own.needs, _own.worker = needs, Worker(grading)
+        _all.append(_own.worker)
+    _own.worker.grading.jobs[name] = facts["count"]
+    return _own.worker
+
+
+def grade_there(task: str) -> str:
+    """Grades one submission on a worker.
+
+    Args:
+        task: as `ClusterGrading.task` writes it.
+
+    Returns:
+        JSON: {"result": as `to_json` writes it, "seconds", "error"}.
+    """
+    facts = json.loads(task)
+    name, lesson = facts["name"], nbformat.reads(facts["lesson"], 4)
+    limits = Limits(**facts["limits"])
+    hashes = lesson_hashes(lesson, limits)
+    if hashes.items() - facts["hashes"].items():
+        error = "This worker has another version of the course, or other packages."
+        return json.dumps({"error": error})
+    worker = own_worker(facts, name, lesson, limits)
+    notebook = facts["notebook"] and nbformat.from_dict(facts["notebook"])
+    submitted = Intake(notebook, tuple(facts["notes"]), tuple(facts["reasons"]))
+    done = worker.grade(Job("", name, submitted, facts["hashes"]))
+    if done.record is None:
+        return json.dumps({"error": done.error})
+    result, seconds = to_json(done.record.result), done.record.seconds
+    return json.dumps({"result": result, "seconds": seconds, "error": ""})
