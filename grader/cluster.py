@@ -116,7 +116,7 @@ class ClusterGrading(Grading):
     def side_by_side(self, jobs: Sequence[Job], workers: int) -> Iterator[Done]:
         """Yields jobs as the cluster finishes them; at most `workers` at a time."""
         count = collections.Counter(job.lesson for job in jobs)
-        todo = collections.deque(sorted(jobs, key=lambda job: job.lesson))
+        todo = collections.deque(sorted(jobs, key=lambda job: job.lesson, reverse=True))
         running: dict[str, Job] = {}
         finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
         last_seen = time.monotonic()

@@ -73,6 +73,8 @@ class Waiting:
                 raise queue.Empty
             if lesson not in left:
                 self.workers[lesson] -= 1
-                lesson = max(left, key=lambda n: left[n] / (1 + self.workers[n]))
+                per_worker = {n: left[n] / (1 + self.workers[n]) for n in left}
+                # Of equals the later one: it takes longer, and should not end alone.
+                lesson = max(reversed(left), key=per_worker.get)
                 self.workers[lesson] += 1
             return self.jobs[lesson].popleft()

@@ -12,7 +12,9 @@ import threading
 
 import pytest
 import tiny
+import yaml
 from classes import RIGHT, WRONG, answered, hand_in, make_class
+from distributed.cli.dask_worker import main as dask_worker
 
 from grader import ROOT
 from grader.class_records import export
@@ -264,3 +266,53 @@ def test_an_address_where_nobody_answers_is_named(small, address, monkeypatch):
     monkeypatch.setattr("grader.cluster.CONNECT_S", 1)
     with pytest.raises(ClusterError, match=rf"answers at {address}.*dask scheduler"):
         ClusterGrading({NAME: small}, Limits(), address, trusted=True)
+
+
+PAGE = (ROOT / "docs" / "grading-at-scale.md").read_text()
+
+
+def block(language):
+    return re.search(rf"```{language}\n(.*?)```", PAGE, re.S).group(1)
+
+
+def understood(words):
+    """Lets Dask read a worker's command line; returns the options."""
+    return dask_worker.make_context("dask worker", words).params
+
+
+def test_the_pages_command_starts_one_process_per_core():
+    [line] = re.findall(r"dask_worker (tcp.*)", PAGE)
+    options = understood(line.split())
+    assert options["scheduler"] == "tcp://SCHEDULER:8786"
+    assert (options["n_workers"], options["nthreads"]) == ("auto", 1)
+
+
+def test_the_pages_slurm_jobs_start_workers_in_the_courses_folder():
+    source, _, _ = block("python").partition("cluster.scale")
+    names = {}
+    exec(source, names)
+    with names["cluster"] as cluster:
+        script = cluster.job_script()
+    assert f"\ncd {os.getcwd()}\n" in script
+    assert "#SBATCH --cpus-per-task=16" in script
+    [line] = re.findall(
+        r"/\.venv/bin/python -m distributed\.cli\.dask_worker (.*)", script
+    )
+    options = understood(line.split())
+    assert (options["n_workers"], options["nthreads"]) == ("16", 1)
+
+
+def test_the_pages_pods_start_workers_in_the_courses_folder():
+    found = yaml.safe_load(block("yaml"))
+    assert (found["apiVersion"], found["kind"]) == (
+        "kubernetes.dask.org/v1",
+        "DaskCluster",
+    )
+    [worker] = found["spec"]["worker"]["spec"]["containers"]
+    assert worker["workingDir"] == "/course"
+    assert worker["args"][:3] == ["python", "-m", "distributed.cli.dask_worker"]
+    assert understood(worker["args"][3:])["nthreads"] == 1
+    [scheduler] = found["spec"]["scheduler"]["spec"]["containers"]
+    ports = {port["name"] for port in scheduler["ports"]}
+    service = found["spec"]["scheduler"]["service"]
+    assert {port["targetPort"] for port in service["ports"]} == ports

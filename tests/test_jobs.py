@@ -25,6 +25,10 @@ def test_a_worker_changes_its_lesson_as_seldom_as_it_can():
     assert taken(waiting("abcabcabb"), "", 9) == "bbbbaaacc"
 
 
+def test_of_as_much_work_the_later_lesson_comes_first():
+    assert taken(waiting("abcabc"), "", 6) == "ccbbaa"
+
+
 def test_workers_spread_over_the_lessons():
     todo = waiting("aaabbbccc")
     assert {todo.take("").lesson for _ in range(3)} == {*"abc"}

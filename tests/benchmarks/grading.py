@@ -11,15 +11,19 @@ each call). All figures come from one run:
 - CPU seconds of everything that the machine did meanwhile (Linux), beside the floor:
   the same cells as a plain script, without demonstrations, in a process that has loaded
   JAX and finds all that a solution compiles in JAX's cache;
-- whether the scores are those of stock nbgrader.
+- whether the scores are those of stock nbgrader;
+- the same by otter-grader, where `pip install -r tests/benchmarks/requirements.txt` was
+  run before.
 
-`--lessons 01 02` takes only these; `--submissions N` repeats the four kinds up to N per
-lesson, and `--ours` leaves the others out, to see how the time grows.
+`--lessons 01 02` takes only these; `--submissions N` repeats the four kinds, with other
+known answers, up to N per lesson. `--ours` leaves the others out, to see how the time
+grows; `--levers` compares ours with itself without each thing that makes it fast.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import json
 import os
@@ -39,11 +43,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "lessons")]
 
 from grader import compile_cache
+from grader.classroom import Classroom
 from grader.containment import Limits
 from grader.course import make_course
 from grader.gradebook import ensure_lesson
 from grader.grading import Grading
-from grader.lesson import read_lesson
 from grader.notebooks import checks, exercises, lesson_paths, release
 from grader.plan import steps
 from grader.store import lesson_hashes
@@ -69,6 +73,17 @@ def _late(function):
 
 {name} = _late({name})
 """
+# What makes grading fast, and code that turns it off.
+LEVERS = {
+    "compile cache": "from grader.grading import Grading\n"
+    "Grading.compiled = lambda self, job: None",
+    "fork server": "from grader import warm\n"
+    "def shared(*arguments): raise warm.ColdError('off')\n"
+    "warm.shared = shared",
+    "no demonstrations": "from grader.trial import Trial\n"
+    "load = Trial.load\n"
+    "Trial.load = lambda *a, lean, **more: load(*a, lean=False, **more)",
+}
 SCORES = """
 select student_id, assignment.name, base_cell.name, auto_score from grade
 join base_cell on base_cell.id = grade.cell_id
@@ -78,15 +93,21 @@ join assignment on assignment.id = submitted_assignment.assignment_id
 """
 
 
-def answers(source: Path, lesson: Any, kind: str) -> dict[str, str]:
-    """Returns what a submission of this kind holds, by exercise; stubs are left out."""
+def answers(source: Path, lesson: Any, kind: str, number: int) -> dict[str, str]:
+    """Returns what a submission of this kind holds, by exercise; stubs are left out.
+
+    Of the same kind `number` chooses one with other answers: the known ones by turns,
+    for solved ones after our own.
+    """
     solved = {name: cell.source for name, cell in exercises(lesson).items()}
+    verdict = "wrong" if kind == "wrong" else "right"
+    for name, own in solved.items():
+        found = source.parent.glob(f"answers/{source.stem}/{name}__{verdict}__*.py")
+        known = [path.read_text() for path in sorted(found)]
+        choice = known if kind == "wrong" else [own, *known]
+        solved[name] = choice[number % len(choice)]
     if kind == "half":
         return dict([*solved.items()][::2])
-    if kind == "wrong":
-        folder = source.parent / "answers" / source.stem
-        known = {name: sorted(folder.glob(f"{name}__wrong__*.py")) for name in solved}
-        return {name: paths[0].read_text() for name, paths in known.items()}
     if kind == "slow":
         [first, *_] = solved
         defined = re.findall(r"^def (\w+)", solved[first], re.M)
@@ -97,12 +118,12 @@ def answers(source: Path, lesson: Any, kind: str) -> dict[str, str]:
 def write_class(folder: Path, sources: Sequence[Path], count: int) -> dict[str, Any]:
     """Writes a course folder with `count` submissions per lesson; returns lessons."""
     make_course(folder)
-    lessons = {}
+    classroom, lessons = Classroom(folder), {}
     for source in sources:
-        lesson = lessons[source.stem] = read_lesson(source, "https://example.org/a/b")
+        lesson = lessons[source.stem] = classroom.lesson(source.stem)
         for number, kind in zip(range(count), itertools.cycle(KINDS), strict=False):
             notebook = release(lesson)
-            given = answers(source, lesson, kind)
+            given = answers(source, lesson, kind, number // len(KINDS))
             for name, cell in exercises(notebook).items():
                 cell.source = given.get(name, cell.source) + f"\n# learner {number}\n"
             place = folder / "submitted" / f"{kind}{number:03}" / source.stem
@@ -147,12 +168,27 @@ def scores(folder: Path) -> dict[tuple[str, str, str], float]:
     return {tuple(row[:3]): row[3] or 0.0 for row in rows}
 
 
-def ours(folder: Path) -> None:
-    """Grades a course folder by this course's command."""
-    words = [sys.executable, "-m", "grader", "grade", str(folder), "--workers", "2"]
+def ours(folder: Path, change: str = "") -> None:
+    """Grades a course folder by this course's command; `change` is run before it."""
+    code = f"{change}\nimport sys\nfrom grader.__main__ import main\nsys.exit(main())"
+    words = [sys.executable, "-c", code, "grade", str(folder), "--workers", "2"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stdout[-2000:] + done.stderr[-2000:])
+
+
+def otter(folder: Path) -> dict[tuple[str, str, str], float]:
+    """Grades a course folder by otter-grader: {(student, lesson, check): points}."""
+    script = Path(__file__).with_name("otter_class.py")
+    words = [sys.executable, str(script), str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr[-2000:])
+    return {
+        (*submission.split(), f"check-{check}"): points
+        for submission, found in json.loads(done.stdout.splitlines()[-1]).items()
+        for check, points in found.items()
+    }
 
 
 def fill_caches(lessons: dict[str, Any]) -> None:
@@ -221,6 +257,7 @@ def main() -> None:
     parser.add_argument("--lessons", nargs="*", default=[])
     parser.add_argument("--submissions", type=int, default=len(KINDS))
     parser.add_argument("--ours", action="store_true")
+    parser.add_argument("--levers", action="store_true")
     options = parser.parse_args()
     sources = [
         path.with_suffix(".py")
@@ -234,10 +271,11 @@ def main() -> None:
 def compare(top: Path, sources: Sequence[Path], options: argparse.Namespace) -> None:
     """Grades the class in each way and prints what that took."""
     count = options.submissions * len(sources)
-    folders = {name: top / name for name in ("ours", "stock", "two")}
+    names = ["ours", "stock", "two", "otter", *LEVERS]
+    folders = {name: top / name.replace(" ", "-") for name in names}
     for folder in folders.values():
         lessons = write_class(folder, sources, options.submissions)
-    took, cpu = {}, {}
+    took, cpu, otters = {}, {}, {}
 
     def measure(name: str, run: Callable[[], Any]) -> Any:
         took[name], cpu[name], result = timed(run)
@@ -254,7 +292,11 @@ def compare(top: Path, sources: Sequence[Path], options: argparse.Namespace) -> 
     measure("fill the compile caches, once", lambda: fill_caches(lessons))
     measure("ours", lambda: ours(folders["ours"]))
     measure("ours, again", lambda: ours(folders["ours"]))
-    if options.ours:
+    for name, change in LEVERS.items() if options.levers else ():
+        measure(f"ours, without: {name}", lambda n=name, c=change: ours(folders[n], c))
+        ratios = took[f"ours, without: {name}"] / took["ours"]
+        print(f"  {ratios:.2f} times as long")
+    if options.ours or options.levers:
         return
     least = measure("(the floor's run)", lambda: floor(folders["ours"], lessons))
     for name, (seconds, used) in least.items():
@@ -262,6 +304,11 @@ def compare(top: Path, sources: Sequence[Path], options: argparse.Namespace) -> 
     one, two = "stock nbgrader", "two of them side by side"
     measure(one, lambda: stock(folders["stock"], lessons, 1))
     measure(two, lambda: stock(folders["two"], lessons, 2))
+    if importlib.util.find_spec("otter"):
+        otters = measure("otter-grader", lambda: otter(folders["otter"]))
+        print(f"otter-grader / ours     {took['otter-grader'] / took['ours']:6.2f}")
+    else:
+        print("otter-grader is not installed: see the head of this file")
     floor_cpu = sum(used for _, used in least.values())
     for text, value, holds in (
         ("stock / ours", took[one] / took["ours"], ">= 6"),
@@ -274,6 +321,8 @@ def compare(top: Path, sources: Sequence[Path], options: argparse.Namespace) -> 
     print(f"scores: {len(ours_)}, of which {len(other)} are not stock nbgrader's")
     for key in other:
         print(f"  {' '.join(key)}: {ours_[key]:g}, stock nbgrader {stock_.get(key)}")
+    for key in sorted(key for key in otters if ours_.get(key, 0.0) != otters[key]):
+        print(f"  {' '.join(key)}: {ours_.get(key)}, otter-grader {otters[key]:g}")
 
 
 if __name__ == "__main__":
