@@ -129,12 +129,15 @@ def run_build(options: argparse.Namespace) -> int:
 def run_check(options: argparse.Namespace) -> int:
     """Grades the learner's own notebooks and prints a table."""
     from grader.own_work import check_own
+    from grader.progress import keep, write_page
     from grader.terminal import table
 
     for result in check_own(options.lessons):
         print(table(result))
         for note in result.notes:
             print(f"note: {note}")
+        keep(result)
+    print(f"All lessons, and what to do next: {write_page()}")
     return 0
 
 
