@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-import psutil
 from nbformat import NotebookNode
 from tqdm import tqdm
 
@@ -18,21 +14,15 @@ from grader.classroom import Classroom, Submission
 from grader.collect import collect
 from grader.containment import Limits
 from grader.course import make_course
-from grader.grading import Grading, infra_error, split
+from grader.grading import infra_error, split
 from grader.jobs import Done, Job, job_of
+from grader.places import open_grading, prepare
 from grader.publish import is_published, publish, publish_reports, published_key
 from grader.results import Result
 from grader.store import Record, lesson_hashes
 from grader.terminal import closing, differences, summary
 
-WORKER_MIB = 1200  # a learner's kernel and a judge
 Say = Callable[[str], None]
-
-
-def default_workers() -> int:
-    """Returns how many submissions this machine can grade side by side."""
-    room = psutil.virtual_memory().available // (WORKER_MIB * 2**20)
-    return max(1, min(os.cpu_count() or 1, room))
 
 
 def grade(
@@ -66,10 +56,11 @@ def grade(
         kept = [
             one for one in ready if not is_published(classroom, work[one[0]], one[1])
         ]
+        how = {"most": len(todo), "trusted": trusted}
+        prepare(scheduler, **how)  # while lessons are entered into the gradebook
         lessons = prepared(classroom) if todo or kept else {}
         if todo:
-            most = min(workers or default_workers(), len(todo))
-            how = {"workers": workers if scheduler else most, "trusted": trusted}
+            how["workers"] = workers
             with open_grading(lessons, limits, scheduler, **how) as grading:
                 say(f"{done}, {len(todo)} to grade {grading.how}.")
                 for one in progress(grading.run(todo), len(todo)):
@@ -82,21 +73,6 @@ def grade(
         say(f"\nFeedback: {classroom.folder / 'feedback'}")
         say(f"Reports:  {classroom.folder / 'grading' / 'report'}")
     return closing(results.values(), len(work), say)
-
-
-def open_grading(
-    lessons: dict[str, NotebookNode], limits: Limits, scheduler: str, **how: Any
-) -> contextlib.closing[Grading]:
-    """Opens what grades: this machine, or a Dask cluster by its scheduler's address.
-
-    Raises:
-        ContainmentError, ClusterError: it cannot be used.
-    """
-    if not scheduler:
-        return contextlib.closing(Grading(lessons, limits, **how))
-    from grader.cluster import ClusterGrading  # Dask takes a second to import
-
-    return contextlib.closing(ClusterGrading(lessons, limits, scheduler, **how))
 
 
 def jobs(
@@ -190,8 +166,10 @@ def regrade(
         raise ValueError(f'"{student}" handed in nothing in {classroom.folder}.')
     with classroom.store.writing():
         work = jobs(classroom, chosen, limits)
+        how = {"most": len(work), "trusted": trusted}
+        prepare(scheduler, **how)
         lessons = prepared(classroom)
-        how = {"workers": workers or default_workers(), "trusted": trusted}
+        how["workers"] = workers
         with open_grading(lessons, limits, scheduler, **how) as grading:
             graded = list(progress(grading.run(list(work)), len(work)))
         changed = 0

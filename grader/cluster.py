@@ -12,25 +12,23 @@ import importlib
 import json
 import queue
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import nbformat
 from distributed import Client, Future, LocalCluster
 from nbformat import NotebookNode
 
 from grader import CourseError
 from grader.build import dumps
-from grader.containment import ContainmentError, Limits, backend
-from grader.grading import Grading, Worker
-from grader.intake import Intake
+from grader.cluster_worker import facts_here
+from grader.containment import Limits
+from grader.grading import Grading
 from grader.jobs import Done, Job
-from grader.results import from_json, to_json
-from grader.store import Record, lesson_hashes
+from grader.places import LOCAL
+from grader.results import from_json
+from grader.store import Record
 
-LOCAL = "local"  # the address of a cluster of this machine's processes
 CONNECT_S = 30
 POLL_S = 1
 PATIENCE_S = 600  # without a single worker
@@ -67,7 +65,7 @@ class ClusterGrading(Grading):
         limits: Limits,
         address: str,
         *,
-        workers: int = 0,
+        workers: int = 0,  # of a cluster that exists: as many as it has
         trusted: bool = False,
         patience_s: float = PATIENCE_S,
         run_there: Callable[[str], str] | None = None,
@@ -88,7 +86,10 @@ class ClusterGrading(Grading):
     def in_words(self) -> str:
         """Says where, and how, strangers' code is run; each worker finds its box."""
         how = "trusted, not contained" if self.trusted else "contained"
-        return f"on the Dask cluster at {self.address} ({how})"
+        place = f"the Dask cluster at {self.address}"
+        if self.address == LOCAL:
+            place = f"a Dask cluster of {self.workers} workers here"
+        return f"on {place} ({how})"
 
     def refuse_unfit_workers(self) -> None:
         """Raises ClusterError for one with other code, or that can contain nothing."""
@@ -189,13 +190,14 @@ def connect(address: str, workers: int) -> Client:
 
 
 def ours(name: str) -> Callable[..., Any]:
-    """Returns a function that calls ours of this name, on a worker.
+    """Returns a function that calls `cluster_worker`'s of this name, on a worker.
 
     It travels by value: the scheduler, which looks at it too, may lack the course.
     """
 
     def call(*arguments: Any) -> Any:
-        return getattr(importlib.import_module("grader.cluster"), name)(*arguments)
+        there = importlib.import_module("grader.cluster_worker")
+        return getattr(there, name)(*arguments)
 
     return call
 
@@ -212,72 +214,3 @@ def received(job: Job, future: Future) -> Done:
         return Done(job, Record(job.key, job.hashes, result, answer["seconds"]))
     except Exception as error:
         return Done(job, error=f"{type(error).__name__}: {error}"[:500])
-
-
-# What follows runs on the workers.
-
-_own = threading.local()
-_all: list[Worker] = []
-
-
-def facts_here() -> dict[str, str]:
-    """Hashes this process's grader and packages; says why it cannot contain, or ""."""
-    hashes = lesson_hashes(nbformat.v4.new_notebook(), Limits())
-    problem = ""
-    try:
-        backend()
-    except ContainmentError as error:
-        problem = str(error)
-    return {
-        "version of the course": hashes["grader"],
-        "set of packages": hashes["packages"],
-        "problem": problem,
-    }
-
-
-def rest() -> None:
-    """Ends this process's judges; later jobs start them anew."""
-    for worker in _all:
-        worker.close()
-
-
-def own_worker(
-    facts: dict[str, Any], name: str, lesson: NotebookNode, limits: Limits
-) -> Worker:
-    """Returns this thread's worker, with the judge that it has of this lesson."""
-    needs = [facts["hashes"]["lesson"], facts["hashes"]["grader"], facts["trusted"]]
-    if getattr(_own, "needs", None) != needs:
-        if hasattr(_own, "worker"):
-            _own.worker.close()
-            _all.remove(_own.worker)
-        grading = Grading({name: lesson}, limits, trusted=facts["trusted"])
-        _own.needs, _own.worker = needs, Worker(grading)
-        _all.append(_own.worker)
-    _own.worker.grading.jobs[name] = facts["count"]
-    return _own.worker
-
-
-def grade_there(task: str) -> str:
-    """Grades one submission on a worker.
-
-    Args:
-        task: as `ClusterGrading.task` writes it.
-
-    Returns:
-        JSON: {"result": as `to_json` writes it, "seconds", "error"}.
-    """
-    facts = json.loads(task)
-    name, lesson = facts["name"], nbformat.reads(facts["lesson"], 4)
-    limits = Limits(**facts["limits"])
-    hashes = lesson_hashes(lesson, limits)
-    if hashes.items() - facts["hashes"].items():
-        error = "This worker has another version of the course, or other packages."
-        return json.dumps({"error": error})
-    worker = own_worker(facts, name, lesson, limits)
-    notebook = facts["notebook"] and nbformat.from_dict(facts["notebook"])
-    submitted = Intake(notebook, tuple(facts["notes"]), tuple(facts["reasons"]))
-    done = worker.grade(Job("", name, submitted, facts["hashes"]))
-    if done.record is None:
-        return json.dumps({"error": done.error})
-    result, seconds = to_json(done.record.result), done.record.seconds
-    return json.dumps({"result": result, "seconds": seconds, "error": ""})

@@ -202,6 +202,14 @@ class Kernels(KernelSpecManager):
         return spec
 
 
+def warm_up() -> None:
+    """Starts the fork server before kernels are asked for, where boxes can use it."""
+    if backend() == "bubblewrap":
+        for _ in range(2):  # the first call would have the first kernel start cold
+            with contextlib.suppress(ColdError):
+                shared(INSIDE, learner_modules(), learner_box().environment)
+
+
 def register() -> None:
     """Makes the provisioner known to jupyter_client in this process."""
     place = f"{__name__}:{ContainedProvisioner.__name__}"

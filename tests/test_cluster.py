@@ -174,7 +174,9 @@ def test_the_command_starts_a_cluster_of_this_machine_and_its_grades_are_the_sam
         words = [sys.executable, "-m", "grader", "grade", tmp_path / "class", *more]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        assert ("on the Dask cluster at local (contained)" in done.stdout) == bool(more)
+        assert (
+            "on a Dask cluster of 2 workers here (contained)" in done.stdout
+        ) == bool(more)
         export(tmp_path / "class", "csv", tmp_path / "grades.csv")
         exports.append((tmp_path / "grades.csv").read_bytes())
     assert exports[0] == exports[1]
@@ -227,6 +229,21 @@ def test_where_the_scheduler_dies_the_run_ends(cluster, small, monkeypatch):
             cluster.end(cluster.scheduler)
     assert len(found) == 3
     assert found["a"].record and found["waits"].error
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("no JSON", "JSONDecodeError"),
+        ('{"error": "", "seconds": 1, "result": "{}"}', "This is no result"),
+    ],
+)
+def test_an_answer_that_is_no_result_is_no_grade(cluster, small, answer, said):
+    cluster.add()
+    jobs = jobs_of(small, "a")
+    done = graded_by(small, cluster, jobs, run_there=lambda task: answer)
+    assert done["a"].record is None
+    assert said in done["a"].error
 
 
 def test_a_worker_hears_neither_of_learners_nor_of_the_gradebook(cluster, small):

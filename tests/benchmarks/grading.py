@@ -77,9 +77,9 @@ def _late(function):
 LEVERS = {
     "compile cache": "from grader.grading import Grading\n"
     "Grading.compiled = lambda self, job: None",
-    "fork server": "from grader import warm\n"
+    "fork server": "from grader import provisioner, warm\n"
     "def shared(*arguments): raise warm.ColdError('off')\n"
-    "warm.shared = shared",
+    "provisioner.shared = shared",
     "no demonstrations": "from grader.trial import Trial\n"
     "load = Trial.load\n"
     "Trial.load = lambda *a, lean, **more: load(*a, lean=False, **more)",
