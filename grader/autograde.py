@@ -14,7 +14,8 @@ from grader.judging import JudgeProcess
 from grader.notebooks import Answers, answer, checks, extract_answers, marks
 from grader.results import ExerciseResult, Outcome, Result, Status
 from grader.text import clean_text
-from grader.trial import Trial, Tried
+from grader.trial import Trial
+from grader.tried import Tried
 
 MAX_PICTURES = 4  # per exercise
 MAX_SOURCE = 30_000  # characters of an exercise's code that are kept

@@ -66,7 +66,7 @@ def grade(
                 for one in progress(grading.run(todo), len(todo)):
                     finished(classroom, work[one.job], one, now, results, lessons)
         else:
-            say(f"{done}, none to grade.")
+            say(f"{done}, 0 to grade.")
         for job, record in kept:
             show(classroom, work[job], record, now)
         publish_reports(classroom)

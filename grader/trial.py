@@ -6,10 +6,8 @@ ended it, and the rest goes on in a fresh one.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 from nbformat import NotebookNode
 
@@ -21,19 +19,10 @@ from grader.plan import Step, defs, is_plain, steps, stubs
 from grader.ran import Ended, Ran
 from grader.results import Outcome
 from grader.session import START_S, Session, SessionError
+from grader.tried import Tried, verdict
 
 MAX_SESSIONS = 16  # per submission
 MAX_BAD_EXTRAS = 2  # after so many, cells that a learner added are left out
-
-
-@dataclasses.dataclass
-class Tried:
-    """What a trial found out about one exercise."""
-
-    outcome: Outcome
-    message: str = ""
-    details: tuple[tuple[str, str], ...] = ()
-    pictures: list[str] = dataclasses.field(default_factory=list)
 
 
 class Trial:
@@ -88,7 +77,7 @@ class Trial:
                     found |= {name: Tried(Outcome.TIMED_OUT, text) for name in rest}
         for name in self.exercises:
             if self.deserves_another(name, found[name]):
-                again = self.alone(name)
+                again = self.alone(name, "NameError" not in found[name].message)
                 ended = name in self.skipped and again.outcome is not Outcome.TIMED_OUT
                 if again.outcome is Outcome.PASSED or ended:
                     found[name] = again
@@ -219,13 +208,19 @@ class Trial:
             if step.kind in ("exercise", "extra") and step is not own
         )
 
-    def alone(self, name: str) -> Tried:
-        """Tries one exercise in a fresh session, after the whole of the lesson."""
+    def alone(self, name: str, lean: bool) -> Tried:
+        """Tries one exercise in a fresh session, after the lesson's definitions.
+
+        Where it uses a name of a demonstration, then after the whole of the lesson.
+        """
         with self.session() as session:
-            ran = self.load(session, lean=False, only=name)
+            ran = self.load(session, lean=lean, only=name)
             if session.ended:
                 return self.fate(session.ended)
-            return self.judged(name, session, ran)
+            tried = self.judged(name, session, ran)
+        return (
+            self.alone(name, False) if lean and "NameError" in tried.message else tried
+        )
 
     def pictures(self, exercise: str) -> list[str]:
         """Collects what an exercise's cell drew, and the learner's cells after it."""
@@ -236,14 +231,3 @@ class Trial:
             if current == exercise and step.kind in ("exercise", "extra"):
                 found += self.ran[step.name].pictures if step.name in self.ran else []
         return found
-
-
-def verdict(said: dict[str, Any], ran: Ran) -> Tried:
-    """Makes of the judge's words, and of the cell's own error, what is told."""
-    outcome = Outcome[said["verdict"]]
-    if said.get("fate") == "missing" and ran.error:
-        return Tried(Outcome.RAISED, ran.error[:400])
-    details = tuple((str(name), str(text)) for name, text in said["details"])
-    if said.get("fate") == "died":
-        return Tried(outcome, "It gave no answer.")
-    return Tried(outcome, said["message"], details)

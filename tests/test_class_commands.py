@@ -322,7 +322,6 @@ def test_without_containment_strangers_are_refused(class_of_two, monkeypatch):
         raise ContainmentError("nothing here")
 
     monkeypatch.setattr(grading, "backend", nothing)
-    monkeypatch.setattr(class_commands, "backend", nothing)
     with pytest.raises(ContainmentError):
         run(grade, class_of_two / "class", trusted=False)
     assert not (class_of_two / "class" / "grading" / "results").exists()

@@ -19,7 +19,8 @@ from grader.notebooks import release
 from grader.publish import marked
 from grader.report import feedback_page
 from grader.results import Outcome, Status, from_json, to_json
-from grader.trial import Trial, Tried
+from grader.trial import Trial
+from grader.tried import Tried
 
 EXAMPLES = int(os.environ.get("MUTATIONS", "2000"))
 JUNK = st.one_of(
