@@ -227,6 +227,18 @@ def test_answer_may_use_what_the_lesson_computed(tmp_path):
     assert result.exercises[0].outcome is Outcome.PASSED
 
 
+def test_answer_may_use_it_also_beside_one_that_breaks_something(tmp_path):
+    demonstration = ('print("a demonstration")', "factor = 2\nprint(factor)")
+    lesson = tiny.lesson(tmp_path / "course", demonstration)
+    uses = "import math\n\n\ndef double(x):\n    return math.trunc(1) * factor * x"
+    breaks = "import math\n\nmath.trunc = None\n\n\n" + NEGATE
+    submitted = submission(lesson, double=uses, negate=breaks)
+    with contextlib.closing(JudgeProcess(lesson, trusted=True)) as judge:
+        intake = parse_submission(dumps(submitted).encode())
+        result = autograde(intake, lesson, "01_tiny", judge, Limits(), trusted=True)
+    assert {one.outcome for one in result.exercises} == {Outcome.PASSED}
+
+
 def test_pictures_of_an_exercise_are_kept_as_plain_png(lesson, grade):
     submitted = submission(lesson, double=DOUBLE + PICTURE)
     _, found = grade(submitted)

@@ -157,3 +157,14 @@ def test_a_box_that_does_not_stand_is_an_error_at_once():
     theirs.close()
     with ours, pytest.raises(warm.ColdError, match="did not come to stand"):
         warm.holder(ours)
+
+
+def test_where_many_will_come_the_first_kernel_need_not_start_cold(
+    contained_here, monkeypatch
+):
+    monkeypatch.setattr(warm, "_shared", [])
+    provisioner.warm_up()
+    try:
+        assert warm._shared[0].alive
+    finally:
+        warm.close_shared()
