@@ -14,8 +14,8 @@
 # - save, kill, resume bit for bit, also on fewer devices;
 # - run the same script as several processes.
 #
-# **You need** lessons 1 to 4. **Time**: about two hours, seven exercises; before section
-# 6 is a good place to pause.
+# **You need** lessons 1 to 4. **Time**: about 120 minutes, seven exercises; before
+# section 6 is a good place to pause.
 
 # %% setup=true
 
