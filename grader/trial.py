@@ -77,7 +77,7 @@ class Trial:
                     found |= {name: Tried(Outcome.TIMED_OUT, text) for name in rest}
         for name in self.exercises:
             if self.deserves_another(name, found[name]):
-                again = self.alone(name, "NameError" not in found[name].message)
+                again = self.alone(name, lean="NameError" not in found[name].message)
                 ended = name in self.skipped and again.outcome is not Outcome.TIMED_OUT
                 if again.outcome is Outcome.PASSED or ended:
                     found[name] = again
@@ -208,7 +208,7 @@ class Trial:
             if step.kind in ("exercise", "extra") and step is not own
         )
 
-    def alone(self, name: str, lean: bool) -> Tried:
+    def alone(self, name: str, *, lean: bool) -> Tried:
         """Tries one exercise in a fresh session, after the lesson's definitions.
 
         Where it uses a name of a demonstration, then after the whole of the lesson.
@@ -218,9 +218,8 @@ class Trial:
             if session.ended:
                 return self.fate(session.ended)
             tried = self.judged(name, session, ran)
-        return (
-            self.alone(name, False) if lean and "NameError" in tried.message else tried
-        )
+        needs_all = lean and "NameError" in tried.message
+        return self.alone(name, lean=False) if needs_all else tried
 
     def pictures(self, exercise: str) -> list[str]:
         """Collects what an exercise's cell drew, and the learner's cells after it."""

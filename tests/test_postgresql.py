@@ -28,7 +28,8 @@ def server():
     path = os.pathsep.join([*map(str, reversed(PROGRAMS)), os.environ["PATH"]])
     if not shutil.which("initdb", path=path):
         pytest.skip("PostgreSQL's initdb is missing: apt install postgresql")
-    with tempfile.TemporaryDirectory(prefix="server-") as folder:  # reached by others
+    with tempfile.TemporaryDirectory(prefix="server-") as folder:
+        # Not below pytest's folder, which the server's user cannot enter.
         yield from running_server(Path(folder), path)
 
 
