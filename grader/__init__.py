@@ -11,8 +11,8 @@ class CourseError(Exception):
 
 # What a notebook needs beside it; Colab fetches the same files.
 MODULES = (
-    *("start", "facts", "compare", "survey", "compiled", "tracing", "observe"),
-    *("outcomes", "expect", "expect_program", "script", "processes"),
+    *("messages", "start", "facts", "compare", "survey", "compiled", "tracing"),
+    *("observe", "outcomes", "expect", "expect_program", "script", "processes"),
     *("canvas", "viz_collectives", "viz_training", "viz_memory"),
     *("viz_pipeline", "viz"),
 )

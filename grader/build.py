@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import nbformat
@@ -19,6 +19,7 @@ from grader.files import write_file
 from grader.lesson import colab_badge, read_lesson, repository_address
 from grader.notebooks import exercises, lesson_paths, marks, release
 from grader.sandbox import error_of, execute
+from grader.translation import languages, translated_files, words_of
 
 COMMAND = "python -m grader build"
 LIST_MARKS = "<!-- lessons: written by `python -m grader build` -->", "<!-- end -->"
@@ -29,7 +30,7 @@ class BuildError(CourseError):
 
 
 def build(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
-    """Writes solutions/*.ipynb (executed), lessons/*.ipynb and README's lesson list.
+    """Writes all that is made of solutions/*.py: notebooks, translations, lists.
 
     All files are written at the end, each in one step: a fault anywhere leaves every
     file as it was. Returns the files that changed.
@@ -42,7 +43,8 @@ def build(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
     files: dict[Path, str] = {}
     sources = {path: read(path, root) for path in lesson_paths(names, root)}
     for path in sources:
-        refuse_to_overwrite_answers(released_path(path))
+        for language in ("", *languages(root)):
+            refuse_to_overwrite_answers(released_path(path, language))
     for path, notebook in sources.items():
         code = sum(cell.cell_type == "code" for cell in notebook.cells)
         with tqdm(total=code, desc=path.stem, unit="cell", disable=None) as bar:
@@ -60,7 +62,7 @@ def build(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
         }
         files[path.with_suffix(".ipynb")] = dumps(solved)
         files[released_path(path)] = dumps(release(notebook))
-    files |= lesson_lists(root)
+    files |= translated_files(all_lessons(root), root)[0] | lesson_lists(root)
     changed = [path for path, text in files.items() if read_text(path) != text]
     for path in changed:
         write(path, files[path])
@@ -82,6 +84,14 @@ def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
             found[solved_path] = reason
         if read_text(released_path(path)) != dumps(release(notebook)):
             found[released_path(path)] = "differs from what its source releases"
+    translated, missing = translated_files(all_lessons(root), root)
+    for path, text in translated.items():
+        if read_text(path) != text:
+            found[path] = "differs from what its source and its catalogue give"
+    for path, texts in missing.items():
+        if texts:
+            named = "".join(f"\n  {text}" for text in texts)
+            found[path] = f"lacks a translation, or has a stale (fuzzy) one, of:{named}"
     for path, text in lesson_lists(root).items():
         if read_text(path) != text:
             found[path] = "has another list of lessons than solutions/"
@@ -117,26 +127,49 @@ def read(path: Path, root: Path) -> NotebookNode:
     return read_lesson(path, repository_address(root))
 
 
-def released_path(source: Path) -> Path:
-    """Names the file that learners open: lessons/ beside solutions/."""
-    return source.parent.parent / "lessons" / f"{source.stem}.ipynb"
+def all_lessons(root: Path) -> dict[str, NotebookNode]:
+    """Makes the notebooks of all lessons, by name."""
+    return {path.stem: read(path, root) for path in lesson_paths(root=root)}
 
 
-def refuse_to_overwrite_answers(released: Path) -> None:
-    """Raises `BuildError` where somebody has worked in a released notebook.
+def released_path(source: Path, language: str = "") -> Path:
+    """Names the file that learners open: in lessons/, or lessons/ko/."""
+    return source.parent.parent / "lessons" / language / f"{source.stem}.ipynb"
+
+
+def own_path(source: Path, root: Path) -> Path:
+    """Names the notebook that a learner works in: in lessons/, or in another language.
+
+    Of several that hold answers, the one that was saved last.
+    """
+    paths = [released_path(source, language) for language in ("", *languages(root))]
+    answered = [path for path in paths if answer_in(path)]
+    return max(answered, key=lambda path: path.stat().st_mtime, default=paths[0])
+
+
+def answer_in(released: Path) -> str:
+    """Names an exercise that somebody has worked on in a released notebook, or "".
 
     A release carries the checksum of each of its exercises.
     """
     try:
         cells = exercises(nbformat.reads(read_text(released), as_version=4))
     except Exception:  # missing or damaged: nothing of a learner's that could be read
-        return
+        return ""
     for name, cell in cells.items():
         if marks(cell).get("checksum", "") not in ("", compute_checksum(cell)):
-            raise BuildError(
-                f"{released} holds an answer to {name}, which a build would overwrite. "
-                "Move the file away, or drop the answers: git checkout lessons"
-            )
+            return name
+    return ""
+
+
+def refuse_to_overwrite_answers(released: Path) -> None:
+    """Raises `BuildError` where somebody has worked in a released notebook."""
+    name = answer_in(released)
+    if name:
+        raise BuildError(
+            f"{released} holds an answer to {name}, which a build would overwrite. "
+            "Move the file away, or drop the answers: git checkout lessons"
+        )
 
 
 def inputs_hash(notebook: NotebookNode, root: Path) -> str:
@@ -167,26 +200,34 @@ def dumps(notebook: NotebookNode) -> str:
 
 
 def lesson_lists(root: Path) -> dict[Path, str]:
-    """Returns both READMEs' texts, the list of lessons between their marks renewed."""
+    """Returns the READMEs' texts, the list of lessons between their marks renewed."""
     begin, end = LIST_MARKS
     texts = {}
-    for path, folder in (
-        (root / "README.md", "lessons/"),
-        (root / "lessons" / "README.md", ""),
-    ):
+    for path, folder, language in readmes(root):
         text = read_text(path)
         before, found, rest = text.partition(begin)
         if not found or end not in rest:
             raise BuildError(f"{path} needs the lines {begin} and {end}.")
         lines = []
         for source in lesson_paths(root=root):
-            title = re.search(r"(?m)^# # (.+)$", source.read_text(encoding="utf-8"))
-            name = title.group(1) if title else source.stem
-            badge = colab_badge(repository_address(root), source.stem)
-            lines.append(f"- [{name}]({folder}{source.stem}.ipynb) {badge}")
+            found = re.search(r"(?m)^# # (.+)$", source.read_text(encoding="utf-8"))
+            title = found.group(1) if found else source.stem
+            if language:
+                title = words_of(language, source.stem, root).get(title, title)
+            badge = colab_badge(repository_address(root), source.stem, language)
+            lines.append(f"- [{title}]({folder}{source.stem}.ipynb) {badge}")
         after = rest.split(end, 1)[1]
         texts[path] = f"{before}{begin}\n\n" + "\n".join(lines) + f"\n\n{end}{after}"
     return texts
+
+
+def readmes(root: Path) -> Iterator[tuple[Path, str, str]]:
+    """Names each README with a list, the lessons' folder seen from it, its language."""
+    yield root / "README.md", "lessons/", ""
+    yield root / "lessons" / "README.md", "", ""
+    for language in languages(root):
+        yield root / f"README.{language}.md", f"lessons/{language}/", language
+        yield root / "lessons" / language / "README.md", "", language
 
 
 def read_text(path: Path) -> str:

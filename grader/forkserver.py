@@ -1,8 +1,8 @@
-"""Starts kernels by forking a process that has imported what they need.
+"""Starts kernels and judges by forking a process that has imported what they need.
 
 A box stands ready, made by bubblewrap with all its namespaces and folders; a fork of
 this process enters it, takes over its user and its limits, gives up all rights and
-becomes the kernel. Importing costs a second and a half, a fork some milliseconds.
+becomes what was asked for. Importing costs a second and a half, a fork milliseconds.
 
 Runs by itself, outside of any box, and never runs a stranger's code before the fork has
 sealed itself inside. What a fork inherits, its stranger can read: nothing secret may be
@@ -21,6 +21,7 @@ import importlib.util
 import json
 import os
 import resource
+import runpy
 import signal
 import socket
 import sys
@@ -109,25 +110,26 @@ def serve(channel: socket.socket) -> None:
             os.close(descriptor)
 
 
-def begin(channel: socket.socket, asked: dict, held: int, words: int) -> None:
-    """Goes into the box, starts the kernel there and waits for its end.
+def begin(channel: socket.socket, asked: dict, held: int, *streams: int) -> None:
+    """Goes into the box, starts what was asked for there and waits for its end.
 
-    The box stands while `held` is open; what the kernel says goes to `words`.
+    The box stands while `held` is open; `streams` become the standard streams.
     """
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         enter(asked["box"])
-        kernel = os.fork()  # only a child is inside of the box's numbers of processes
-        if not kernel:
+        child = os.fork()  # only a child is inside of the box's numbers of processes
+        if not child:
             os.close(held)
-            os.dup2(words, 2)
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
             become(asked)
         channel.send(json.dumps({"pid": os.getpid()}).encode())
         channel.close()
         os.closerange(0, held)  # what is left open would keep others waiting
         os.closerange(held + 1, 2**16)
-        os.waitpid(kernel, 0)
+        os.waitpid(child, 0)
         code = 0
     except BaseException:
         channel.send(json.dumps({"problem": traceback.format_exc()[-500:]}).encode())
@@ -150,12 +152,9 @@ def enter(pid: int) -> None:
 
 
 def become(asked: dict) -> None:
-    """Gives up all rights and becomes the kernel."""
+    """Gives up all rights and becomes the module that was asked for, or a kernel."""
     try:
         os.setsid()
-        null = os.open("/dev/null", os.O_RDWR)
-        os.dup2(null, 0)
-        os.dup2(null, 1)
         os.closerange(3, 2**16)
         for kind, bounds in asked["limits"]:
             resource.setrlimit(kind, bounds)
@@ -166,10 +165,14 @@ def become(asked: dict) -> None:
         os.environ.update(asked["env"])
         folders = [folder for folder in sys.path if Path(folder).is_dir()]
         libraries = [folder.endswith("-packages") for folder in folders].index(True)
-        # As IPython has it, but for the flag that kept this folder out before the fork.
-        sys.path[:] = [INSIDE, *folders[:libraries], "", *folders[libraries:]]
         importlib.invalidate_caches()
         sys.argv[:] = asked["argv"]
+        if "module" in asked:
+            sys.path[:] = [asked["folder"], *folders]
+            runpy.run_module(asked["module"], run_name="__main__", alter_sys=True)
+            os._exit(0)
+        # As IPython has it, but for the flag that kept this folder out before the fork.
+        sys.path[:] = [INSIDE, *folders[:libraries], "", *folders[libraries:]]
         from ipykernel import kernelapp
 
         kernelapp.launch_new_instance()

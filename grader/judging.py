@@ -7,22 +7,27 @@ import binascii
 import collections
 import contextlib
 import json
+import os
 import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
 
 from grader import MODULES, ROOT, CourseError, compile_cache
+from grader.box import stranger
 from grader.containment import Box, Limits, backend, contained
 from grader.notebooks import checks
 from grader.plan import asked_for, definitions, is_special
 from grader.sandbox import environment
+from grader.warm import ColdError, holder, line, standing
 
+MODULE = "grader.judge"
+COMMAND = [sys.executable, "-m", MODULE]
 START_S = 120
 SILENCE_S = 120  # the longest that a check of ours may compute
 LIMITS = Limits(cpu_s=10**6, memory_mib=8000, address_mib=16000, processes=1000)
@@ -100,38 +105,46 @@ class JudgeProcess:
 
     def start(self) -> None:
         """Starts the process and hands it the lesson's checks."""
-        env = None
-        if self.trusted:
-            env = environment(ROOT)
-            if self.compiled:
-                env |= compile_cache.variables(self.compiled, writes=True)
-        self.process = subprocess.Popen(
-            command(self.trusted, self.compiled),
-            env=env,
-            cwd=ROOT,  # where a trusted judge finds its own modules
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
+        pipes = [os.pipe() for _ in range(3)]
+        theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+        ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
+        self.stdin, stdout, stderr = (
+            open(end, mode, encoding="utf-8")
+            for end, mode in zip(ours, "wrr", strict=True)
         )
         self.lines: queue.Queue[str] = queue.Queue()
         self.said: collections.deque[str] = collections.deque(maxlen=20)
-        for pipe, keep in (
-            (self.process.stdout, self.lines.put),
-            (self.process.stderr, self.said.append),
-        ):
+        for pipe, keep in ((stdout, self.lines.put), (stderr, self.said.append)):
             threading.Thread(target=pump, args=(pipe, keep), daemon=True).start()
+        try:
+            self.process = self.begin(theirs)
+        finally:
+            for end in theirs:
+                os.close(end)
         self.send(self.material)
         if "ready" not in self.receive(START_S):
             self.close()
             raise JudgeError("The judge said something else than that it is ready.")
 
+    def begin(self, streams: Sequence[int]) -> subprocess.Popen:
+        """Starts the process by a fork where that works, else by itself."""
+        places = dict(zip(("stdin", "stdout", "stderr"), streams, strict=True))
+        if not self.trusted:
+            with contextlib.suppress(ColdError):
+                return forked(self.compiled, streams)
+            words = contained(COMMAND, judge_box(self.compiled), backend())
+            return subprocess.Popen(words, cwd=ROOT, **places)
+        env = environment(ROOT)
+        if self.compiled:
+            env |= compile_cache.variables(self.compiled, writes=True)
+        # In this folder a trusted judge finds its own modules.
+        return subprocess.Popen(COMMAND, env=env, cwd=ROOT, **places)
+
     def send(self, message: dict) -> None:
         """Sends one message."""
         try:
-            self.process.stdin.write(json.dumps(message) + "\n")
-            self.process.stdin.flush()
+            self.stdin.write(json.dumps(message) + "\n")
+            self.stdin.flush()
         except (BrokenPipeError, ValueError):
             self.close()
             raise JudgeError(self.last_words("The judge has ended.")) from None
@@ -162,7 +175,7 @@ class JudgeProcess:
             self.process.kill()
             self.process.wait()
             with contextlib.suppress(BrokenPipeError):
-                self.process.stdin.close()
+                self.stdin.close()
             self.process = None
 
 
@@ -174,16 +187,41 @@ def pump(pipe, keep: Callable[[str], Any]) -> None:
     keep("")
 
 
-def command(trusted: bool, compiled: Path | None) -> list[str]:
-    """Returns the judge's command line."""
-    words = [sys.executable, "-m", "grader.judge"]
-    if trusted:
-        return words
+def judge_box(compiled: Path | None) -> Box:
+    """Makes the box of a judge, in which lie the course and what is compiled."""
     found = [ROOT / "grader", *(ROOT / "lessons" / f"{name}.py" for name in MODULES)]
     found += [(compiled, compile_cache.INSIDE)] if compiled else []
     env = {"PYTHONPATH": str(ROOT), "MPLCONFIGDIR": "/tmp/.matplotlib"}
     env |= compile_cache.variables()
-    return contained(words, Box(LIMITS, read_only=tuple(found), env=env), backend())
+    return Box(LIMITS, read_only=tuple(found), env=env)
+
+
+def forked(compiled: Path | None, streams: Sequence[int]) -> subprocess.Popen:
+    """Starts a contained judge by a fork of the fork server; returns its box.
+
+    Raises:
+        ColdError: there is no such server, or it cannot.
+    """
+    server, box = standing(), judge_box(compiled)
+    held, theirs = line()
+    with held:
+        with theirs:
+            process = subprocess.Popen(
+                contained([], box, "bubblewrap"),
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                stderr=streams[2],
+            )
+        try:
+            uid = os.geteuid() or stranger(None)
+            asked = {**holder(held), "uid": uid, "env": dict(box.environment)}
+            asked |= {"module": MODULE, "folder": str(ROOT), "argv": [MODULE]}
+            server.start(asked, held, streams)
+        except ColdError:
+            process.kill()
+            process.wait()
+            raise
+    return process
 
 
 def material(lesson: NotebookNode) -> dict[str, Any]:

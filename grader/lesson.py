@@ -53,7 +53,7 @@ def make_cell(
     if cell.mark == "setup":
         template = cell.path.with_name("setup_cell.py").read_text(encoding="utf-8")
         source = template.strip().replace("COURSE_FILES", files_address(repository))
-        source = source.replace('"COURSE_MODULES"', module_names())
+        source = source.replace('"COURSE_MODULES"', module_names(cell.path.parent))
     elif cell.mark == "exercise":
         source = f"# exercise: {cell.name}\n{source}"
     elif cell.mark == "helpers":
@@ -75,9 +75,10 @@ def make_cell(
     return nbformat.v4.new_code_cell(source, metadata=grading_metadata(cell, points))
 
 
-def module_names() -> str:
+def module_names(solutions: Path) -> str:
     """Writes the modules' names as a tuple of several lines, for the set-up cell."""
-    names = ", ".join(f'"{name}"' for name in MODULES)
+    spoken = sorted(f"messages_{path.name}" for path in solutions.glob("locales/*/"))
+    names = ", ".join(f'"{name}"' for name in (*MODULES, *spoken))
     return f"(\n{textwrap.indent(textwrap.fill(names, 72), 8 * ' ')},\n    )"
 
 
@@ -173,9 +174,10 @@ def files_address(repository: str) -> str:
     return f"{repository}/raw/main/lessons"
 
 
-def colab_badge(repository: str, lesson: str) -> str:
+def colab_badge(repository: str, lesson: str, language: str = "") -> str:
     """Writes the Markdown badge that opens a lesson in Colab."""
     owner_and_name = "/".join(repository.split("/")[-2:])
-    target = f"github/{owner_and_name}/blob/main/lessons/{lesson}.ipynb"
+    folder = f"lessons/{language}" if language else "lessons"
+    target = f"github/{owner_and_name}/blob/main/{folder}/{lesson}.ipynb"
     image = "https://colab.research.google.com/assets/colab-badge.svg"
     return f"[![Open in Colab]({image})](https://colab.research.google.com/{target})"

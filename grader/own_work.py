@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -10,26 +12,30 @@ from tqdm import tqdm
 
 from grader import ROOT
 from grader.autograde import autograde
-from grader.build import read, released_path
+from grader.build import own_path, read
 from grader.containment import Limits
 from grader.intake import read_submission
 from grader.judging import JudgeProcess
 from grader.notebooks import checks, lesson_paths
 from grader.results import Result
 
+sys.path.append(str(ROOT / "lessons"))
+from messages import translated
+
 
 def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:
-    """Grades lessons/*.ipynb one by one, by the road that a class's work takes.
+    """Grades one's own notebooks one by one, by the road that a class's work takes.
 
-    Nothing is contained: it is one's own code.
+    They lie in lessons/, or in another language's folder. Nothing is contained: it is
+    one's own code.
 
     Raises:
         ValueError: an unknown lesson, or a file that is missing or no notebook.
     """
     for source in lesson_paths(names, root):
-        path = released_path(source)
+        path = own_path(source, root)
         if not path.exists():
-            remedy = f"Get it back: git checkout -- lessons/{path.name}"
+            remedy = f"Get it back: git checkout -- {path.relative_to(root).as_posix()}"
             raise ValueError(f"{path} is missing. {remedy}")
         submitted = read_submission(path, source.stem)
         if submitted.notebook is None:
@@ -39,7 +45,7 @@ def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:
         total = len(checks(lesson))
         bar = tqdm(total=total, desc=source.stem, unit="exercise", disable=None)
         with bar, contextlib.closing(judge):
-            yield autograde(
+            result = autograde(
                 submitted,
                 lesson,
                 source.stem,
@@ -48,3 +54,13 @@ def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:
                 trusted=True,
                 on_exercise=bar.update,
             )
+        yield in_language(result, path.parent.name)
+
+
+def in_language(result: Result, name: str) -> Result:
+    """Writes what the checks said in the language of the notebook's folder."""
+    said = (
+        dataclasses.replace(one, message=translated(one.message, name))
+        for one in result.exercises
+    )
+    return dataclasses.replace(result, exercises=tuple(said))

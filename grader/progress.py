@@ -9,7 +9,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from grader import ROOT
-from grader.build import read, released_path, write
+from grader.build import own_path, read, write
 from grader.notebooks import checks, lesson_paths, marks
 from grader.page import Room, render
 from grader.report import OUTCOMES
@@ -22,22 +22,25 @@ KEPT = ".progress"  # what the page is made of: a file per lesson that was check
 
 def keep(result: Result, root: Path = ROOT) -> None:
     """Keeps what a check of one's own notebook found, for the page."""
-    facts = {"result": to_json(result), "notebook": digest(result.lesson, root)}
+    [source] = lesson_paths([result.lesson], root)
+    facts = {"result": to_json(result), "notebook": digest(source, root)}
     write(root / KEPT / f"{result.lesson}.json", json.dumps(facts))
 
 
-def kept(name: str, root: Path) -> tuple[Result, bool] | None:
+def kept(source: Path, root: Path) -> tuple[Result, bool] | None:
     """Returns a lesson's last result, and whether the notebook changed since."""
     try:
-        facts = json.loads((root / KEPT / f"{name}.json").read_text(encoding="utf-8"))
-        return from_json(facts["result"]), facts["notebook"] != digest(name, root)
+        facts = json.loads(
+            (root / KEPT / f"{source.stem}.json").read_text(encoding="utf-8")
+        )
+        return from_json(facts["result"]), facts["notebook"] != digest(source, root)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def digest(name: str, root: Path) -> str:
+def digest(source: Path, root: Path) -> str:
     """Hashes a learner's notebook; "" where there is none."""
-    path = root / "lessons" / f"{name}.ipynb"
+    path = own_path(source, root)
     return sha256(path.read_bytes()) if path.is_file() else ""
 
 
@@ -58,7 +61,7 @@ def write_page(root: Path = ROOT) -> Path:
 
 def lesson_facts(source: Path, root: Path, room: Room) -> dict[str, Any]:
     """Describes one lesson: its points, its exercises, what comes next in it."""
-    lesson, found = read(source, root), kept(source.stem, root)
+    lesson, found = read(source, root), kept(source, root)
     result, changed = found or (None, False)
     done = {one.exercise: one for one in result.exercises} if result else {}
     number, exercises = int(source.stem[:2]), []
@@ -83,7 +86,7 @@ def lesson_facts(source: Path, root: Path, room: Room) -> dict[str, Any]:
     left = [one for one in exercises if not one["done"]]
     return {
         "title": title(lesson),
-        "file": f"lessons/{released_path(source).name}",
+        "file": own_path(source, root).relative_to(root).as_posix(),
         "checked": result is not None,
         "changed": changed,
         "exercises": exercises,

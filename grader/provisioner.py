@@ -143,7 +143,9 @@ class ContainedProvisioner(LocalProvisioner):
                 uid = os.geteuid() or stranger(box.writable)
                 asked = {**holder(held), "uid": uid, "argv": argv}
                 asked["env"] = dict(box.environment)
-                return server.start(asked, held, kwargs["stderr"])
+                with open(os.devnull, "r+b", buffering=0) as null:
+                    streams = [null.fileno(), null.fileno(), kwargs["stderr"]]
+                    return server.start(asked, held, streams)
             except ColdError:
                 self.process.kill()
                 self.process.wait()

@@ -66,7 +66,8 @@ def error_of(cell: NotebookNode) -> NotebookNode | None:
 
 
 def environment(folder: str | Path) -> dict[str, str]:
-    """The kernel's environment: ours, without what would change JAX or IPython."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "JAX_"))}
+    """The kernel's environment: ours, without what would change JAX or our words."""
+    ours = ("XLA_", "JAX_", "COURSE_")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     # A profile of the user's own could run start-up files in front of the lesson.
     return {**kept, "IPYTHONDIR": str(Path(folder) / ".ipython")}

@@ -1,4 +1,4 @@
-"""Asks the fork server for kernels: one server for all sessions of this process."""
+"""Asks the fork server for kernels and judges: one server for all of this process."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ANSWER_S = 20
 
 
 class ColdError(Exception):
-    """The fork server cannot start this kernel; a process of its own can."""
+    """The fork server cannot start this; a process of its own can."""
 
 
 class ForkServer:
-    """A process that becomes kernels, by forks: see grader/forkserver.py.
+    """A process that becomes kernels and judges: see grader/forkserver.py.
 
     Args:
         inside: where the course's modules lie in a box.
@@ -48,14 +48,17 @@ class ForkServer:
                 stderr=subprocess.DEVNULL,
             )
 
-    def start(self, asked: Mapping[str, Any], held: socket.socket, words: int) -> int:
-        """Starts a kernel in a box; returns the process that waits for its end.
+    def start(
+        self, asked: Mapping[str, Any], held: socket.socket, streams: Sequence[int]
+    ) -> int:
+        """Starts a process in a box; returns the one that waits for its end.
 
         Args:
-            asked: what `holder` tells of the box, and the kernel's "uid", command line
-                "argv" and environment "env".
+            asked: what `holder` tells of the box, and the process's "uid", command line
+                "argv" and environment "env"; for another than a kernel the "module" to
+                run, and the "folder" where it is found.
             held: the box stands until all have closed this.
-            words: what the kernel's standard error becomes.
+            streams: what its three standard streams become.
 
         Raises:
             ColdError: it did not work, or nobody answered in time.
@@ -65,7 +68,7 @@ class ForkServer:
                 if not self.ready:
                     self.answer(START_S)
                     self.ready = True
-                descriptors = [held.fileno(), words]
+                descriptors = [held.fileno(), *streams]
                 socket.send_fds(self.channel, [json.dumps(asked).encode()], descriptors)
                 answer = self.answer(ANSWER_S)
             except (OSError, ValueError) as error:
@@ -136,6 +139,18 @@ def shared(inside: str, modules: Sequence[Path], env: Mapping[str, str]) -> Fork
             atexit.register(close_shared)
         if _shared[0] is None or not _shared[0].alive:
             _shared[0] = ForkServer(inside, modules, env)
+        return _shared[0]
+
+
+def standing() -> ForkServer:
+    """Returns this process's fork server, where kernels have made one.
+
+    Raises:
+        ColdError: there is none.
+    """
+    with _one_at_a_time:
+        if not _shared or _shared[0] is None or not _shared[0].alive:
+            raise ColdError("No fork server is there.")
         return _shared[0]
 
 

@@ -65,19 +65,17 @@ def _where_wrong(wrong: np.ndarray, name: str, pieces: Sequence) -> str:
     if len(pieces) > 1 and len({piece.index for piece in pieces}) == len(pieces):
         blocks = [wrong[tuple(slice(*b) for b in piece.index)] for piece in pieces]
         bad = [p.device for p, block in zip(pieces, blocks, strict=True) if block.any()]
-        return f"{name} is wrong on {_listing(bad, len(pieces), 'devices')}."
+        if len(bad) == len(pieces):
+            return f"{name} is wrong on all {len(bad)} devices."
+        return f"{name} is wrong on devices {ranges(bad)} of {len(pieces)}."
     if not wrong.ndim:
         return f"{name} is wrong."
     if wrong.ndim > 1 and len(wrong) > 1:
         bad = [row for row, block in enumerate(wrong) if block.any()]
-        return f"{name} is wrong in {_listing(bad, len(wrong), 'leading-axis blocks')}."
+        if len(bad) == len(wrong):
+            return f"{name} is wrong in all {len(bad)} leading-axis blocks."
+        return f"{name} is wrong in leading-axis blocks {ranges(bad)} of {len(wrong)}."
     return f"{name} is wrong in {wrong.sum()} of {wrong.size} values."
-
-
-def _listing(bad: Sequence[int], total: int, noun: str) -> str:
-    if len(bad) == total:
-        return f"all {total} {noun}"
-    return f"{noun} {ranges(bad)} of {total}"
 
 
 def ranges(numbers: Sequence[int]) -> str:

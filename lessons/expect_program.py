@@ -32,9 +32,11 @@ def expect_devices(seen: Observation, num_devices: int, *, likely: str = "") -> 
             headline, was = f"{name} is on no device.", f"{describe(leaf)} on the host"
             likely = "NumPy computes on the host; jax.pmap computes on devices"
         elif len(pieces) != num_devices:
-            count = f"{len(pieces)} device{'s' if len(pieces) > 1 else ''}"
-            headline = f"{name} lives on {count}, not on {num_devices}."
-            was = f"{describe(leaf)} on {count}"
+            plural = "s" if len(pieces) > 1 else ""
+            headline = (
+                f"{name} lives on {len(pieces)} device{plural}, not on {num_devices}."
+            )
+            was = f"{describe(leaf)} on {len(pieces)} device{plural}"
         elif sorted(rows) != [(row, row + 1) for row in range(num_devices)]:
             headline = f"{name} is not split along its leading axis."
             start, stop = rows[0]
@@ -108,15 +110,16 @@ def expect_collectives(
         wanted = (counts or {}).get(kind, 0)
         unknown = None in times
         if counts is not None and (unknown or sum(times) != wanted):
-            number = "an unknown number of" if unknown else sum(times)
-            headline = f"The program runs {number} {kind}, not {wanted}."
+            if unknown:
+                headline = f"The program runs {kind} an unknown number of times."
+            else:
+                headline = f"The program runs {sum(times)} {kind}, not {wanted}."
             expected = ", ".join(f"{n} x {one}" for one, n in counts.items() if n)
             expected = expected or "no collective"
             wrong(seen, headline, seen=was, expected=expected, likely=likely)
     for one in found:
         if one.kind in never:
-            article = "an" if one.kind.startswith("a") else "a"
-            headline = f"The program runs {article} {one.kind}."
+            headline = f"The program runs {one.kind}, which it must not."
             wrong(seen, headline, seen=was, expected=f"no {one.kind}", likely=likely)
         if one.in_loop and not in_loop:
             headline = f"The {one.kind} runs inside of a loop."
@@ -138,8 +141,9 @@ def expect_moved(
         wanted = f"at least {at_least:,.0f} bytes"
     else:
         return
-    number = "an unknown number of" if unknown else f"{moved:,.0f}"
-    headline = f"Each device sends {number} bytes."
+    headline = f"Each device sends {moved:,.0f} bytes."
+    if unknown:
+        headline = "Each device sends an unknown number of bytes."
     wrong(seen, headline, seen=was, expected=wanted, likely=likely)
 
 

@@ -159,8 +159,8 @@ def describe_call(name: str, arguments: Sequence, axis: str | None = None) -> st
         lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype) if np.shape(a) else a,
         list(arguments),
     )
-    where = f'on each of {sizes[0] if sizes else 0} devices, axis "{axis}"'
-    return f"{describe_call(name, blocks)} {where}"
+    inside, count = describe_call(name, blocks), sizes[0] if sizes else 0
+    return f'{inside} on each of {count} devices, axis "{axis}"'
 
 
 def short_dtype(dtype: Any) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from messages import columns, padded, translated, wrapped
 from start import Notice
 
 NOT_WRITTEN = "not written yet"  # what the stub of a released exercise raises
+WIDTH = 88
 _results: dict[str, tuple[str, float]] = {}  # exercise: outcome in words, points
 
 
@@ -29,11 +29,12 @@ class NotPassed(Notice):
         self.score_line = ""
 
     def __str__(self) -> str:
-        wrap = functools.partial(textwrap.wrap, width=88, break_on_hyphens=False)
-        lines = wrap(f"{self.outcome.capitalize()}: {self.headline}")
+        outcome = translated(self.outcome).capitalize()
+        lines = wrapped(f"{outcome}: {translated(self.headline)}", WIDTH)
         for name, text in self.rows.items():
-            lines += wrap(f"  {name:<10}{text}", subsequent_indent=" " * 12)
-        return "\n".join([*lines, *filter(None, [self.score_line])])
+            label = f"  {padded(translated(name), 10)}"
+            lines += wrapped(label + translated(text), WIDTH, " " * 12)
+        return "\n".join([*lines, *filter(None, [translated(self.score_line)])])
 
 
 class Wrong(NotPassed):
@@ -77,9 +78,8 @@ class check:
         total = f"{self.points} point{'' if self.points == 1 else 's'}"
         if error is None:
             _results[self.exercise] = ("right", self.points)
-            print(
-                f"Right: {self.exercise} does what it should. {self.points} of {total}."
-            )
+            well = f"{self.exercise} does what it should. {self.points} of {total}."
+            print(translated(f"Right: {well}"))
             return
         if not isinstance(error, Exception):
             return  # an interrupt stays an interrupt
@@ -100,12 +100,19 @@ class check:
 
 def scorecard(**points: float) -> None:
     """Prints each exercise's latest outcome and points; `points` gives the maxima."""
-    width = max(map(len, [*points, "total"]))
+    width = max(map(columns, [*points, translated("total")]))
     for exercise, maximum in points.items():
         outcome, scored = _results.get(exercise, ("check not run yet", 0))
-        print(f"{exercise:<{width}}  {scored} of {maximum}  {outcome}")
+        print_row(exercise, width, scored, maximum, outcome)
     total = sum(_results.get(exercise, ("", 0))[1] for exercise in points)
-    print(f"{'total':<{width}}  {total} of {sum(points.values())}")
+    print_row("total", width, total, sum(points.values()))
+
+
+def print_row(name: str, width: int, scored: float, maximum: float, outcome="") -> None:
+    """Prints a line of the scorecard."""
+    scored = translated(f"{scored} of {maximum}")
+    row = f"{padded(translated(name), width)}  {scored}  {translated(outcome)}"
+    print(row.rstrip())
 
 
 def checklist(items: Mapping[str, str]) -> None:

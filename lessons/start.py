@@ -7,6 +7,8 @@ import os
 import re
 import sys
 
+from messages import is_spoken, language, translated
+
 OLDEST_JAX = (0, 7, 2)
 PYTHONS = ((3, 11), (3, 13))
 COUNT_FLAG = "--xla_force_host_platform_device_count"
@@ -14,6 +16,9 @@ COUNT_FLAG = "--xla_force_host_platform_device_count"
 
 class Notice(Exception):
     """An error meant for the learner: notebooks show its text and no traceback."""
+
+    def __str__(self) -> str:
+        return translated(super().__str__())
 
     def _render_traceback_(self) -> list[str]:
         # IPython 7.34 and newer ask an exception for its own rendering.
@@ -35,6 +40,7 @@ def with_devices(num_devices: int) -> None:
             another number of devices.
     """
     check_python(sys.version_info[:2])
+    check_language(language())
     earlier = set_environment(os.environ, num_devices)
     if in_colab():
         os.environ["JAX_PLATFORMS"] = "cpu"
@@ -53,12 +59,13 @@ def with_devices(num_devices: int) -> None:
         ) from None
     check_devices(devices, num_devices)
     if earlier:
-        print(
+        asked = (
             f"Your shell asked for {earlier} devices; this notebook uses {num_devices}."
             " To silence this line, unset XLA_FLAGS or JAX_NUM_CPU_DEVICES there."
         )
+        print(translated(asked))
     kind = "simulated CPU" if platforms == "cpu" else jax.devices()[0].platform.upper()
-    print(f"Ready: {num_devices} {kind} devices.")
+    print(translated(f"Ready: {num_devices} {kind} devices."))
 
 
 def in_colab() -> bool:
@@ -100,6 +107,15 @@ def check_python(version: tuple[int, int]) -> None:
         raise SetupError(
             f"This is Python {version[0]}.{version[1]}; the course needs 3.11, 3.12 or "
             "3.13. Use one of these (in JupyterLab: Kernel > Change Kernel)."
+        )
+
+
+def check_language(name: str) -> None:
+    """Raises `SetupError` unless the course speaks this language."""
+    if not is_spoken(name):
+        raise SetupError(
+            f"COURSE_LANGUAGE={name}, but the course has no messages in it. Unset "
+            "COURSE_LANGUAGE for English."
         )
 
 

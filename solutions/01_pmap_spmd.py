@@ -230,7 +230,7 @@ expect_unchanged(seen)
 quarters = x.reshape(4, 4, 3)
 expect_close(observe(shard_batch, [{"x": x}, x], 4), [{"x": quarters}, quarters])
 uneven = observe(shard_batch, x[:15], 8)
-likely = "another function's error: test whether B divides before you reshape"
+likely = "test whether B divides before you reshape: what reshape raises says less"
 expect_error(uneven, "ValueError", mentions=[15, 8], likely=likely)
 
 
@@ -390,7 +390,8 @@ for num_devices in (2, 4):
 #
 # - Memory is what large models run out of, so no array `(D, N, Q, F)` of all
 #   differences may exist in the program. One device's block `(N, Q, F)` is fine.
-# - Five digits must be right, also for points near 1000: subtract before you square.
+# - Four digits must be right, also for points with coordinates near 1000: subtract
+#   before you square.
 
 
 # %% exercise="pairwise_distances" minutes=12 difficulty=2
@@ -499,7 +500,8 @@ print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
 # perceptron for every device, stacked on a leading device axis: a list with `{"w": (D,
 # n_in, n_out), "b": (D, n_out)}` for each pair of neighbours in `sizes`.
 #
-# - Weights are normal with standard deviation `1 / sqrt(n_in)`, biases zero, all f32.
+# - Weights are normal with mean zero and standard deviation `1 / sqrt(n_in)`, biases
+#   zero, all f32.
 # - Each device draws from its own key, each layer too.
 # - The same `key` gives the same parameters, another `key` gives others.
 # - Where the arrays lie does not matter: the first `pmap` will spread them.
@@ -708,7 +710,7 @@ x, y = data[..., :3], data[..., 3]
 params = {"w": np.ones((8, 3), np.float32), "b": np.zeros(8, np.float32)}
 expected = reference_sgd(params, x, y, 0.05, 20)
 causes = {
-    "the devices averaged": reference_sgd(params, x, y, 0.05, 20, average=True),
+    "gradients were averaged": reference_sgd(params, x, y, 0.05, 20, average=True),
     "the gradient was added": reference_sgd(params, x, y, -0.05, 20),
     "the step used 0.1 in place of lr": reference_sgd(params, x, y, 0.1, 20),
     "one step is missing": reference_sgd(params, x, y, 0.05, 19),
@@ -718,7 +720,7 @@ expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=causes)
 expect_unchanged(seen)
 expect_devices(seen, 8, likely="all replicas were computed on one device")
 expect_close(observe(local_sgd_steps, params, x, y, 0.05, 0), params)
-likely = "it is the largest single difference, over all entries of all arrays"
+likely = "the spread is the largest single difference, over all entries of all arrays"
 expect_close(observe(replica_spread, params), 0.0, likely=likely)
 tree = [np.float32([0, 0, 0, -4]), {"w": np.ones((4, 2, 2), np.float32)}]
 expect_close(observe(replica_spread, tree), 3.0, likely=likely)

@@ -189,8 +189,8 @@ def reference_batch_norm(blocks, eps):  # (D, B, F): the rows are split
 # %% [markdown]
 # ### Exercise 2.2: ensemble_probs
 #
-# Lesson 1 drew an ensemble: another model on each device. For a prediction, all members
-# see the same batch, and their *probabilities* are averaged.
+# Lesson 1 initialised an ensemble: another model on each device. For a prediction, all
+# members see the same batch, and their *probabilities* are averaged.
 #
 # `ensemble_probs(params, x, axis_name)` gets this device's member
 # `{"w": (F, C), "b": (C,)}` and the batch `x: (B, F)`. It returns the mean over the
@@ -414,9 +414,9 @@ print("same as psum:", bool(same.all()))
 # says which: plain numbers, the same whole list on every device. A device to which
 # nobody sends gets zeros.
 #
-# `lax.all_to_all` is the busiest: every device sends another piece to every other. Its
-# two numbers say along which axis a block is cut, and along which the arriving pieces
-# are joined.
+# `lax.all_to_all` is the busiest: every device sends a different piece to every other.
+# Its two numbers say along which axis a block is cut, and along which the arriving
+# pieces are joined.
 
 # %%
 pairs = [(d, (d + 1) % 8) for d in range(8)]
@@ -569,8 +569,9 @@ for name, program in (("by hand", jax.jit(mapped)), ("by the compiler", automati
     print(f"{name}: traced {traced}, compiled {kinds}")
 
 # %% [markdown]
-# The CPU's compiler made an all-reduce and threw seven eighths of it away. Look for your
-# own collectives in the trace, for the compiler's in the compiled program.
+# Of the automatic program the CPU's compiler made an all-reduce, and threw seven
+# eighths of it away. Look for your own collectives in the trace, for the compiler's in
+# the compiled program.
 #
 # Now count **bytes**. Four ways to sum `n` bytes over D devices; how much does each
 # device send?
@@ -849,7 +850,7 @@ expect_close(observe(all_reduce_seconds, 0, 2, 1e9, 0.0), 0.0)
 # </details>
 
 # %% [markdown]
-# **3. A ring all-reduce of 1 GB grows from 64 to 128 devices. The time about...**
+# **3. A ring all-reduce of 1 GB runs on 128 devices in place of 64. The time about...**
 #
 # <details><summary>doubles</summary>
 #

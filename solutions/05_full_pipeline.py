@@ -11,7 +11,7 @@
 # - feed devices with fresh data, and continue the stream at any step;
 # - write a compiled step that accumulates, synchronises once and reuses memory;
 # - compute in bfloat16 without losing accuracy where it counts;
-# - save, kill, resume bit for bit, also on fewer devices;
+# - save, kill, resume: bit for bit on the same devices, and on fewer;
 # - run the same script as several processes.
 #
 # **You need** lessons 1 to 4. **Time**: about 120 minutes, seven exercises; before
@@ -502,7 +502,7 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.float16):
 # ### Exercise 5.3: mixed_precision_loss
 #
 # `mixed_precision_loss(params, x, y)` is `digits_loss` (section 2) in mixed precision.
-# All inputs are float32, `y` whole numbers.
+# `y` holds whole numbers; all other inputs are float32.
 #
 # - Every matrix product multiplies bfloat16 by bfloat16.
 # - From the logits on everything is float32: softmax, the mean, the result.
@@ -577,7 +577,8 @@ expect_close(seen, reference_grads(params, x, y)[0], rtol=0.05, atol=0)
 # returns; writing goes on while you train, and donating the state right after is safe. A
 # checkpoint counts once it is complete.
 #
-# **Common mistake: restoring without a target.** What becomes of the optimizer's tuple?
+# **Common mistake: restoring without a target.** What becomes of the tuple in the
+# optimizer's state?
 
 
 # %%
@@ -1059,8 +1060,8 @@ viz.draw_losses(curves, "loss", "One script, three ways to run it")
 # The survivor could only wait for its partner: it is ended too, and both start again from
 # the last copy. A cluster's scheduler does what `run_script` does here.
 #
-# The losses agree up to rounding: two processes add up in another order than one. *Bit for
-# bit* holds for the same processes and devices; on GPUs add `XLA_FLAGS`'
+# The losses agree but for rounding, since two processes add up in another order than
+# one. *Bit for bit* holds for the same processes and devices; on GPUs add `XLA_FLAGS`'
 # `--xla_gpu_deterministic_ops=true`.
 
 # %% [markdown]
@@ -1157,8 +1158,8 @@ def open_log(config, step):  # returns write(step, metrics), which adds a line
 #
 # - Steps count from 1. Checkpoints lie in `directory/checkpoints`: every `save_every`
 #   steps and after the last; `keep` of them stay. Their facts are `settings_of(config)`.
-# - Where there is one, the run goes on from it. Killed at any moment and started again it
-#   ends with the same bits; `metrics.jsonl` has each step once.
+# - Where there is a checkpoint, the run goes on from it. Killed at any moment and
+#   started again it ends with the same bits; `metrics.jsonl` has each step once.
 # - For bad settings it raises, before anything is written: what `check_config` and
 #   `make_mesh` raise.
 
@@ -1510,7 +1511,7 @@ checklist(
 # A fresh state has the right shapes.
 #
 # </details>
-# <details><summary>A loss curve with a bump, or none at all, and other parameters</summary>
+# <details><summary>A loss curve with a bump or without one, and other parameters</summary>
 #
 # Right. It is another run; only a comparison of bits shows it.
 #

@@ -6,7 +6,7 @@ import urllib.request
 if importlib.util.find_spec("google") and importlib.util.find_spec("google.colab"):
     for name in "COURSE_MODULES":
         urllib.request.urlretrieve(f"COURSE_FILES/{name}.py", f"{name}.py")
-sys.path.append("../lessons")  # where a solved notebook finds the course's modules
+sys.path += ["..", "../lessons"]  # where the modules are, seen from other folders
 if not importlib.util.find_spec("start"):
     raise ModuleNotFoundError("Put this notebook beside start.py, in lessons/.")
 

@@ -520,7 +520,7 @@ def test_collectives_that_the_process_claims_are_not_believed():
     reply = program_of(total, X) | {"collectives": []}
     seen = observer(answering(reply, claims)).observe(Remote("f"), X, traced=True)
     expect_collectives(seen, {"all-reduce": 1})
-    with pytest.raises(Wrong, match="runs an all-reduce"):
+    with pytest.raises(Wrong, match="runs all-reduce, which"):
         expect_collectives(seen, never=["all-reduce"])
 
     ask = answering({"refused": "no", "collectives": []}, claims)

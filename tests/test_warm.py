@@ -1,12 +1,13 @@
 """A kernel that the fork server starts is like one of its own, and either can fail."""
 
+import contextlib
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from grader import ROOT, provisioner, warm
+from grader import ROOT, judging, provisioner, warm
 from grader.containment import Limits
 from grader.session import Session
 
@@ -168,3 +169,62 @@ def test_where_many_will_come_the_first_kernel_need_not_start_cold(
         assert warm._shared[0].alive
     finally:
         warm.close_shared()
+
+
+LOOK = """
+import json, os, resource
+kinds = ("AS", "CPU", "NPROC", "NOFILE", "FSIZE", "CORE")
+status = dict(line.split(":\\t", 1) for line in open("/proc/self/status"))
+wanted = ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp")
+found = {
+    "environment": dict(os.environ),
+    "folder": os.getcwd(),
+    "limits": [resource.getrlimit(getattr(resource, f"RLIMIT_{k}")) for k in kinds],
+    "rights": {name: status[name].strip() for name in wanted},
+    "stranger": os.getuid() >= 1_900_000_000 or os.getuid() == HOST,
+    "files": sorted(os.listdir("/")),
+    "net": sorted(os.listdir("/sys/class/net")) if os.path.exists("/sys") else [],
+    "others": len([name for name in os.listdir("/proc") if name.isdigit()]) < 9,
+    "seen": os.path.exists(COURSE + "/solutions"),
+}
+raise expect.Wrong(json.dumps(found))
+"""
+
+
+def judge_facts(monkeypatch):
+    """What a check sees of the process that it runs in."""
+    source = f"COURSE, HOST = {str(ROOT)!r}, {os.getuid()}\n{LOOK}"
+    source = "import expect\n" + source
+    material = {
+        "setup": "",
+        "definitions": [],
+        "functions": [],
+        "checks": {"f": source},
+    }
+    monkeypatch.setattr(judging, "material", lambda _: material)
+    with contextlib.closing(judging.JudgeProcess(None)) as judge:
+        said = judge.check("f", lambda question: {})
+        return json.loads(said["message"].removeprefix("Wrong: "))
+
+
+def test_a_forked_judge_is_contained_as_one_of_its_own(own_server, monkeypatch):
+    monkeypatch.setenv("SECRET", "ours")
+    with pytest.raises(warm.ColdError):
+        warm.standing()
+    cold = judge_facts(monkeypatch)
+    assert own_server == [None]  # for a judge alone no server is made
+    provisioner.warm_up()
+    warmed = judge_facts(monkeypatch)
+    given = judging.judge_box(None).environment
+    for one in (cold, warmed):
+        found = one.pop("environment")  # libraries add some of their own
+        assert {name: found[name] for name in given} == given
+        assert "SECRET" not in found
+    assert warmed == cold
+    assert not warmed["seen"]
+
+
+def test_a_judge_starts_by_itself_where_the_server_has_ended(own_server, monkeypatch):
+    provisioner.warm_up()
+    own_server[0].process.kill()
+    assert judge_facts(monkeypatch)["others"]
