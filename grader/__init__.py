@@ -13,6 +13,6 @@ class CourseError(Exception):
 MODULES = (
     *("messages", "start", "facts", "compare", "survey", "compiled", "tracing"),
     *("observe", "outcomes", "expect", "expect_program", "script", "processes"),
-    *("canvas", "viz_collectives", "viz_training", "viz_memory"),
+    *("canvas", "viz_array", "viz_collectives", "viz_training", "viz_memory"),
     *("viz_pipeline", "viz"),
 )

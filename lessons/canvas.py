@@ -1,18 +1,24 @@
-"""What all pictures share: colours, boxes, arrows.
+"""What all pictures share: colours, boxes, arrows, and how they are shown.
 
 The pictures have a white ground of their own, so that they read alike in light and
-dark themes, and on grey paper. Every colour comes with a label that says the same.
+dark themes, and on grey paper. Every colour comes with a label that says the same,
+and every picture with words for those who do not see it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import html
+import sys
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-INK, FAINT, HOST = "#1a1a1a", "#8a8a8a", "#f2f2f2"
+from compare import ranges
+
+INK, FAINT, HOST = "#1a1a1a", "#6b6b6b", "#f2f2f2"
 # Light tints of the Okabe-Ito colours, which colour-blind readers can tell apart.
 TINTS = (
     "#fbe3a8", "#bfe3f7", "#a9dfc9", "#f6f0a0",
@@ -21,7 +27,7 @@ TINTS = (
 LINES = ("-", "--", ":", "-.")
 
 
-def canvas(columns: int, height: float, width: float) -> tuple[Any, Axes]:
+def canvas(columns: int, height: float, width: float) -> tuple[Figure, Axes]:
     """Makes a white figure without axes, `columns` wide and one high in its units."""
     figure, axes = plt.subplots(figsize=(width, height), facecolor="white")
     axes.set_xlim(0, columns)
@@ -50,3 +56,42 @@ def arrow(axes: Axes, x: float, start: float, stop: float) -> None:
     """Draws a vertical arrow."""
     style = {"arrowstyle": "-|>", "color": INK, "linewidth": 1}
     axes.annotate("", (x, stop), (x, start), arrowprops=style)
+
+
+def show(figure: Figure, words: str) -> None:
+    """Shows a picture in a notebook: `words` as its alternative, and folded below.
+
+    Outside of a notebook the figure stays open and nothing is written.
+    """
+    if "IPython" not in sys.modules:  # then no notebook runs, and its import takes time
+        return
+    from IPython import get_ipython
+    from IPython.display import display
+
+    if get_ipython() is None:
+        return
+    if "inline" in plt.get_backend():  # other backends show figures by themselves
+        display(figure, metadata={"image/png": {"alt": words}})
+        plt.close(figure)  # or the backend would show it again after the cell
+    # JupyterLab and Colab leave the alternative out, so it stands in the page too.
+    summary = "<summary><small>In words</small></summary>"
+    folded = f"<details>{summary}<small>{html.escape(words)}</small></details>"
+    display({"text/html": folded, "text/plain": words}, raw=True)
+
+
+def titled(title: str, words: str) -> str:
+    """Puts a picture's title, where it has one, before its words."""
+    return f"{title.rstrip(': ')}: {words}" if title else words
+
+
+def listed(items: Sequence[str], limit: int, mark: str = "; ") -> str:
+    """Joins items; where that is too long, the first two and the last."""
+    text = mark.join(items)
+    if len(text) <= limit or len(items) < 4:
+        return text
+    return mark.join([*items[:2], "...", items[-1]])
+
+
+def named(devices: Sequence[int]) -> str:
+    """Names devices in short: `device 3`, `devices 0-3, 6`."""
+    return f"device{'s' if len(devices) > 1 else ''} {ranges(devices)}"

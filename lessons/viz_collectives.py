@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from canvas import HOST, INK, TINTS
+from canvas import HOST, INK, TINTS, listed, named, show
 
 CELL = 0.3  # inches: the height of one value
 
@@ -62,6 +62,8 @@ def draw_collective(name: str, before: Any, after: Any) -> None:
     axes.text(-0.08, 1 + rows[0] / 2, "before", **style)
     axes.text(-0.08, rows[0] + 3.7 + rows[1] / 2, "after", **style)
     figure.tight_layout()
+    words = f"{name} on {num_devices} devices. Before: {_held(before)}. "
+    show(figure, f"{words}After: {_held(after)}. {_came_from(after, origins)}")
 
 
 def draw_steps(
@@ -102,6 +104,12 @@ def draw_steps(
                 device + 0.5, length + 0.5, f"dev {device}", ha="center", **style
             )
     figure.tight_layout()
+    words = f"{num_devices} devices hold {length} {row or 'value'}s each, "
+    parts = [
+        f"{title}, {_progress(state, complete)}"
+        for title, state in zip(titles, states, strict=False)
+    ]
+    show(figure, f"{words}complete at {complete:g}: {listed(parts, 300)}.")
 
 
 def _blocks(array: Any) -> np.ndarray:
@@ -114,6 +122,38 @@ def _blocks(array: Any) -> np.ndarray:
     if array.ndim < 3:  # a vector is drawn as a column
         return array.reshape(len(array), -1, 1)
     return array
+
+
+def _held(blocks: np.ndarray) -> str:
+    """Says what each device holds; what several hold alike, once."""
+    groups: dict[tuple, list[int]] = {}
+    for device, block in enumerate(blocks):
+        groups.setdefault(tuple(block.ravel()), []).append(device)
+    texts = [
+        f"{named(devices)} [{listed([f'{value:g}' for value in values], 40, ', ')}]"
+        for values, devices in groups.items()
+    ]
+    return listed(texts, 170)
+
+
+def _came_from(after: np.ndarray, origins: dict) -> str:
+    """Says whether the result's values were moved or combined."""
+    moved = sum(len(origins.get(float(value), ())) == 1 for value in after.ravel())
+    if moved == after.size:
+        return "Each of these is one device's value, unchanged."
+    if not moved:
+        return "Each of these is combined from several devices."
+    return f"{moved} of these {after.size} values are one device's, unchanged."
+
+
+def _progress(state: np.ndarray, complete: float) -> str:
+    """Says how many values are complete; where none is, how far they are."""
+    counts = (state == complete).sum(axis=1)
+    if not counts.any():
+        return f"at most {state.max():g}"
+    if (counts == counts[0]).all():
+        return f"{counts[0]} complete on each device"
+    return f"{counts.sum()} of {state.size} complete"
 
 
 def _block(axes: Axes, x: float, y: float, block: np.ndarray, origins: dict) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 
-from canvas import INK, TINTS
+from canvas import INK, TINTS, listed, show, titled
 
 __all__ = ["draw_memory"]
 HATCHES = ("", "//", "..", "xx", "\\\\")
@@ -56,3 +56,14 @@ def draw_memory(
     style = {"frameon": False, "fontsize": 9, "labelcolor": INK, "loc": "lower right"}
     axes.legend([bars[part] for part in parts], parts, **style)
     figure.tight_layout()
+    show(figure, titled(title, _words(layouts, parts, notes or {})))
+
+
+def _words(layouts: Mapping, parts: list[str], notes: Mapping[str, str]) -> str:
+    """Says what each layout needs, part by part and in all."""
+    rows = []
+    for name, sizes in layouts.items():
+        needs = " + ".join(f"{sizes.get(part, 0) / MIB:.1f}" for part in parts)
+        row = f"{name} {needs} = {sum(sizes.values()) / MIB:.1f}"
+        rows.append(f"{row} ({notes[name]})" if name in notes else row)
+    return f"MiB of {' + '.join(parts)}, for {listed(rows, 400)}."

@@ -14,7 +14,7 @@ from jax.profiler import ProfileData
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
-from canvas import FAINT, INK, TINTS
+from canvas import FAINT, INK, TINTS, listed, named, show, titled
 
 __all__ = ["draw_profile", "draw_schedule"]
 COMPUTES, EXCHANGES = "computes", "in a collective: waits or exchanges"
@@ -79,6 +79,7 @@ def draw_profile(directory: str | os.PathLike[str], title: str = "") -> None:
     axes.legend(handles=keys, frameon=False, fontsize=9, labelcolor=INK, **place)
     share = spent[EXCHANGES] / sum(spent.values())
     _note(axes, f"In collectives: {share:.0%} of the devices' busy time.")
+    show(axes.figure, titled(title, _profile_words(devices, steps)))
 
 
 def draw_schedule(num_stages: int, num_microbatches: int, title: str = "") -> None:
@@ -120,6 +121,29 @@ def draw_schedule(num_stages: int, num_microbatches: int, title: str = "") -> No
     idle, cells = num_stages * (num_stages - 1), num_stages * ticks
     share = f"(S - 1) / (M + S - 1) = {num_stages - 1}/{ticks} = {idle / cells:.0%}"
     _note(axes, f"{idle} of {cells} cells are idle, the bubble: {share}")
+    words = (
+        f"{num_stages} devices, a stage each, run {num_microbatches} microbatches in "
+        f"{ticks} ticks: device s runs microbatch m at tick s + m. So device 0 works "
+        f"from tick 0 to {num_microbatches - 1}, device {num_stages - 1} from tick "
+        f"{num_stages - 1} to {ticks - 1}. {idle} of {cells} cells, "
+        f"{idle / cells:.0%}, are idle: the bubble."
+    )
+    show(axes.figure, titled(title, words))
+
+
+def _profile_words(devices: dict[int, list[Span]], steps: list[Span]) -> str:
+    """Says which devices do what; how long that takes differs from run to run."""
+    groups: dict[str, list[int]] = {}
+    for device in sorted(devices):
+        kinds = {span.kind for span in devices[device]}
+        does = "computing, without a collective"
+        if EXCHANGES in kinds:
+            does = "computing, by turns with waiting or exchanging in collectives"
+        groups.setdefault(does, []).append(device)
+    over = f" over steps {listed([step.kind for step in steps], 30, ', ')}"
+    texts = [f"{named(group)} {does}" for does, group in groups.items()]
+    rows = f"a row of bars for each device{over if steps else ''}"
+    return f"{rows}. They show {listed(texts, 200)}. Blank is idle."
 
 
 def _recorded(directory: Path) -> tuple[dict[int, list[Span]], list[Span]]:

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from canvas import FAINT, INK, LINES
+from canvas import FAINT, INK, LINES, listed, named, show, titled
 
 PAIRS = ("-", "--", "-", ":")  # whole lines, each under a broken one
 
@@ -26,10 +26,14 @@ def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
     num_devices = history.shape[1]
     axes = step_axes(ylabel, title)
     for device in range(num_devices):
-        shade = plt.cm.viridis(0.65 * device / max(1, num_devices - 1))
+        shade = plt.cm.viridis(0.55 * device / max(1, num_devices - 1))
         axes.plot(history[:, device], LINES[device % len(LINES)], color=shade)
     label_ends(axes, [f"device {device}" for device in range(num_devices)])
     axes.figure.tight_layout()
+    near = 1e-5 * np.abs(history[np.isfinite(history)]).max(initial=0)
+    words = f"{ylabel}, a line per device. At step 0 {_standing(history[0], near)}; "
+    words += f"at step {len(history) - 1} {_standing(history[-1], near)}."
+    show(axes.figure, titled(title, words))
 
 
 def draw_losses(
@@ -54,13 +58,18 @@ def draw_losses(
     last = max(1, len(curves) - 1)
     for place, values in enumerate(curves.values()):
         style, part = PAIRS[place % len(PAIRS)], place / last
-        shade = plt.cm.viridis(0.9 - 0.3 * part if style == "-" else 0.1)
+        shade = plt.cm.viridis(0.55 - 0.2 * part) if style == "-" else INK
         width = 7 - 5.6 * part
         axes.plot(np.asarray(values), style, color=shade, linewidth=width)
     if log:
         axes.set_yscale("log")
     label_ends(axes, list(curves))
     axes.figure.tight_layout()
+    texts = [f"{name!r} {_course(np.asarray(v))}" for name, v in curves.items()]
+    steps = sorted({len(values) for values in curves.values()})
+    num_steps = " to ".join(map(str, dict.fromkeys((steps[0], steps[-1]))))
+    words = f"{ylabel}, over {num_steps} steps. {listed(texts, 350)}."
+    show(axes.figure, titled(title, words))
 
 
 def step_axes(ylabel: str, title: str) -> Axes:
@@ -90,3 +99,50 @@ def label_ends(axes: Axes, names: Sequence[str]) -> None:
             va="center",
             color=INK,
         )
+
+
+def _course(values: np.ndarray) -> str:
+    """Says how a curve goes: from where to where, and what lies beyond its ends."""
+    first, last = values[0], values[-1]
+    seen = values[np.isfinite(values)]
+    room = np.ptp(seen) / 10 if seen.size else 0  # less is hardly seen
+    text = f"goes from {_rounded(first)} to {_rounded(last)}"
+    if _rounded(first) == _rounded(last):
+        text = f"starts and ends at {_rounded(last)}"
+    elif last < first:
+        text = text.replace("goes", "falls")
+    elif last > first:
+        text = text.replace("goes", "rises")
+    beyond = []
+    if seen.max(initial=last) > max(first, last) + room:
+        beyond += [f"up to {_rounded(seen.max())}"]
+    if seen.min(initial=last) < min(first, last) - room:
+        beyond += [f"down to {_rounded(seen.min())}"]
+    return f"{text}, in between {' and '.join(beyond)}" if beyond else text
+
+
+def _standing(values: np.ndarray, near: float) -> str:
+    """Says which devices agree at a step."""
+    groups: list[tuple[float, list[int]]] = []
+    for device, value in enumerate(values):
+        for other, devices in groups:
+            if np.isclose(value, other, rtol=0, atol=near, equal_nan=True):
+                devices.append(device)
+                break
+        else:
+            groups.append((value, [device]))
+    if len(groups) == 1:
+        return f"all {len(values)} agree on {_rounded(values[0])}"
+    if len(groups) <= 4:
+        texts = [f"{named(devices)} at {_rounded(v)}" for v, devices in groups]
+        return f"they disagree: {', '.join(texts)}"
+    low, high = int(np.argmin(values)), int(np.argmax(values))
+    return (
+        f"they stand at {len(groups)} different values, from {_rounded(values[low])} "
+        f"on device {low} to {_rounded(values[high])} on device {high}"
+    )
+
+
+def _rounded(value: float) -> str:
+    """Writes two digits, which are the same on another CPU."""
+    return f"{float(f'{value:.2g}'):g}"

@@ -105,6 +105,17 @@ def test_run_all_shows_a_pass_a_failure_and_the_scorecard(lab):
     take_screenshot(lab, "5-scorecard")
 
 
+def test_a_picture_is_said_in_words_which_a_key_unfolds(lab):
+    cell = lab.locator(".jp-CodeCell", has_text='viz.draw_array(y, "y = pmap(f)(x)")')
+    words = cell.get_by_text("device d holds row d")
+    assert not words.is_visible()
+    cell.locator(".jp-InputPrompt").click()
+    lab.keyboard.press("Tab")
+    lab.keyboard.press("Enter")
+    words.wait_for()
+    take_screenshot(lab, "6-picture-in-words")
+
+
 def test_no_cell_of_the_page_shows_a_traceback(lab):
     outputs = lab.locator(".jp-OutputArea-output").all_inner_texts()
     assert len(outputs) > 20

@@ -1,5 +1,7 @@
 """Each lesson keeps to the limits that the course promises its learners."""
 
+import html
+import itertools
 import json
 import re
 from pathlib import Path
@@ -8,6 +10,7 @@ import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+FOLDED = re.compile(r"<details><summary>.*In words.*</summary>(.*)</details>")
 LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.ipynb"))
 every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
@@ -64,3 +67,17 @@ def test_exercise_minutes_fit_into_the_lesson(path):
     most = 120 if path.stem.startswith("05") else 90  # a pause is proposed there
     assert 60 <= int(whole) <= most
     assert sum(minutes) < int(whole)
+
+
+@every_lesson
+def test_every_picture_has_words_of_its_own_and_they_follow_it(path):
+    found = {}
+    for cell in cells(ROOT / "solutions" / path.name, "code"):
+        for shown, after in itertools.pairwise([*cell.outputs, {}]):
+            if "image/png" in shown.get("data", {}):
+                words = shown.metadata["image/png"]["alt"]
+                assert 40 <= len(words) <= 420
+                [folded] = FOLDED.findall(after["data"]["text/html"])
+                assert html.unescape(re.sub("</?small>", "", folded)) == words
+                found[shown.data["image/png"]] = words
+    assert len(found) == len(set(found.values())) >= 4

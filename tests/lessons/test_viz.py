@@ -12,12 +12,14 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from contrast import contrast
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from matplotlib.colors import to_rgb, to_rgba
+from matplotlib.colors import to_rgba
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
 import viz
+from canvas import TINTS
 
 X = np.ones((8, 4, 3), np.float32)
 Y = np.ones((8, 4), np.float32)
@@ -57,27 +59,6 @@ def blocks():
 def hatches():
     patches = [patch for axes in plt.gcf().axes for patch in axes.patches]
     return [patch.get_hatch() for patch in patches if not patch.fill]
-
-
-def contrast(one, other):
-    """Computes the contrast ratio of WCAG 2, from 1 to 21."""
-    darker, lighter = sorted(luminance(colour) for colour in (one, other))
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def luminance(colour):
-    rgb = np.array(to_rgb(colour))
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    return linear @ [0.2126, 0.7152, 0.0722]
-
-
-@pytest.mark.parametrize("tint", [*viz.TINTS, viz.HOST, "white"])
-def test_ink_is_readable_on_every_ground(tint):
-    assert contrast(viz.INK, tint) >= 7
-
-
-def test_neighbouring_devices_have_different_tints():
-    assert len(set(viz.TINTS)) == len(viz.TINTS) == 8
 
 
 @pytest.mark.parametrize(
@@ -134,7 +115,7 @@ def test_each_block_of_an_array_names_its_devices(array, expected):
 def test_equal_devices_have_equal_tints():
     viz.draw_array(put((8, 3), P("data"), data=8))
     assert [block.get_facecolor() for block in blocks()] == [
-        to_rgba(tint) for tint in viz.TINTS
+        to_rgba(tint) for tint in TINTS
     ]
 
 

@@ -9,7 +9,7 @@ import itertools
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
+from contrast import luminance
 from matplotlib.text import Text
 
 import viz
@@ -26,12 +26,6 @@ CURVES = {
 def closed_figures():
     yield
     plt.close("all")
-
-
-def luminance(colour):
-    rgb = np.array(to_rgb(colour))
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    return linear @ [0.2126, 0.7152, 0.0722]
 
 
 def drawn(curves=CURVES, **options):
