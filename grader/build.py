@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import nbformat
@@ -16,13 +15,13 @@ from tqdm import tqdm
 
 from grader import MODULES, ROOT, CourseError
 from grader.files import write_file
-from grader.lesson import colab_badge, read_lesson, repository_address
+from grader.lesson import read_lesson, repository_address
 from grader.notebooks import exercises, lesson_paths, marks, release
+from grader.readme import lesson_lists, pictures
 from grader.sandbox import error_of, execute
-from grader.translation import languages, translated_files, words_of
+from grader.translation import languages, translated_files
 
 COMMAND = "python -m grader build"
-LIST_MARKS = "<!-- lessons: written by `python -m grader build` -->", "<!-- end -->"
 
 
 class BuildError(CourseError):
@@ -66,7 +65,7 @@ def build(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
     changed = [path for path, text in files.items() if read_text(path) != text]
     for path in changed:
         write(path, files[path])
-    return changed
+    return changed + renewed_pictures(root)
 
 
 def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
@@ -95,6 +94,9 @@ def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
     for path, text in lesson_lists(root).items():
         if read_text(path) != text:
             found[path] = "has another list of lessons than solutions/"
+    for path, content in pictures(root).items():
+        if not path.exists() or path.read_bytes() != content:
+            found[path] = "is not the picture that the lesson shows"
     return found
 
 
@@ -120,6 +122,17 @@ def why_stale(text: str, notebook: NotebookNode, root: Path) -> str:
     if text != canonical or not in_order or not same_cells:
         return "differs from its source"
     return ""
+
+
+def renewed_pictures(root: Path) -> list[Path]:
+    """Writes the READMEs' pictures, out of the solved notebooks; returns new ones."""
+    changed = []
+    for path, content in pictures(root).items():
+        if not path.exists() or path.read_bytes() != content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, content)
+            changed.append(path)
+    return changed
 
 
 def read(path: Path, root: Path) -> NotebookNode:
@@ -197,37 +210,6 @@ def without_outputs(notebook: NotebookNode) -> NotebookNode:
 def dumps(notebook: NotebookNode) -> str:
     """Writes a notebook as text, the same bytes for the same content."""
     return nbformat.writes(notebook) + "\n"
-
-
-def lesson_lists(root: Path) -> dict[Path, str]:
-    """Returns the READMEs' texts, the list of lessons between their marks renewed."""
-    begin, end = LIST_MARKS
-    texts = {}
-    for path, folder, language in readmes(root):
-        text = read_text(path)
-        before, found, rest = text.partition(begin)
-        if not found or end not in rest:
-            raise BuildError(f"{path} needs the lines {begin} and {end}.")
-        lines = []
-        for source in lesson_paths(root=root):
-            found = re.search(r"(?m)^# # (.+)$", source.read_text(encoding="utf-8"))
-            title = found.group(1) if found else source.stem
-            if language:
-                title = words_of(language, source.stem, root).get(title, title)
-            badge = colab_badge(repository_address(root), source.stem, language)
-            lines.append(f"- [{title}]({folder}{source.stem}.ipynb) {badge}")
-        after = rest.split(end, 1)[1]
-        texts[path] = f"{before}{begin}\n\n" + "\n".join(lines) + f"\n\n{end}{after}"
-    return texts
-
-
-def readmes(root: Path) -> Iterator[tuple[Path, str, str]]:
-    """Names each README with a list, the lessons' folder seen from it, its language."""
-    yield root / "README.md", "lessons/", ""
-    yield root / "lessons" / "README.md", "", ""
-    for language in languages(root):
-        yield root / f"README.{language}.md", f"lessons/{language}/", language
-        yield root / "lessons" / language / "README.md", "", language
 
 
 def read_text(path: Path) -> str:

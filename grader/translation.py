@@ -7,7 +7,6 @@ heading or a list item per entry, and what the lesson's checks may say.
 from __future__ import annotations
 
 import copy
-import pprint
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -208,12 +207,13 @@ def translate(lesson: NotebookNode, words: dict[str, str], language: str):
     return lesson
 
 
-def module_of(words: dict[str, str], language: str) -> str:
+def module_of(words: Mapping[str, str], language: str) -> str:
     """Writes the module from which a notebook takes its messages in a language."""
-    rows = pprint.pformat(words, width=88, sort_dicts=False)
+    rows = "".join(f"    {text!r}: {words[text]!r},\n" for text in words)
     return (
         f'"""What the set-up and the checks say, in the language "{language}"."""\n\n'
         "# Written by `python -m grader build` out of solutions/locales.\n"
+        "# ruff: noqa: E501\n"
         "# fmt: off\n"
-        f"MESSAGES = {rows}\n"
+        f"MESSAGES = {{\n{rows}}}\n"
     )

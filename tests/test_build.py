@@ -1,5 +1,6 @@
 """A build writes the same bytes each time, all or nothing, and tells what is stale."""
 
+import base64
 import json
 import shutil
 import subprocess
@@ -10,7 +11,8 @@ import pytest
 import tiny
 
 from grader import ROOT
-from grader.build import LIST_MARKS, BuildError, build, stale
+from grader.build import BuildError, build, stale
+from grader.readme import LIST_MARKS, ReadmeError
 from grader.source import SourceError
 
 SOLVED, RELEASED = "solutions/01_tiny.ipynb", "lessons/01_tiny.ipynb"
@@ -354,9 +356,34 @@ def test_faulty_source_is_named_and_nothing_is_written(course):
 @pytest.mark.parametrize("mark", LIST_MARKS)
 def test_readme_without_its_marks_is_named(course, name, mark):
     edit(course / name, mark, "")
-    with pytest.raises(BuildError) as caught:
+    with pytest.raises(ReadmeError) as caught:
         stale(root=course)
     assert str(caught.value).startswith(f"{course / name} needs the lines <!-- ")
+
+
+DOT = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAAB"
+    "JRU5ErkJggg=="
+)
+
+
+def test_picture_in_the_readme_is_the_one_that_the_lesson_shows(course):
+    shows = f'from IPython.display import display_png\ndisplay_png(b"{DOT}", raw=True)'
+    edit(course / SOURCE, 'print("a demonstration")', shows)
+    edit(course / README, "More.", "![A dot.](docs/pictures/01_tiny-1.png)")
+    picture = course / "docs/pictures/01_tiny-1.png"
+    assert picture in build(root=course)
+    assert picture.read_bytes() == base64.b64decode(DOT)
+    assert build(root=course) == []
+    assert stale(root=course) == {}
+    picture.write_bytes(b"another")
+    assert stale(root=course) == {picture: "is not the picture that the lesson shows"}
+
+
+def test_picture_that_no_lesson_shows_is_named(course):
+    edit(course / README, "More.", "![A dot.](docs/pictures/01_tiny-7.png)")
+    with pytest.raises(ReadmeError, match=r"shows docs/pictures/01_tiny-7\.png, but"):
+        stale(root=course)
 
 
 def test_end_of_another_list_in_the_readme_is_left_alone(course):

@@ -16,9 +16,12 @@ from grader.containment import Limits
 from grader.grading import Grading
 from grader.jobs import job_of
 from grader.lesson import read_lesson
-from grader.notebooks import exercises, release
+from grader.notebooks import checks, exercises, release
 from grader.results import Outcome, Status
 from grader.store import lesson_hashes
+from grader.translation import languages
+from grader.wording import messages as said
+from messages import pattern_of, translated
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "solutions").glob("[0-9][0-9]_*.py"))
@@ -77,6 +80,26 @@ def test_every_known_answer_gets_what_it_deserves(source, contained_here, tmp_pa
             if one.exercise in given and student.startswith("wrong"):
                 assert one.outcome in (Outcome.FAILED, Outcome.RAISED), told
                 assert one.points == 0
+                assert not untranslated(one, lesson), told
             elif student[:5] != "wrong" or one.exercise not in CALLS_OTHERS:
                 assert one.outcome is Outcome.PASSED, told
                 assert one.points == one.max_points
+
+
+def untranslated(one, lesson):
+    """Lists what a learner who reads another language is told in English.
+
+    What hidden tests say is told in feedback alone, and in no learner's module.
+    """
+    shown = [m for cell in checks(release(lesson)).values() for m in said(cell.source)]
+    every = [m for cell in checks(lesson).values() for m in said(cell.source)]
+    hidden = [pattern_of(text) for text in {*every} - {*shown}]
+    told = [text for name, text in one.details if name == "likely"]
+    if one.outcome is Outcome.FAILED:  # else it is what the learner's code raised
+        told.append(one.message)
+    told = [text for text in told if not any(one.fullmatch(text) for one in hidden)]
+    return [text for text in told for name in languages() if in_english(text, name)]
+
+
+def in_english(text, language):
+    return translated(text, language) == text

@@ -7,8 +7,9 @@ import pytest
 import tiny
 
 from grader import ROOT
-from grader.build import LIST_MARKS, build, stale
+from grader.build import build, stale
 from grader.notebooks import lesson_paths
+from grader.readme import LIST_MARKS
 from grader.translation import (
     TranslationError,
     catalogue_path,

@@ -6,8 +6,8 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from grader import MODULES, ROOT
-from grader.build import LIST_MARKS
 from grader.lesson import read_lesson
+from grader.readme import LIST_MARKS
 
 REPOSITORY = "https://example.org/ada/tiny-course"
 NAME = "01_tiny"
