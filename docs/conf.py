@@ -1,0 +1,58 @@
+"""Sphinx's settings for the website; `python -m grader site` runs it."""
+
+from grader.lesson import repository_address
+from grader.site import EXTRA, FOLDERS, LISTS
+
+project = html_title = "Distributed training in JAX"
+author = "the course's authors"
+language = "en"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = [EXTRA, LISTS]
+
+nb_execution_mode = "off"
+nb_mime_priority_overrides = [("html", "text/html", 0)]
+myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence"]
+default_role = "py:obj"  # `name` in a docstring: a link where there is such a thing
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 72
+napoleon_numpy_docstring = False
+
+html_theme = "sphinx_book_theme"
+html_theme_options = {
+    "repository_url": repository_address(),
+    "use_repository_button": True,
+    "use_download_button": False,
+    "use_fullscreen_button": False,
+    "navbar_persistent": [],
+    "show_toc_level": 2,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_static_path = ["_static"]
+html_css_files = ["course.css"]
+html_extra_path = [EXTRA]
+html_copy_source = False
+html_show_sphinx = False
+
+
+def set_language(app, page, template, context, doctree):
+    """Says a page's language, and where the same page is in another one."""
+    folder, _, name = page.rpartition("/")
+    if folder not in FOLDERS:
+        return
+    context["language"] = FOLDERS[folder]
+    for other, spoken in FOLDERS.items():
+        target = f"{other}/{name}"
+        if target in app.env.found_docs:
+            address = context["pathto"](target)
+            address = f"{name}.html" if target == page else address
+            context["metatags"] += (
+                f'<link rel="alternate" hreflang="{spoken}" href="{address}">\n'
+            )
+
+
+def setup(app):
+    """Called by Sphinx."""
+    app.connect("html-page-context", set_language)
