@@ -19,7 +19,7 @@ from grader.results import Result
 
 
 def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:
-    """Grades lessons/*.ipynb one by one, by the road that a class's work takes.
+    """Grades `lessons/*.ipynb` one by one, by the road that a class's work takes.
 
     Nothing is contained: it is one's own code.
 

@@ -80,6 +80,7 @@ def build_site(to: Path | None = None) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         sources, made = Path(folder, "docs"), Path(folder, "site")
         shutil.copytree(ROOT / "docs", sources)
+        shutil.copy(ROOT / "tests" / "hostile" / "COMPARISON.md", sources / "cheats.md")
         write_lessons(sources, ROOT)
         run_sphinx(sources, made)
         if found := problems(made):
