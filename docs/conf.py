@@ -9,15 +9,17 @@ language = "en"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = [EXTRA, LISTS]
 
+highlight_language = "none"  # a block that names none is for a terminal
 nb_execution_mode = "off"
 nb_mime_priority_overrides = [("html", "text/html", 0)]
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 default_role = "py:obj"  # `name` in a docstring: a link where there is such a thing
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
-python_maximum_signature_line_length = 72
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True
 
 html_theme = "sphinx_book_theme"
 html_theme_options = {
@@ -30,6 +32,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
+html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["course.css"]
 html_extra_path = [EXTRA]
@@ -53,6 +56,12 @@ def set_language(app, page, template, context, doctree):
             )
 
 
+def write_factories(app, what, name, thing, options, signature, returns):
+    """Writes a dataclass's `<factory>` as Sphinx can read it."""
+    return signature and signature.replace("<factory>", "..."), returns
+
+
 def setup(app):
     """Called by Sphinx."""
+    app.connect("autodoc-process-signature", write_factories)
     app.connect("html-page-context", set_language)

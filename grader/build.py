@@ -29,7 +29,7 @@ class BuildError(CourseError):
 
 
 def build(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
-    """Writes `solutions/*.ipynb` (executed), `lessons/*.ipynb` and the lists of lessons.
+    """Writes `solutions/*.ipynb` (executed), `lessons/*.ipynb`, the lists of lessons.
 
     All files are written at the end, each in one step: a fault anywhere leaves every
     file as it was. Returns the files that changed.

@@ -40,6 +40,7 @@ class Page(HTMLParser):
         found = {key: value or "" for key, value in attributes}
         self.ids |= {found[key] for key in ("id", "name") if key in found}
         self.loads += [found[key] for key in LOADED & found.keys()]
+        self.loads += IN_STYLES.findall(found.get("style", ""))
         if "href" in found:
             loads = tag == "link" and LOADING & {*found.get("rel", "").split()}
             (self.loads if loads else self.links).append(found["href"])

@@ -127,7 +127,8 @@ def write_lessons(sources: Path, root: Path) -> None:
             )
             write(sources / folder / path.name, dumps(made))
         if names:
-            lines = ["```{toctree}", f":caption: {words['lessons']}", "", *names, "```"]
+            lines = ["```{toctree}", f":caption: {words['lessons']}", ":maxdepth: 1"]
+            lines += ["", *names, "```"]
             lists.append("\n".join(lines))
     write(sources / LISTS, "\n\n".join(lists) + "\n")
 
@@ -189,6 +190,7 @@ def shown(
         (folder / name).write_bytes(data)
         with Image.open(io.BytesIO(data)) as picture:
             size = f'width="{picture.width}" height="{picture.height}"'
+            size += f' style="min-width: min(36rem, {picture.width}px)"'
         alt = output.metadata.get("image/png", {}).get("alt") or drawn_by(cell, drawn)
         image = f'<img src="{PICTURES}/{name}" alt="{html.escape(alt)}" {size}>'
         link = f'<a class="picture" href="{PICTURES}/{name}">{image}</a>'
