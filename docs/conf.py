@@ -1,5 +1,7 @@
 """Sphinx's settings for the website; `python -m grader site` runs it."""
 
+import os
+
 from grader.lesson import repository_address
 from grader.site import EXTRA, FOLDERS, LISTS
 
@@ -11,9 +13,7 @@ exclude_patterns = [EXTRA, LISTS]
 
 highlight_language = "none"  # a block that names none is for a terminal
 nb_execution_mode = "off"
-nb_mime_priority_overrides = [("html", "text/html", 0)]
 myst_heading_anchors = 3
-myst_enable_extensions = ["colon_fence"]
 default_role = "py:obj"  # `name` in a docstring: a link where there is such a thing
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
@@ -41,19 +41,16 @@ html_show_sphinx = False
 
 
 def set_language(app, page, template, context, doctree):
-    """Says a page's language, and where the same page is in another one."""
+    """Says a lesson page's language, and where the same page is in another one."""
     folder, _, name = page.rpartition("/")
     if folder not in FOLDERS:
         return
     context["language"] = FOLDERS[folder]
-    for other, spoken in FOLDERS.items():
-        target = f"{other}/{name}"
-        if target in app.env.found_docs:
-            address = context["pathto"](target)
-            address = f"{name}.html" if target == page else address
-            context["metatags"] += (
-                f'<link rel="alternate" hreflang="{spoken}" href="{address}">\n'
-            )
+    found = [f for f in FOLDERS if f"{f}/{name}" in app.env.found_docs]
+    for other in found if len(found) > 1 else ():
+        address = os.path.relpath(f"{other}/{name}.html", folder)
+        link = f'<link rel="alternate" hreflang="{FOLDERS[other]}" href="{address}">'
+        context["metatags"] += f"\n{link}"
 
 
 def write_factories(app, what, name, thing, options, signature, returns):

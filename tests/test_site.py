@@ -64,7 +64,7 @@ def browser(site):
     with served(site) as address, browser_page(width=1280, height=900) as page:
         page.asked, page.faults = [], []
         page.on("request", lambda request: page.asked.append(request.url))
-        page.on("response", lambda got: got.ok or page.faults.append(got.url))
+        page.on("response", lambda got: got.status < 400 or page.faults.append(got.url))
         page.on("pageerror", lambda error: page.faults.append(str(error)))
         page.at = lambda name: page.goto(address + name)
         page.address = address
