@@ -9,7 +9,7 @@ NEWER_PYTHON := $(shell for p in python3 python3.13 python3.12 \
 	$$p -c '$(NEWER)' 2>/dev/null && { echo $$p; break; }; done)
 LEARNERS_TESTS = tests/lessons solutions
 
-.PHONY: lab test build check grade test-oldest test-newest test-references \
+.PHONY: lab test build check grade site test-oldest test-newest test-references \
 	has-newer-python lock
 
 lab: .venv/ready
@@ -32,6 +32,9 @@ check: .venv/ready
 
 grade: .venv/ready
 	@.venv/bin/python -m grader check
+
+site: .venv/ready
+	@.venv/bin/python -m grader site
 
 # The lessons and the learner's modules on the oldest JAX, and on Colab's IPython.
 test-oldest: .venv-oldest/ready

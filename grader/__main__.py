@@ -53,6 +53,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     lab = command("lab", run_lab, "Open JupyterLab on the lessons.")
     lab.add_argument("--port", type=int, help="default: the first free one from 8888")
     lab.add_argument("--no-browser", action="store_true", help="only print the address")
+    site = command("site", run_site, "Write the course's website, as files.")
+    site.add_argument("--to", type=Path, help="the folder; default: _site/")
     course = command("course", run_course, "Make an nbgrader course folder.")
     course.add_argument("folder", type=Path)
     course.add_argument("--update", action="store_true", help="renew its source/")
@@ -146,6 +148,14 @@ def run_lab(options: argparse.Namespace) -> int:
     from grader.lab import start_lab
 
     start_lab(options.port, browser=not options.no_browser)
+    return 0
+
+
+def run_site(options: argparse.Namespace) -> int:
+    """Builds the website."""
+    from grader.site import build_site
+
+    print(f"wrote {build_site(options.to) / 'index.html'}")
     return 0
 
 

@@ -29,7 +29,7 @@ class BuildError(CourseError):
 
 
 def build(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
-    """Writes all that is made of solutions/*.py: notebooks, translations, lists.
+    """Writes all that is made of `solutions/*.py`: notebooks, translations, lists.
 
     All files are written at the end, each in one step: a fault anywhere leaves every
     file as it was. Returns the files that changed.

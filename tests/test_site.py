@@ -1,0 +1,280 @@
+"""The website: whole, the lessons' pages show what they should, usable by anybody."""
+
+import contextlib
+import copy
+import functools
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import nbformat
+import pytest
+from servers import browser_page
+
+from grader.links import problems
+from grader.site import WORDS, SiteError, build_site, links_of, page, write_lessons
+
+ROOT = Path(__file__).resolve().parent.parent
+LESSON = "lessons/02_collectives.html"
+PAGES = (
+    *("index.html", LESSON, "handbook/grade.html", "grading-at-scale.html"),
+    *("comparison.html", "cheats.html", "api/viz.html", "api/expect.html"),
+    *("search.html?q=collective", "genindex.html"),
+)
+NAME = "02_collectives"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Builds the site once, by the command."""
+    folder = tmp_path_factory.mktemp("site") / "made"
+    command = [sys.executable, "-m", "grader", "site", "--to", str(folder)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == f"wrote {folder / 'index.html'}\n"
+    return folder
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves files without telling about it."""
+
+    def log_message(self, *_):
+        """Says nothing."""
+
+
+@contextlib.contextmanager
+def served(folder):
+    """Serves a folder; yields its address."""
+    handler = functools.partial(Quiet, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser(site):
+    """A page in Chromium at the site: goes to an address, keeps what it asked for."""
+    with served(site) as address, browser_page(width=1280, height=900) as page:
+        page.asked, page.faults = [], []
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.on("response", lambda got: got.status < 400 or page.faults.append(got.url))
+        page.on("pageerror", lambda error: page.faults.append(str(error)))
+        page.at = lambda name: page.goto(address + name)
+        page.address = address
+        page.at("index.html")
+        yield page
+
+
+@pytest.fixture(scope="module")
+def axe():
+    """The text of axe-core."""
+    return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+
+
+def set_mode(browser, mode):
+    browser.evaluate(
+        "mode => { localStorage.setItem('mode', mode);"
+        " localStorage.setItem('theme', mode); }",
+        mode,
+    )
+
+
+def cells(name=NAME, folder="lessons"):
+    return nbformat.read(ROOT / folder / f"{name}.ipynb", as_version=4)
+
+
+def made_page(tmp_path, released=None, solved=None, links="LINKS COLAB"):
+    released, solved = released or cells(), solved or cells(folder="solutions")
+    return page(released, solved, links, tmp_path / "pictures", WORDS["en"])
+
+
+def test_every_lesson_has_a_page_and_its_notebook_to_download(site):
+    released = sorted((ROOT / "lessons").glob("0*.ipynb"))
+    assert len(released) == 5
+    for path in released:
+        assert (site / "lessons" / path.name).read_bytes() == path.read_bytes()
+        text = (site / "lessons" / f"{path.stem}.html").read_text()
+        assert f'<a href="{path.stem}.ipynb" download>Download notebook</a>' in text
+        assert "https://colab.research.google.com/github/" in text
+        assert "colab-badge.svg" not in text
+
+
+def test_no_page_holds_a_solution_or_a_hidden_test(site):
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        for mark in ("BEGIN SOLUTION", "BEGIN HIDDEN", "END SOLUTION", "END HIDDEN"):
+            assert f"### {mark}" not in text or "api" in path.parts, path
+
+
+def test_page_shows_stubs_and_what_demonstrations_print_and_draw(tmp_path):
+    made = {cell.id: cell for cell in made_page(tmp_path).cells}
+    solved = {cell.id: cell for cell in cells(folder="solutions").cells}
+    assert "not written yet" in made["masked_mean"].source
+    assert made["masked_mean"].outputs == [] == made["check-masked_mean"].outputs
+    assert solved["check-masked_mean"].outputs
+    assert made["scorecard"].outputs == []
+    drawing = next(c for c in made.values() if "draw_collective('lax.psum" in c.source)
+    kinds = [output.output_type for output in drawing.outputs]
+    assert kinds == ["stream", *3 * ["display_data"]]
+    pictures = [output.data["text/html"] for output in drawing.outputs[1:]]
+    for number, text in enumerate(pictures, 1):
+        assert f'src="pictures/{drawing.id}-{number}.png"' in text
+        assert (tmp_path / "pictures" / f"{drawing.id}-{number}.png").is_file()
+    assert "hide-input" in made["setup"].metadata.tags
+    assert made["setup"].metadata.mystnb["code_prompt_show"] == "Show the set-up"
+    assert "LINKS https://colab" in made_page(tmp_path).cells[0].source
+
+
+def test_picture_has_its_own_description_or_names_the_call_that_draws_it(tmp_path):
+    solved = cells(folder="solutions")
+    drawing = next(c for c in solved.cells if "draw_collective('lax.psum" in c.source)
+    pictures = [o for o in drawing.outputs if "image/png" in o.get("data", {})]
+    for output in pictures:
+        output.metadata = {}
+    pictures[0].metadata = {"image/png": {"alt": 'All hold "280" & more'}}
+    made = {cell.id: cell for cell in made_page(tmp_path, solved=solved).cells}
+    first, second, _ = [o.data["text/html"] for o in made[drawing.id].outputs[1:]]
+    assert 'alt="All hold &quot;280&quot; &amp; more"' in first
+    assert 'alt="Picture: draw_collective(&#x27;lax.pmean(' in second
+
+
+def test_another_language_gets_pages_that_link_to_the_first(tmp_path):
+    """Same cells, other words: lessons/ko/ beside lessons/."""
+    root, sources = tmp_path / "course", tmp_path / "docs"
+    for folder in ("lessons", "lessons/ko", "solutions"):
+        (root / folder).mkdir(parents=True)
+    (root / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    (root / "solutions" / f"{NAME}.py").touch()
+    nbformat.write(cells(folder="solutions"), root / "solutions" / f"{NAME}.ipynb")
+    translated = copy.deepcopy(cells())
+    translated.cells[0].source = translated.cells[0].source.replace("how", "어떻게")
+    nbformat.write(cells(), root / "lessons" / f"{NAME}.ipynb")
+    nbformat.write(translated, root / "lessons" / "ko" / f"{NAME}.ipynb")
+    write_lessons(sources, root)
+    korean = cells(NAME, sources / "lessons" / "ko").cells[0].source
+    assert "어떻게" in korean and "노트북 내려받기" in korean
+    assert f'href="../{NAME}.html" lang="en" hreflang="en"' in korean
+    english = cells(NAME, sources / "lessons").cells[0].source
+    assert f'href="ko/{NAME}.html" lang="ko" hreflang="ko"' in english
+    assert f"lessons/ko/{NAME}" in (sources / "_lessons.md").read_text()
+    assert "hreflang" not in links_of("01_pmap_spmd", "lessons", "https://x/y", root)
+
+
+def test_a_folder_of_something_else_is_never_replaced(tmp_path):
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(SiteError, match="something else than a site"):
+        build_site(tmp_path)
+    assert (tmp_path / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ('<a href="no.html">', "links to no.html, which does not exist"),
+        ('<a href="#no">', "links to #no: no such place there"),
+        ('<a href="b.html#there">', None),
+        ('<a href="b.html#no">', "links to b.html#no: no such place there"),
+        ('<a href="../up.html">', "outside of the site"),
+        ('<a href="https://example.org/x">', None),
+        ('<img src="https://example.org/x.png">', "from another host"),
+        ('<link rel="stylesheet" href="//cdn.example/x.css">', "from another host"),
+        ('<link rel="canonical" href="https://example.org/">', None),
+        ("<style>@import 'https://example.org/x.css'</style>", "from another host"),
+        ('<p style="background: url(https://example.org/x)">', "from another host"),
+    ],
+)
+def test_what_is_broken_or_asks_another_host_is_named(tmp_path, body, problem):
+    (tmp_path / "a.html").write_text(body)
+    (tmp_path / "b.html").write_text('<p id="there">')
+    found = problems(tmp_path)
+    assert len(found) == (problem is not None)
+    assert not problem or problem in found[0]
+
+
+def test_styles_that_ask_another_host_are_named(tmp_path):
+    (tmp_path / "x.css").write_text("@font-face { src: url('https://f.example/x') }")
+    [found] = problems(tmp_path)
+    assert found == "x.css loads https://f.example/x from another host."
+
+
+def test_no_page_asks_another_host_or_for_a_missing_file(browser):
+    for name in PAGES:
+        browser.at(name)
+    browser.wait_for_load_state("networkidle")
+    hosts = {urlsplit(url).netloc for url in browser.asked if "data:" not in url[:5]}
+    assert hosts == {urlsplit(browser.address).netloc}
+    assert browser.faults == []
+
+
+def test_search_finds_a_lesson(browser):
+    browser.at("search.html?q=reduce")
+    browser.locator("#search-results a", has_text="Lesson 2").first.wait_for()
+
+
+def test_button_toggles_dark_mode(browser):
+    browser.at(LESSON)
+    for mode in ("Dark", "Light"):
+        browser.locator("button.theme-switch-button:visible").click()
+        browser.get_by_role("button", name=mode, exact=True).click()
+        assert browser.locator("html").get_attribute("data-theme") == mode.lower()
+
+
+def test_hints_unfold_by_keyboard(browser):
+    browser.at(LESSON)
+    hint = browser.locator("details", has=browser.locator("text=Hint 1")).first
+    assert hint.get_attribute("open") is None
+    hint.locator("summary").focus()
+    browser.keyboard.press("Enter")
+    assert hint.get_attribute("open") is not None
+    assert hint.locator("p").first.is_visible()
+
+
+def test_first_tab_offers_to_skip_to_the_text(browser):
+    browser.at(LESSON)
+    browser.keyboard.press("Tab")
+    focused = browser.evaluate("document.activeElement.textContent.trim()")
+    assert focused == "Skip to main content"
+
+
+def test_nothing_scrolls_sideways_on_a_phone(browser):
+    browser.set_viewport_size({"width": 390, "height": 844})
+    try:
+        for name in PAGES:
+            browser.at(name)
+            width = browser.evaluate("document.documentElement.scrollWidth")
+            assert width <= 390, f"{name} is {width} wide"
+    finally:
+        browser.set_viewport_size({"width": 1280, "height": 900})
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_axe_finds_no_violation(browser, axe, mode):
+    """WCAG 2.2, A and AA; of the dark pages the contrast: all else is the same."""
+    browser.at("index.html")
+    set_mode(browser, mode)
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+    rules = tags if mode == "light" else ["color-contrast"]
+    options = json.dumps({"runOnly": rules, "resultTypes": ["violations"]})
+    found = []
+    for name in PAGES:
+        browser.at(name)
+        assert browser.locator("html").get_attribute("data-theme") == mode
+        browser.evaluate(axe)
+        result = browser.evaluate(f"axe.run({options})")
+        assert result["passes"]
+        found += [
+            f"{name}: {one['id']}: {node['target']} {node['html'][:120]}"
+            for one in result["violations"]
+            for node in one["nodes"]
+        ]
+        if folder := os.environ.get("SCREENSHOTS"):
+            picture = f"{name.split('?')[0].replace('/', '-')}-{mode}.png"
+            browser.screenshot(path=str(Path(folder) / picture))
+    assert found == []
