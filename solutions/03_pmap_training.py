@@ -503,7 +503,7 @@ expect_unchanged(seen)
 # gradients, and step once. This is **gradient accumulation**.
 #
 # **Predict, then run.** Four rounds of 100 numbers: how many bytes does one sync after
-# the loop save, compared with one a round?
+# the loop save over four?
 
 
 # %%
@@ -817,8 +817,8 @@ def load_images():  # shuffled: f32[1797, 8, 8, 1] from 0 to 1, i32[1797]
 
 
 # %% [markdown]
-# For the time after training, BatchNorm keeps *running* moments: `0.9 * old + 0.1 *
-# new` after each batch.
+# For predictions, BatchNorm keeps *running* moments: `0.9 * old + 0.1 * new` after each
+# batch.
 #
 # **Common mistake: moments of one's own shard.** Here the parameters are left as they
 # are. **Predict, then run.** Do the running moments agree?

@@ -87,7 +87,7 @@ viz.draw_array(stack, 'stack, P("data", None, "model"):')
 # `make_mesh_and_place(x, shape, axis_names, spec)` builds a mesh of `shape` from the
 # **first** devices, in order, and places `x` on it. `spec` is a plain tuple.
 #
-# - Too few devices: `ValueError`, naming how many it needs and how many there are.
+# - Too few devices: `ValueError`, naming both numbers.
 # - A name in `spec` that the mesh lacks: `ValueError`, naming it.
 
 
@@ -543,7 +543,7 @@ print("  with out_sharding it is", jax.typeof(out))
 #
 # `tensor_parallel_mlp(params, x, mesh_shape)` places `params` on a mesh `("data",
 # "model")` of `mesh_shape`, computes `mlp(params, x)` and returns `(params, y)`. `x:
-# (B, W)` arrives without a layout of its own.
+# (B, W)` arrives without any layout.
 #
 # - Both weights are split along `H` over `"model"`, `y` along `B` over `"data"`.
 # - Each device computes its own rows of its own hidden units: constrain the hidden layer
@@ -921,11 +921,10 @@ state, loss = program(state, jax.device_put(np.ones((64, 1024), np.float32), pla
 
 # %% [markdown]
 # FSDP holds an eighth of the *state* (a step's own intermediate values come on top) and
-# sends twice as much as data parallel: weights are gathered forward and backward.
-# ZeRO-1 all-reduces gradients, 56 MiB, and gathers new weights, 28. (A GPU's
-# reduce-scatter would halve the 56.) A tensor parallel device reduces a quarter of the
-# gradients, and 64 rows of activations are small; with a large batch they are what
-# counts.
+# sends twice data parallel's bytes: weights are gathered forward and backward. ZeRO-1
+# all-reduces gradients, 56 MiB, and gathers new weights, 28. (A GPU's reduce-scatter
+# would halve the 56.) A tensor parallel device reduces a quarter of the gradients, and
+# 64 rows of activations are small; with a large batch they count.
 
 
 # %%

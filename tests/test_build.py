@@ -368,7 +368,8 @@ DOT = (
 
 
 def test_picture_in_the_readme_is_the_one_that_the_lesson_shows(course):
-    shows = f'from IPython.display import display_png\ndisplay_png(b"{DOT}", raw=True)'
+    shows = "from IPython.display import display\n"
+    shows += f'display({{"image/png": "{DOT}"}}, raw=True)'
     edit(course / SOURCE, 'print("a demonstration")', shows)
     edit(course / README, "More.", "![A dot.](docs/pictures/01_tiny-1.png)")
     picture = course / "docs/pictures/01_tiny-1.png"

@@ -113,6 +113,12 @@ def test_no_page_holds_a_solution_or_a_hidden_test(site):
             assert f"### {mark}" not in text or "api" in path.parts, path
 
 
+def images(cell):
+    """Lists the pictures among a page's outputs, as HTML."""
+    found = [output.get("data", {}).get("text/html", "") for output in cell.outputs]
+    return [text for text in found if "<img" in text]
+
+
 def test_page_shows_stubs_and_what_demonstrations_print_and_draw(tmp_path):
     made = {cell.id: cell for cell in made_page(tmp_path).cells}
     solved = {cell.id: cell for cell in cells(folder="solutions").cells}
@@ -121,9 +127,9 @@ def test_page_shows_stubs_and_what_demonstrations_print_and_draw(tmp_path):
     assert solved["check-masked_mean"].outputs
     assert made["scorecard"].outputs == []
     drawing = next(c for c in made.values() if "draw_collective('lax.psum" in c.source)
-    kinds = [output.output_type for output in drawing.outputs]
-    assert kinds == ["stream", *3 * ["display_data"]]
-    pictures = [output.data["text/html"] for output in drawing.outputs[1:]]
+    assert "stream" in [output.output_type for output in drawing.outputs]
+    pictures = images(drawing)
+    assert len(pictures) == 3
     for number, text in enumerate(pictures, 1):
         assert f'src="pictures/{drawing.id}-{number}.png"' in text
         assert (tmp_path / "pictures" / f"{drawing.id}-{number}.png").is_file()
@@ -140,7 +146,7 @@ def test_picture_has_its_own_description_or_names_the_call_that_draws_it(tmp_pat
         output.metadata = {}
     pictures[0].metadata = {"image/png": {"alt": 'All hold "280" & more'}}
     made = {cell.id: cell for cell in made_page(tmp_path, solved=solved).cells}
-    first, second, _ = [o.data["text/html"] for o in made[drawing.id].outputs[1:]]
+    first, second, _ = images(made[drawing.id])
     assert 'alt="All hold &quot;280&quot; &amp; more"' in first
     assert 'alt="Picture: draw_collective(&#x27;lax.pmean(' in second
 
