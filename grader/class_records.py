@@ -154,6 +154,7 @@ def purge(
                 *(marker(classroom, s) for s in own),
                 *(classroom.store.path(key) for key in sorted(keys)),
                 *learner_folders(classroom, student),
+                *pages_with(classroom, student),
             ]
             for path in places:
                 say(f"{'removed' if apply else 'would remove'} {path}")
@@ -173,6 +174,16 @@ def learner_folders(classroom: Classroom, student: str) -> list[Path]:
     kinds = ("submitted", "autograded", "feedback")
     folders = (classroom.path(kind, student, ".").parent / student for kind in kinds)
     return [path for path in folders if path.exists()]
+
+
+def pages_with(classroom: Classroom, student: str) -> list[Path]:
+    """Lists class reports and exports that name a learner.
+
+    The next `grade` and `export` write them anew.
+    """
+    folder = classroom.folder / "grading"
+    pages = [*folder.glob("report/*.html"), *folder.glob("grades*.csv")]
+    return sorted(page for page in pages if student in page.read_text(encoding="utf-8"))
 
 
 def remove(path: Path) -> None:

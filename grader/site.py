@@ -45,7 +45,7 @@ WORDS = {
         "download": "노트북 내려받기",
         "solved": "풀이 노트북",
         "setup": "준비 코드 보기",
-        "helpers": "검사에 쓰이는 코드 보기",
+        "helpers": "확인에 쓰이는 코드 보기",
         "scorecard": "점수표 코드 보기",
     },
 }
@@ -191,16 +191,10 @@ def shown(
         with Image.open(io.BytesIO(data)) as picture:
             size = f'width="{picture.width}" height="{picture.height}"'
             size += f' style="min-width: min(36rem, {picture.width}px)"'
-        alt = output.metadata.get("image/png", {}).get("alt") or drawn_by(cell, drawn)
-        image = f'<img src="{PICTURES}/{name}" alt="{html.escape(alt)}" {size}>'
+        alt = html.escape(output.metadata["image/png"]["alt"])
+        image = f'<img src="{PICTURES}/{name}" alt="{alt}" {size}>'
         link = f'<a class="picture" href="{PICTURES}/{name}">{image}</a>'
         yield nbformat.v4.new_output("display_data", {"text/html": link})
-
-
-def drawn_by(cell: NotebookNode, number: int) -> str:
-    """Stands for a picture's missing description: the call that draws it."""
-    calls = re.findall(r"\bviz\.(draw_\w+\(.*)", cell.source)
-    return f"Picture: {calls[min(number, len(calls)) - 1]}" if calls else "Picture"
 
 
 def links_of(name: str, folder: str, repository: str, root: Path) -> str:

@@ -4,6 +4,7 @@ import csv
 import functools
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -214,12 +215,16 @@ def test_exports_join_names_and_are_the_same_each_time(class_of_four):
 def test_purge_lists_then_removes_every_trace_but_the_log(class_of_four):
     folder = class_of_four / "class"
     log = (folder / "grading" / "audit.jsonl").read_bytes()
+    run(export, folder)
     _, told = run(purge, folder, ["ada"], now=NOW)
+    assert f"would remove {folder / 'grading' / 'grades.csv'}" in told
     assert told[-1].startswith("Nothing was removed")
     assert (folder / "submitted" / "ada").exists()
     _, told = run(purge, folder, ["ada"], now=NOW, apply=True)
     left = [str(p) for p in folder.rglob("*") if "ada" in p.parts]
     assert left == [] and "ada" not in marks(class_of_four)
+    kept = [p for p in (folder / "grading").rglob("*") if p.suffix in (".csv", ".html")]
+    assert not any(re.search(r"\bada\b", path.read_text()) for path in kept)
     assert (folder / "grading" / "audit.jsonl").read_bytes().startswith(log)
     assert set(marks(class_of_four)) == {"bob", "cleo", "dan"}
     with pytest.raises(ValueError, match='kept about "ada"'):
