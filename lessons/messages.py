@@ -64,11 +64,11 @@ def patterns(name: str) -> list[tuple[re.Pattern, list[str], str]]:
 def pattern_of(text: str) -> re.Pattern:
     """Makes the pattern that matches a message with any values in it.
 
-    Where a message has hardly a word of its own, its values are single words: it would
-    match much that is none of the course's.
+    Where a message has hardly a word of its own, its values are numbers: it would match
+    much that is none of the course's.
     """
     parts = VALUE.split(text)[::2]
-    value = r"(\S*)" if len("".join(parts)) < 6 else "(.*?)"
+    value = r"([\d.]*)" if len("".join(parts)) < 6 else "(.*?)"
     return re.compile(value.join(map(re.escape, parts)), re.DOTALL)
 
 

@@ -554,7 +554,7 @@ for layer, n_in in zip(seen.value, sizes, strict=False):
     expect(seen, distinct == 8, f"{distinct} of 8 members are distinct.", likely=likely)
     expect(seen, not b.any(), "The biases are not zero.")
     rows = {"seen": f"{w.std():.2f} / sqrt({n_in})", "expected": f"1 / sqrt({n_in})"}
-    expect(seen, 0.95 < w.std() < 1.05, "The deviation of w is off.", **rows)
+    expect(seen, 0.95 < w.std() < 1.05, "The standard deviation of w is off.", **rows)
 again, other = (observe(init_ensemble, jax.random.key(k), 8, sizes) for k in (3, 4))
 expect_close(again, seen.value, likely="the same key must give the same parameters")
 expect_shapes(other, zeros)
@@ -742,7 +742,8 @@ for num_devices, num_steps in ((4, 0), (2, 7)):
 # You will read much code with `pmap`: it was JAX's first tool for several devices.
 # Today it is a legacy name. Since JAX 0.8 it receives no new features, and underneath
 # it is `jax.jit` around `jax.shard_map`, which you can write yourself. A mesh names the
-# devices; `P("devices")` splits an array's leading axis over them (lesson 4 has more).
+# axes along which devices lie; `P("devices")` splits an array's leading axis over them
+# (lesson 4 has more).
 
 # %%
 from jax.sharding import AxisType
@@ -758,8 +759,9 @@ print("same as pmap:", np.allclose(jax.jit(over_rows)(x), jax.pmap(f)(x)))
 #
 # - In `pmap` a device's block **loses** the mapped axis, `f32[2]`. In `shard_map` it
 #   **keeps** it with length one, `f32[1, 2]`.
-# - `jax.device_put_replicated`, `jax.device_put_sharded` and `jax.tree_map` are gone;
-#   write `jax.device_put` with a sharding (lesson 4) and `jax.tree.map`.
+# - `jax.device_put_replicated`, `jax.device_put_sharded` and `jax.tree_map` are gone
+#   from newer versions; write `jax.device_put` with a sharding (lesson 4) and
+#   `jax.tree.map`.
 # - On several machines `pmap`'s leading axis counts the **local** devices only.
 #
 # What you learned stays: blocks, replicas, broadcast, one program on many devices.

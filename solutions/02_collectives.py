@@ -189,8 +189,8 @@ def reference_batch_norm(blocks, eps):  # (D, B, F): the rows are split
 # %% [markdown]
 # ### Exercise 2.2: ensemble_probs
 #
-# Lesson 1 initialised an ensemble: another model on each device. For a prediction, all
-# members see the same batch, and their *probabilities* are averaged.
+# Lesson 1 initialised an ensemble: a different model on each device. For a prediction,
+# all members see the same batch, and their *probabilities* are averaged.
 #
 # `ensemble_probs(params, x, axis_name)` gets this device's member
 # `{"w": (F, C), "b": (C,)}` and the batch `x: (B, F)`. It returns the mean over the

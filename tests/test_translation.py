@@ -7,8 +7,8 @@ import pytest
 import tiny
 
 from grader import ROOT
-from grader.build import build, stale
-from grader.notebooks import lesson_paths
+from grader.build import build, read, stale
+from grader.notebooks import exercises, extract_answers, lesson_paths
 from grader.readme import LIST_MARKS
 from grader.translation import (
     TranslationError,
@@ -56,6 +56,19 @@ def test_notebooks_differ_in_prose_alone(language, name):
             assert other.cell_type == "markdown"
             marks = r"</?details>|</?summary>|^#+ |^\|"
             assert spans(marks, cell.source) == spans(marks, other.source)
+
+
+@pytest.mark.parametrize(("language", "name"), LESSONS)
+def test_a_submission_in_another_language_holds_the_same_answers(language, name):
+    lesson = read(ROOT / f"solutions/{name}.py", ROOT)
+    found = []
+    for folder in (ROOT / "lessons", ROOT / "lessons" / language):
+        notebook = nbformat.read(folder / f"{name}.ipynb", as_version=4)
+        for exercise, cell in exercises(notebook).items():
+            cell.source = exercises(lesson)[exercise].source
+        found.append(extract_answers(notebook, lesson))
+    assert found[0] == found[1]
+    assert found[1].notes == found[1].extras == ()
 
 
 PROSE = """\
