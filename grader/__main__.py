@@ -12,6 +12,10 @@ from grader import ROOT, CourseError
 sys.path.append(str(ROOT / "lessons"))
 from start import SetupError, check_python
 
+# jsonschema, which nbformat imports, would spend most of a second on its grammars: they
+# check addresses in JSON, of which a notebook has none.
+sys.modules.setdefault("rfc3987_syntax", None)
+
 try:
     check_python(sys.version_info[:2])
 except SetupError as error:
