@@ -502,8 +502,8 @@ expect_unchanged(seen)
 # gradient, grow with it. So take it in microbatches, one after the other, add up the
 # gradients, and step once. This is **gradient accumulation**.
 #
-# **Predict, then run.** Four rounds of 100 numbers: how many bytes does one sync after
-# the loop save over four?
+# **Predict, then run.** Four rounds of 100 numbers: how many bytes does one sync
+# instead of four save?
 
 
 # %%

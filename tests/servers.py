@@ -1,12 +1,14 @@
 """Starts Jupyter servers and a browser for tests that look at real pages."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
+from importlib.resources import files
 
 import pytest
 
@@ -90,3 +92,20 @@ def browser_page(*, width=1400, height=1000):
             yield page
         finally:
             browser.close()
+
+
+WCAG = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
+
+
+def axe_violations(page, rules=WCAG):
+    """Lists what axe-core finds wrong on an open page: WCAG 2.2, A and AA."""
+    axe = pytest.importorskip("axe_playwright_python")
+    page.evaluate((files(axe) / "axe.min.js").read_text(encoding="utf-8"))
+    options = json.dumps({"runOnly": rules, "resultTypes": ["violations"]})
+    result = page.evaluate(f"axe.run({options})")
+    assert result["passes"]
+    return [
+        f"{page.url}: {one['id']}: {node['target']} {node['html'][:120]}"
+        for one in result["violations"]
+        for node in one["nodes"]
+    ]

@@ -7,6 +7,7 @@ import re
 import nbformat
 import pytest
 import tiny
+from servers import axe_violations, browser_page
 
 from grader import progress
 from grader.__main__ import main
@@ -83,3 +84,12 @@ def test_the_command_writes_it_and_says_where(root, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert said.endswith(f"what to do next: {root / 'progress.html'}\n")
     assert "Exercise 1.2" in (root / "progress.html").read_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation(root, scheme):
+    keep(Result(tiny.NAME, (RIGHT, WRONG)), root)
+    with browser_page() as page:
+        page.emulate_media(color_scheme=scheme)
+        page.set_content(write_page(root).read_text())
+        assert axe_violations(page) == []

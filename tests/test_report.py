@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 from PIL import Image
-from servers import browser_page
+from servers import axe_violations, browser_page
 
 from grader.pictures import safe_picture
 from grader.report import class_report, feedback_page
@@ -519,3 +519,14 @@ def test_folded_code_is_on_paper(browser, opened):
     assert not code.is_visible()
     browser.emulate_media(media="print")
     assert code.is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation_on_any_page(scheme):
+    pages = [feedback(one) for one in (RESULT, REVIEW, EMPTY, NOTED)]
+    pages.append(report({"ada": RESULT, "bob": REVIEW, "cleo": EMPTY, "dan": INFRA}))
+    with browser_page(width=390) as page:
+        page.emulate_media(color_scheme=scheme)
+        for text in pages:
+            page.set_content(text)
+            assert axe_violations(page) == []
