@@ -17,7 +17,13 @@ from grader.course import make_course
 from grader.grading import infra_error, split
 from grader.jobs import Done, Job, job_of
 from grader.places import open_grading, prepare
-from grader.publish import is_published, publish, publish_reports, published_key
+from grader.publish import (
+    decided,
+    is_published,
+    publish,
+    publish_reports,
+    published_key,
+)
 from grader.results import Result
 from grader.store import Record, lesson_hashes
 from grader.terminal import closing, differences, summary
@@ -70,6 +76,7 @@ def grade(
         for job, record in kept:
             show(classroom, work[job], record, now)
         publish_reports(classroom)
+        results = {s: decided(classroom, s, result) for s, result in results.items()}
         say(f"\nFeedback: {classroom.folder / 'feedback'}")
         say(f"Reports:  {classroom.folder / 'grading' / 'report'}")
     return closing(results.values(), len(work), say)

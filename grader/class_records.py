@@ -10,7 +10,7 @@ from grader import gradebook
 from grader.classroom import Classroom, Submission
 from grader.export import Grade, write_canvas, write_csv, write_moodle
 from grader.people import forget
-from grader.publish import marker, published_key, records
+from grader.publish import decided, marker, published_key, records
 from grader.results import Status
 from grader.store import Record
 from grader.terminal import summary, table
@@ -39,7 +39,8 @@ def explain(folder: Path, student: str, lesson: str, *, say: Say = print) -> int
     record = classroom.store.get(published_key(classroom, submission))
     if record is None:
         raise ValueError(f"{submission} is not graded yet: run `grade`.")
-    say(f"{submission}: {summary(record.result)}")
+    counts = decided(classroom, submission, record.result)
+    say(f"{submission}: {summary(counts)}")
     for name, lines in (
         ("note", record.result.notes),
         ("reason", record.result.reasons),
@@ -47,7 +48,7 @@ def explain(folder: Path, student: str, lesson: str, *, say: Say = print) -> int
     ):
         for line in lines:
             say(f"{name}: {line}")
-    say("\n" + table(record.result).rstrip())
+    say("\n" + table(counts).rstrip())
     for one in record.result.exercises:
         for row, text in one.details:
             say(f"  {one.exercise}  {row}: {text}")
@@ -55,7 +56,8 @@ def explain(folder: Path, student: str, lesson: str, *, say: Say = print) -> int
     for exercise, mark in marks.items():
         if mark.manual is not None or mark.extra:
             given = "none" if mark.manual is None else f"{mark.manual:g}"
-            say(f"by a person: {exercise}: {given}, extra credit {mark.extra:g}")
+            extra = f", extra credit {mark.extra:g}" if mark.extra else ""
+            say(f"by a person: {exercise}: {given}{extra}")
     say(f"\nresult {record.key}")
     for name, value in sorted(record.hashes.items()):
         say(f"  {name:<11}{value}")
@@ -89,6 +91,10 @@ def export(
     written = FORMATS[kind](path, grades, classroom.people())
     for place in written or [path]:
         say(f"wrote {place}: {len(grades)} grades")
+    for grade in grades:
+        if grade.score is None:
+            who = f"{grade.student} {grade.lesson}"
+            say(f"without a score: {who} ({grade.status}: see `explain`)")
     for submission in open_ones:
         say(f"not in it: {submission} is not graded yet (run `grade`)")
     return 1 if open_ones else 0
@@ -156,14 +162,17 @@ def purge(
                 *learner_folders(classroom, student),
                 *pages_with(classroom, student),
             ]
+            verb = "removed" if apply else "would remove"
             for path in places:
-                say(f"{'removed' if apply else 'would remove'} {path}")
+                say(f"{verb} {path}")
                 if apply:
                     remove(path)
+            say(f"{verb} marks and name of {student}")
             if apply:
                 gradebook.remove_student(classroom.db_url, classroom.course_id, student)
                 forget(classroom.people_file, student)
                 classroom.store.record("purged", now, student=student)
+    say("The log grading/audit.jsonl keeps ids; downloads and backups are yours.")
     if not apply:
         say("Nothing was removed. To do it: the same command with --apply.")
     return 0

@@ -94,8 +94,9 @@ class Desk:
         name = shown("/".join(file.parts))
         owner = owner_of(file.parts, self.lessons)
         if owner is None:
-            rename = "Rename it to ID_LESSON.ipynb."
-            self.problems.append(f"{name} does not say whose it is. {rename}")
+            lesson = next(iter(self.lessons), "LESSON")
+            remedy = f"A notebook is named like ada_{lesson}.ipynb, or lies in ada/."
+            self.problems.append(f"{name} does not say whose it is. {remedy}")
             return
         student = safe_id(owner.student)
         kind = kind_of(owner.names[-1]) if owner.names else 0

@@ -65,5 +65,6 @@ def make_course(folder: Path, *, update: bool = False, root: Path = ROOT) -> lis
         for module in MODULES:
             shutil.copy(root / "lessons" / f"{module}.py", target)
     if not update:
+        folder.chmod(0o700)  # solutions, submissions and marks will lie here
         config.write_text(CONFIG.format(root=str(root)), encoding="utf-8")
     return list(notebooks)

@@ -43,6 +43,11 @@ def start_lab(port: int | None = None, *, browser: bool = True) -> None:
         *([] if browser else ["--no-browser"]),
         *(["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
     ]
+    print(
+        "JupyterLab opens in your browser; if it does not, open the address below. "
+        "Ctrl+C ends it.",
+        flush=True,
+    )
     settings = str(Path(__file__).parent / "jupyter")
     others = os.environ.get("JUPYTER_CONFIG_PATH", "")
     paths = os.pathsep.join(filter(None, [settings, others]))

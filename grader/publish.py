@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,14 +40,49 @@ def publish(
     if autograded:
         path = classroom.path("autograded", *place) / f"{submission.lesson}.ipynb"
         write(path, dumps(marked(lesson, result)))
+    publish_page(classroom, submission, decided(classroom, submission, result), lesson)
+    # Last: whoever finds it knows that everything above was written.
+    write(marker(classroom, submission), record.key)
+
+
+def decided(classroom: Classroom, submission: Submission, result: Result) -> Result:
+    """Returns what counts: work that a person has marked waits for nobody any more."""
+    if result.status is not Status.NEEDS_REVIEW:
+        return result
+    place = (submission.lesson, submission.student)
+    marks = gradebook.marks_of(classroom.db_url, classroom.course_id, *place)
+    scores = {name: mark.score for name, mark in marks.items()}
+    if not scores or None in scores.values():
+        return result
+    return dataclasses.replace(
+        result,
+        exercises=tuple(by_hand(one, scores[one.exercise]) for one in result.exercises),
+        status=Status.GRADED_WITH_NOTE,
+        reasons=(),
+        notes=(*result.notes, "A person looked at this work and gave the points."),
+    )
+
+
+def by_hand(one: ExerciseResult, points: float) -> ExerciseResult:
+    """Replaces what a check said by what a person decided."""
+    outcome = Outcome.PASSED if points >= one.max_points else Outcome.FAILED
+    said = "" if outcome is Outcome.PASSED else "A person gave these points."
+    return dataclasses.replace(
+        one, outcome=outcome, points=points, message=said, details=()
+    )
+
+
+def publish_page(
+    classroom: Classroom, submission: Submission, result: Result, lesson: NotebookNode
+) -> None:
+    """Writes a learner's feedback page."""
     page = feedback_page(
         result,
         title=title(lesson, submission.lesson),
         student=classroom.people().get(submission.student, submission.student),
     )
+    place = (submission.student, submission.lesson)
     write(classroom.path("feedback", *place) / f"{submission.lesson}.html", page)
-    # Last: whoever finds it knows that everything above was written.
-    write(marker(classroom, submission), record.key)
 
 
 def is_published(classroom: Classroom, submission: Submission, record: Record) -> bool:
@@ -66,11 +102,17 @@ def marker(classroom: Classroom, submission: Submission) -> Path:
 
 
 def publish_reports(classroom: Classroom) -> None:
-    """Writes each lesson's class report: grading/report/<lesson>.html."""
+    """Writes each lesson's class report, and pages of work that a person marked."""
     found: dict[str, dict[str, Record]] = {}
     for submission, record in records(classroom):
-        if record:
-            found.setdefault(submission.lesson, {})[submission.student] = record
+        if record is None:
+            continue
+        counts = decided(classroom, submission, record.result)
+        if counts != record.result:
+            lesson = classroom.lesson(submission.lesson)
+            publish_page(classroom, submission, counts, lesson)
+            record = dataclasses.replace(record, result=counts)
+        found.setdefault(submission.lesson, {})[submission.student] = record
     for lesson, of_lesson in found.items():
         page = class_report(
             lesson,

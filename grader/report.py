@@ -13,8 +13,8 @@ __all__ = ["class_report", "feedback_page"]
 
 # A learner reads these two lines first: how it went, and whether to do something.
 STATUS = {
-    Status.GRADED: ("Graded", "Every check ran."),
-    Status.GRADED_WITH_NOTE: ("Graded, after a repair", "Every check ran."),
+    Status.GRADED: ("Graded", "Every exercise was looked at."),
+    Status.GRADED_WITH_NOTE: ("Graded, with a note", "Every exercise was looked at."),
     Status.STUDENT_ERROR: (
         "Nothing to grade yet",
         "What was handed in holds no work that can be graded. This is why, and what "
@@ -68,6 +68,7 @@ def feedback_page(result: Result, *, title: str, student: str) -> str:
         headline=headline,
         explanation=explanation,
         graded=graded,
+        is_error=is_error,
         score=_score(result),
         num_right=sum(e.outcome is Outcome.PASSED for e in result.exercises),
         reasons=room.lines(result.reasons, MAX_LISTED) if is_error else [],

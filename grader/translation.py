@@ -29,14 +29,8 @@ SPEAKING = (
 COMMON = "common"  # the catalogue of what these modules say, and several lessons
 WORDS = (
     *("called", "seen", "expected", "likely", "where", "wrong", "right", "total"),
-    *(
-        "result",
-        "devices",
-        "microbatches",
-        "nothing",
-        "{1} of {2}",
-        "{1}: {2} of {3} point{4}.",
-    ),
+    *("result", "devices", "microbatches", "nothing", "In words"),
+    *("{1} of {2}", "{1}: {2} of {3} point{4}."),
 )
 COLAB_NOTE = (
     "In Colab the checks speak English. A cell with `%env COURSE_LANGUAGE={1}`, "

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from compare import ranges
+from messages import translated
 
 INK, FAINT, HOST = "#1a1a1a", "#6b6b6b", "#f2f2f2"
 # Light tints of the Okabe-Ito colours, which colour-blind readers can tell apart.
@@ -74,7 +75,7 @@ def show(figure: Figure, words: str) -> None:
         display(figure, metadata={"image/png": {"alt": words}})
         plt.close(figure)  # or the backend would show it again after the cell
     # JupyterLab and Colab leave the alternative out, so it stands in the page too.
-    summary = "<summary><small>In words</small></summary>"
+    summary = f"<summary><small>{translated('In words')}</small></summary>"
     folded = f"<details>{summary}<small>{html.escape(words)}</small></details>"
     display({"text/html": folded, "text/plain": words}, raw=True)
 

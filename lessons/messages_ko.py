@@ -4,7 +4,7 @@
 # ruff: noqa: E501
 # fmt: off
 MESSAGES = {
-    'In Colab the checks speak English. A cell with `%env COURSE_LANGUAGE={1}`, run before the set-up cell, changes that.': 'Colab에서는 확인의 메시지가 영어로 나옵니다. `%env COURSE_LANGUAGE={1}`이라고 쓴 셀을 준비 셀보다 먼저 실행하면 한국어로 나옵니다.',
+    'In Colab the checks speak English. A cell with `%env COURSE_LANGUAGE={1}`, run before the set-up cell, changes that.': 'Colab에서 열었다면 확인의 메시지가 영어로 나옵니다. `%env COURSE_LANGUAGE={1}` 한 줄을 담은 셀을 준비 셀보다 먼저 실행하면 한국어로 나옵니다.',
     'called': '호출',
     'seen': '결과',
     'expected': '기대',
@@ -17,6 +17,7 @@ MESSAGES = {
     'devices': '장치',
     'microbatches': '마이크로배치',
     'nothing': '없음',
+    'In words': '말로 보기',
     '{1} of {2}': '{1} / {2}',
     '{1}: {2} of {3} point{4}.': '{1}: {3}점{4} 중 {2}점.',
     'JAX_PLATFORMS={1}, but this machine or this JAX has no such device. Unset JAX_PLATFORMS to simulate devices on the CPU.': 'JAX_PLATFORMS={1} 설정이 있지만, 이 컴퓨터나 이 JAX에는 그런 장치가 없습니다. CPU에서 모의 장치를 쓰려면 JAX_PLATFORMS 설정을 해제하세요.',

@@ -74,7 +74,7 @@ print("set before its first use: ", run_child(IN_TIME), "devices")
 # devices.
 #
 # - Every other variable stays, and so do other flags in `XLA_FLAGS`, if there are any.
-# - A device count that is already there no longer holds.
+# - A device count that is already there is replaced.
 # - Below one device: `ValueError`, and its text names the number.
 
 
@@ -115,7 +115,7 @@ seen = observe(launch_env, 4, env)
 expect_unchanged(seen)
 expect_entries(seen, {"HOME": "/home/ada"})
 flags = seen.value.get("XLA_FLAGS", "")
-rows = {"seen": flags, "expected": "--xla_cpu_enable_fast_math=false is still there"}
+rows = {"seen": flags, "expected": "--xla_cpu_enable_fast_math=false"}
 expect(seen, "fast_math=false" in flags, "A flag in XLA_FLAGS is gone.", **rows)
 expect_child_devices(seen, 4)
 expect_entries(observe(launch_env, 4, {"HOME": "/home/bob"}), {"HOME": "/home/bob"})
@@ -138,7 +138,7 @@ expect(seen, kept, "A flag in XLA_FLAGS is gone.")
 # 32-bit floats with 8 rows, device 3 receives `x[3]: f32[2]`. `f` never sees the axis;
 # the results come back stacked along it.
 #
-# **Predict, then run.** Which shape has `y`? Where does its row 3 lie?
+# **Predict, then run.** What shape does `y` have? Where does its row 3 lie?
 
 
 # %%
@@ -848,6 +848,6 @@ print("same as pmap:", np.allclose(jax.jit(over_rows)(x), jax.pmap(f)(x)))
 # - `solutions/references/pmap_spmd.py` in this repository: the lesson's programs as one
 #   script.
 #
-# **Next**: lesson 2, collectives, which let the devices talk.
+# **Next**: [lesson 2](02_collectives.ipynb), collectives, which let the devices talk.
 
 # %% scorecard=true

@@ -876,6 +876,6 @@ expect_close(observe(all_reduce_seconds, 0, 2, 1e9, 0.0), 0.0)
 # - NVIDIA's NCCL and every profiler use the words of this lesson: AllReduce, AllGather,
 #   ReduceScatter.
 #
-# **Next**: lesson 3, training with `pmap`.
+# **Next**: [lesson 3](03_pmap_training.ipynb), training with `pmap`.
 
 # %% scorecard=true

@@ -1245,6 +1245,7 @@ expect_error(uneven, "ValueError", mentions=[6, 4])
 #   how to move; it does not mention the factor.
 # - [Optax](https://optax.readthedocs.io) has accumulation as `MultiSteps`.
 #
-# **Next**: lesson 4, where the compiler puts the collectives in.
+# **Next**: [lesson 4](04_sharding_api.ipynb), where the compiler puts the collectives
+# in.
 
 # %% scorecard=true

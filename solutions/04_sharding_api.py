@@ -1202,6 +1202,6 @@ expect_error(uneven, "ValueError", mentions=[10, 4])
 # - [How to Scale Your Model](https://jax-ml.github.io/scaling-book/): when which layout
 #   pays.
 #
-# **Next**: lesson 5, the whole pipeline.
+# **Next**: [lesson 5](05_full_pipeline.ipynb), the whole pipeline.
 
 # %% scorecard=true

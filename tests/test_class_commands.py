@@ -179,6 +179,27 @@ def test_regrade_lists_first_applies_when_told_and_keeps_manual_marks(class_of_f
     assert scores == {"ada": "1", "bob": "0.5", "cleo": "0", "dan": "0"}
 
 
+def test_what_a_person_has_marked_waits_for_nobody(class_of_four):
+    folder = class_of_four
+    lesson = nbformat.read(folder / "class/source" / NAME / f"{NAME}.ipynb", 4)
+    reaching = "import sys\nsys.settrace(print)\n" + RIGHT["double"]
+    hand_in(folder, "bob", answered(lesson, **{**RIGHT, "double": reaching}))
+    _, told = run(grade, folder / "class")
+    assert any(line.startswith("A person must decide") for line in told)
+    _, told = run(export, folder / "class")
+    assert any(line.startswith("without a score: bob 01_tiny") for line in told)
+    for exercise, points in (("double", 1), ("negate", 0)):
+        give_by_hand(folder, "bob", exercise, points)
+    _, told = run(grade, folder / "class")
+    assert not any(line.startswith("A person must decide") for line in told)
+    page = (folder / "class/feedback/bob" / NAME / f"{NAME}.html").read_text()
+    assert "1 of 3 points" in page and "A person looked at this work" in page
+    report = (folder / "class/grading/report" / f"{NAME}.html").read_text()
+    assert "For you to decide" not in report
+    _, told = run(explain, folder / "class", "bob", "1")
+    assert told[0] == "bob 01_tiny: GRADED_WITH_NOTE  1 of 3"
+
+
 def test_explain_says_by_what_when_and_why(graded):
     status, told = run(explain, graded[0] / "class", "bob", "1")
     assert status == 0

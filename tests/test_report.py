@@ -121,7 +121,7 @@ def table(page, caption):
 
 def test_learner_sees_score_outcomes_and_what_went_wrong():
     text = words(feedback(RESULT))
-    assert "1 of 6.5 points Graded Every check ran." in text
+    assert "1 of 6.5 points Graded Every exercise was looked at." in text
     assert "1 of 3 is right." in text
     assert table(feedback(RESULT), "Exercises") == [
         ["Exercise", "Outcome", "Points"],
