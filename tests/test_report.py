@@ -158,7 +158,7 @@ def test_outcome_is_said_in_words_even_without_a_message(outcome):
 
 def test_note_and_limits_are_told():
     text = words(feedback(NOTED))
-    assert "1 of 6.5 points Graded, after a repair" in text
+    assert "1 of 6.5 points Graded, with a note" in text
     assert "The file was renamed." in text
     assert "wall time: 60 s" in text
 
@@ -522,11 +522,10 @@ def test_folded_code_is_on_paper(browser, opened):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_violation_on_any_page(scheme):
+def test_axe_finds_no_violation_on_any_page(browser, scheme):
     pages = [feedback(one) for one in (RESULT, REVIEW, EMPTY, NOTED)]
     pages.append(report({"ada": RESULT, "bob": REVIEW, "cleo": EMPTY, "dan": INFRA}))
-    with browser_page(width=390) as page:
-        page.emulate_media(color_scheme=scheme)
-        for text in pages:
-            page.set_content(text)
-            assert axe_violations(page) == []
+    browser.emulate_media(color_scheme=scheme)
+    for text in pages:
+        browser.set_content(text)
+        assert axe_violations(browser) == []
