@@ -174,7 +174,8 @@ def run_course(options: argparse.Namespace) -> int:
     names = make_course(options.folder, update=options.update)
     print(f"{options.folder} now holds {', '.join(names)}.")
     if names:
-        print(f"Next: cd {options.folder}; nbgrader generate_assignment {names[0]}")
+        print(f"Next: python -m grader grade {options.folder} DOWNLOADS")
+        print("A release of your own: nbgrader generate_assignment, in that folder.")
     return 0
 
 
@@ -185,6 +186,11 @@ def now() -> str:
 
 def run_grade(options: argparse.Namespace) -> int:
     """Grades a class."""
+    if not (options.trusted or options.scheduler):
+        from grader.provisioner import warm_up_for
+
+        warm_up_for(options.folder)  # while all the rest is imported
+
     from grader.class_commands import grade
 
     return grade(options.folder, options.downloads, now=now(), **running(options))

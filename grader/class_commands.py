@@ -75,6 +75,7 @@ def grade(
             say(f"{done}, 0 to grade.")
         for job, record in kept:
             show(classroom, work[job], record, now)
+            tqdm.write(f"{work[job]}  {summary(record.result)}  graded before")
         publish_reports(classroom)
         results = {s: decided(classroom, s, result) for s, result in results.items()}
         say(f"\nFeedback: {classroom.folder / 'feedback'}")

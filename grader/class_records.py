@@ -16,6 +16,7 @@ from grader.store import Record
 from grader.terminal import summary, table
 
 FORMATS = {"csv": write_csv, "canvas": write_canvas, "moodle": write_moodle}
+ROOM = 40  # characters of a message; the table cuts longer ones
 Say = Callable[[str], None]
 
 
@@ -50,6 +51,8 @@ def explain(folder: Path, student: str, lesson: str, *, say: Say = print) -> int
             say(f"{name}: {line}")
     say("\n" + table(counts).rstrip())
     for one in record.result.exercises:
+        if len(one.message) > ROOM:
+            say(f"  {one.exercise}  message: {one.message}")
         for row, text in one.details:
             say(f"  {one.exercise}  {row}: {text}")
     marks = marks_of(classroom, submission)
@@ -62,7 +65,9 @@ def explain(folder: Path, student: str, lesson: str, *, say: Say = print) -> int
     for name, value in sorted(record.hashes.items()):
         say(f"  {name:<11}{value}")
     for entry in classroom.store.history(student, submission.lesson):
-        what = f"{entry.get('status', '')} {entry.get('points', '')}".strip()
+        what = entry.get("status", "")
+        if what not in (Status.NEEDS_REVIEW, Status.INFRA_ERROR):
+            what = f"{what} {entry.get('points', '')}".strip()
         key = entry.get("key", "")[:12]
         say(f"  {entry['at']}  {entry['event']:<9}{what}  {key}".rstrip())
     return 0

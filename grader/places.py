@@ -10,11 +10,10 @@ from nbformat import NotebookNode
 
 from grader.containment import Limits
 from grader.grading import Grading
-from grader.provisioner import warm_up
+from grader.provisioner import WORTH_WARMING, warm_up
 
 LOCAL = "local"  # a cluster of this machine's processes
 WORKER_MIB = 1200  # a learner's kernel and a judge
-WORTH_WARMING = 4  # submissions
 
 
 def prepare(scheduler: str, *, most: int, trusted: bool) -> None:

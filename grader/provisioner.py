@@ -19,12 +19,13 @@ from traitlets import Instance
 
 from grader import MODULES, ROOT, compile_cache
 from grader.box import stranger
-from grader.containment import Box, backend, contained
+from grader.containment import Box, ContainmentError, backend, contained
 from grader.engine import remove
 from grader.warm import ColdError, holder, line, shared
 from grader.watch import Watch, Words
 
 NAME = "contained"
+WORTH_WARMING = 4  # submissions
 INSIDE = "/tmp/course"  # where the course's modules lie inside the box
 LAUNCHER = ["-m", "ipykernel_launcher"]
 KERNEL = [*LAUNCHER, "-f", "{connection_file}"]
@@ -210,6 +211,14 @@ def warm_up() -> None:
         for _ in range(2):  # the first call would have the first kernel start cold
             with contextlib.suppress(ColdError):
                 shared(INSIDE, learner_modules(), learner_box().environment)
+
+
+def warm_up_for(folder: Path) -> None:
+    """Starts the fork server for a class's folder, where many are not graded yet."""
+    submitted = len([*folder.glob("submitted/*/*")])
+    if submitted - len([*folder.glob("grading/published/*/*")]) >= WORTH_WARMING:
+        with contextlib.suppress(ContainmentError):  # told when it comes to grading
+            warm_up()
 
 
 def register() -> None:

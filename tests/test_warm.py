@@ -228,3 +228,18 @@ def test_a_judge_starts_by_itself_where_the_server_has_ended(own_server, monkeyp
     provisioner.warm_up()
     own_server[0].process.kill()
     assert judge_facts(monkeypatch)["others"]
+
+
+@pytest.mark.parametrize(("graded", "warms"), [(0, True), (1, True), (2, False)])
+def test_a_class_with_many_that_wait_is_warmed_up_for(
+    tmp_path, monkeypatch, graded, warms
+):
+    called = []
+    monkeypatch.setattr(provisioner, "warm_up", lambda: called.append(True))
+    for number in range(5):
+        (tmp_path / "submitted" / f"learner{number}" / "01_tiny").mkdir(parents=True)
+    (tmp_path / "grading" / "published" / "01_tiny").mkdir(parents=True)
+    for number in range(graded):
+        (tmp_path / "grading/published/01_tiny" / f"learner{number}").touch()
+    provisioner.warm_up_for(tmp_path)
+    assert called == [True] * warms
