@@ -134,15 +134,11 @@ def run_build(options: argparse.Namespace) -> int:
 
 def run_check(options: argparse.Namespace) -> int:
     """Grades the learner's own notebooks and prints a table."""
-    from grader.build import own_path
-    from grader.notebooks import lesson_paths
     from grader.own_work import check_own
     from grader.progress import keep, write_page
     from grader.terminal import table
 
     for result in check_own(options.lessons):
-        [source] = lesson_paths([result.lesson])
-        print(f"{own_path(source, ROOT).relative_to(ROOT)}:")
         print(table(result))
         for note in result.notes:
             print(f"note: {note}")

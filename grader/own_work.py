@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from grader import ROOT
 from grader.autograde import autograde
-from grader.build import own_path, read
+from grader.build import own_path, read, released_path
 from grader.containment import Limits
 from grader.intake import read_submission
 from grader.judging import JudgeProcess
@@ -54,6 +54,9 @@ def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:
                 trusted=True,
                 on_exercise=bar.update,
             )
+        if path != released_path(source):
+            note = f"{path.relative_to(root).as_posix()} was graded: it was saved last."
+            result = dataclasses.replace(result, notes=(*result.notes, note))
         yield in_language(result, path.parent.name)
 
 

@@ -1,5 +1,6 @@
 """Learners check their own notebooks: a table, or one line that says what to do."""
 
+import os
 import subprocess
 import sys
 
@@ -69,6 +70,23 @@ def test_own_notebook_is_graded_from_its_file(tmp_path):
         "negate    wrong    0 of 2  The result is wrong.\n"
         "total              1 of 3\n"
     )
+
+
+def test_the_notebook_that_was_saved_last_is_graded(tmp_path):
+    root = tmp_path / "course"
+    lesson = tiny.lesson(root)
+    (root / "solutions/locales/ko").mkdir(parents=True)
+    (root / "lessons/ko").mkdir()
+    for folder, answer, age in (("", "x", 100), ("ko", "2 * x", 0)):
+        notebook = release(lesson)
+        exercises(notebook)["double"].source = f"def double(x):\n    return {answer}"
+        path = root / "lessons" / folder / "01_tiny.ipynb"
+        nbformat.write(notebook, path)
+        os.utime(path, (path.stat().st_mtime - age,) * 2)
+    [result] = check_own(root=root)
+    assert result.exercises[0].points == 1
+    [note] = result.notes
+    assert note == "lessons/ko/01_tiny.ipynb was graded: it was saved last."
 
 
 def test_missing_notebook_is_named_with_the_way_to_get_it_back(course):

@@ -200,11 +200,11 @@ for _ in range(1200):
 def test_a_folder_that_fills_up_ends_its_kernel(contained_here, folder, code):
     manager = kernel()
     with started(manager) as client:
-        [place] = folder.iterdir()
+        [place] = folder.glob("box-*")  # a fork server may have its own
         client.execute(f"import os\nos.chdir({str(place)!r})\n{code}")
         until(lambda: not manager.is_alive())
         assert manager.provisioner.watch.exceeded.startswith("disk: ")
-    assert [*folder.iterdir()] == []
+    assert [*folder.glob("box-*")] == []
 
 
 def test_a_folder_is_measured_while_it_changes(tmp_path):
