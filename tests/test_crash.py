@@ -16,7 +16,7 @@ from grader import ROOT
 from grader.class_records import export
 from grader.containment import ContainmentError, backend
 
-KILLS = int(os.environ.get("KILLS", "20"))
+KILLS = int(os.environ.get("KILLS", "14"))
 LONGEST_S = 9.0  # from a start to its kill: some come before the first result
 
 
