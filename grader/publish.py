@@ -51,7 +51,8 @@ def decided(classroom: Classroom, submission: Submission, result: Result) -> Res
         return result
     place = (submission.lesson, submission.student)
     marks = gradebook.marks_of(classroom.db_url, classroom.course_id, *place)
-    scores = {name: mark.score for name, mark in marks.items()}
+    scores = {one.exercise: None for one in result.exercises}
+    scores |= {name: mark.score for name, mark in marks.items()}
     if not scores or None in scores.values():
         return result
     return dataclasses.replace(

@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import types
 import zipfile
 
 import nbformat
@@ -17,11 +18,13 @@ import tiny
 from classes import RIGHT, WRONG, answered, hand_in, make_class
 from nbgrader.api import Gradebook
 
-from grader import ROOT, class_commands, grading, jobs
+from grader import ROOT, class_commands, gradebook, grading, jobs
 from grader.class_commands import grade, regrade
 from grader.class_records import explain, export, purge
 from grader.containment import ContainmentError
 from grader.judging import JudgeError
+from grader.publish import decided
+from grader.results import ExerciseResult, Outcome, Result, Status
 from grader.store import StoreError
 
 NOW = "2026-01-02T03:04:05+00:00"
@@ -198,6 +201,16 @@ def test_what_a_person_has_marked_waits_for_nobody(class_of_four):
     assert "For you to decide" not in report
     _, told = run(explain, folder / "class", "bob", "1")
     assert told[0] == "bob 01_tiny: GRADED_WITH_NOTE  1 of 3"
+
+
+def test_marks_for_other_exercises_decide_nothing(monkeypatch):
+    """As after a new version of a lesson, which renamed one."""
+    known = {"renamed": gradebook.Mark(None, 1.0, 1.0)}
+    monkeypatch.setattr(gradebook, "marks_of", lambda *_: known)
+    place = types.SimpleNamespace(db_url="", course_id="", lesson=NAME, student="bob")
+    open_one = ExerciseResult("double", Outcome.FAILED, 0, 1)
+    result = Result(NAME, (open_one,), Status.NEEDS_REVIEW)
+    assert decided(place, place, result) == result
 
 
 def test_explain_says_by_what_when_and_why(graded):
