@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from nbformat import NotebookNode
 from tqdm import tqdm
 
 from grader import gradebook
@@ -16,7 +15,7 @@ from grader.containment import Limits
 from grader.course import make_course
 from grader.grading import infra_error, split
 from grader.jobs import Done, Job, job_of
-from grader.places import open_grading, prepare
+from grader.places import open_grading
 from grader.publish import (
     decided,
     is_published,
@@ -62,17 +61,18 @@ def grade(
         kept = [
             one for one in ready if not is_published(classroom, work[one[0]], one[1])
         ]
-        how = {"most": len(todo), "trusted": trusted}
-        prepare(scheduler, **how)  # while lessons are entered into the gradebook
-        lessons = prepared(classroom) if todo or kept else {}
         if todo:
-            how["workers"] = workers
-            with open_grading(lessons, limits, scheduler, **how) as grading:
+            how = {"most": len(todo), "workers": workers, "trusted": trusted}
+            with open_grading(classroom.solved, limits, scheduler, **how) as grading:
                 say(f"{done}, {len(todo)} to grade {grading.how}.")
-                for one in progress(grading.run(todo), len(todo)):
-                    finished(classroom, work[one.job], one, now, results, lessons)
+                found = grading.run(todo)
+                enter(classroom)  # while the first are graded
+                for one in progress(found, len(todo)):
+                    finished(classroom, work[one.job], one, now, results)
         else:
             say(f"{done}, 0 to grade.")
+            if kept:
+                enter(classroom)
         for job, record in kept:
             show(classroom, work[job], record, now)
             tqdm.write(f"{work[job]}  {summary(record.result)}  graded before")
@@ -102,13 +102,12 @@ def finished(
     one: Done,
     now: str,
     results: dict[Submission, Result],
-    lessons: dict,
 ) -> None:
     """Keeps a result, then shows it, then tells about it."""
     store, facts = classroom.store, {"student": submission.student}
     facts["lesson"] = submission.lesson
     if one.record is None:
-        result = infra_error(one.job, lessons[submission.lesson], one.error)
+        result = infra_error(one.job, classroom.lesson(submission.lesson), one.error)
         store.record("failed", now, **facts, error=one.error)
     else:
         result = one.record.result
@@ -174,12 +173,11 @@ def regrade(
         raise ValueError(f'"{student}" handed in nothing in {classroom.folder}.')
     with classroom.store.writing():
         work = jobs(classroom, chosen, limits)
-        how = {"most": len(work), "trusted": trusted}
-        prepare(scheduler, **how)
-        lessons = prepared(classroom)
-        how["workers"] = workers
-        with open_grading(lessons, limits, scheduler, **how) as grading:
-            graded = list(progress(grading.run(list(work)), len(work)))
+        how = {"most": len(work), "workers": workers, "trusted": trusted}
+        with open_grading(classroom.solved, limits, scheduler, **how) as grading:
+            found = grading.run(list(work))
+            enter(classroom)
+            graded = list(progress(found, len(work)))
         changed = 0
         for one in sorted(graded, key=lambda one: work[one.job]):
             earlier = classroom.store.get(published_key(classroom, work[one.job]))
@@ -225,13 +223,11 @@ def open_or_make(
     return Classroom(course), [folder, *downloads]
 
 
-def prepared(classroom: Classroom) -> dict[str, NotebookNode]:
-    """Reads all lessons and enters them into the gradebook.
+def enter(classroom: Classroom) -> None:
+    """Enters all lessons into the gradebook.
 
     Raises:
         GradebookError: it refuses.
     """
-    lessons = {name: classroom.lesson(name) for name in classroom.lessons}
-    for name, lesson in lessons.items():
+    for name, lesson in classroom.solved.items():
         gradebook.ensure_lesson(classroom.db_url, classroom.course_id, name, lesson)
-    return lessons

@@ -75,6 +75,11 @@ class Classroom:
             self._read[name] = nbformat.read(source / f"{name}.ipynb", as_version=4)
         return self._read[name]
 
+    @property
+    def solved(self) -> dict[str, NotebookNode]:
+        """All lessons, as `lesson` reads them, by name."""
+        return {name: self.lesson(name) for name in self.lessons}
+
     def path(self, kind: str, student: str, lesson: str) -> Path:
         """Names a learner's "submitted", "autograded" or "feedback" folder."""
         name = getattr(self.directory, f"{kind}_directory")

@@ -11,9 +11,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from grader import MODULES
+from grader.syntax import parse
 
 DRAWING = {name for name in MODULES if name.startswith(("viz", "canvas"))}
-COURSE = {*MODULES, "responder", "wire"} - DRAWING
+COURSE = {*MODULES, "responder", "wire", "zygote"} - DRAWING
 INNER = {  # names that reach into frames, memory or the interpreter
     "gc.get_objects",
     "gc.get_referrers",
@@ -67,7 +68,7 @@ def parsed(source: str) -> ast.Module | None:
         source = source.lstrip().partition("\n")[2]
     for text in (source, MAGIC.sub(r"\1\2pass", source)):
         try:
-            return ast.parse(text)
+            return parse(text)
         except UNREADABLE:
             continue
     return None

@@ -14,7 +14,7 @@ from typing import Any
 from nbconvert.exporters import NotebookExporter
 
 from grader.build import dumps
-from grader.class_commands import jobs, prepared, record_grade
+from grader.class_commands import enter, jobs, record_grade
 from grader.classroom import Classroom, Submission
 from grader.containment import Limits
 from grader.grading import Grading, split
@@ -51,14 +51,14 @@ class GradingExporter(NotebookExporter):
 def graded(classroom: Classroom, submission: Submission):
     """Grades one submission, unless its result is in the store, and publishes it."""
     limits = Limits()
-    lessons = prepared(classroom)
+    enter(classroom)
     with classroom.store.writing():
         [job] = jobs(classroom, [submission], limits)
         ready, _ = split([job], classroom.store)
         if ready:
             record = ready[0][1]
         else:
-            [done] = Grading(lessons, limits).run([job])
+            [done] = Grading(classroom.solved, limits).run([job])
             if done.record is None:
                 raise GradingError(f"{submission}: {done.error}")
             record = done.record

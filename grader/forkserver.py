@@ -16,6 +16,7 @@ import array
 import contextlib
 import ctypes
 import errno
+import gc
 import importlib.machinery
 import importlib.util
 import json
@@ -91,6 +92,9 @@ def prepare(modules: list[str]) -> None:
         inside = f"{INSIDE}/{Path(name).name}"
         Compiled("", inside).source_to_code(Path(name).read_bytes(), inside)
     sys.path_hooks.insert(0, find_inside)
+    # Forks share what is here until they write to it, which the collector would do.
+    gc.collect()
+    gc.freeze()
 
 
 def serve(channel: socket.socket) -> None:
@@ -168,11 +172,13 @@ def become(asked: dict) -> None:
         importlib.invalidate_caches()
         sys.argv[:] = asked["argv"]
         if "module" in asked:
-            sys.path[:] = [asked["folder"], *folders]
+            sys.path[:] = [*asked["folders"], *folders]
+            importlib.import_module(asked["zygote"]).stand_by()
             runpy.run_module(asked["module"], run_name="__main__", alter_sys=True)
             os._exit(0)
         # As IPython has it, but for the flag that kept this folder out before the fork.
         sys.path[:] = [INSIDE, *folders[:libraries], "", *folders[libraries:]]
+        importlib.import_module(asked["zygote"]).stand_by()
         from ipykernel import kernelapp
 
         kernelapp.launch_new_instance()

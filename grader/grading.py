@@ -19,6 +19,7 @@ from grader import compile_cache
 from grader.autograde import autograde, nothing_to_grade
 from grader.build import dumps
 from grader.containment import Limits, backend
+from grader.idle import Idle
 from grader.intake import parse_submission
 from grader.jobs import Done, Job, Waiting
 from grader.judging import JudgeProcess
@@ -35,6 +36,7 @@ class Grading:
         lessons: the solved lessons by name.
         limits: what a submission's process may use.
         workers: how many submissions are graded side by side.
+        spare: how many more while processors idle, as submissions can sleep.
         trusted: whether to run their code without containment.
         how: how it is run, in words.
 
@@ -48,10 +50,11 @@ class Grading:
         limits: Limits,
         *,
         workers: int = 1,
+        spare: int = 0,
         trusted: bool = False,
     ):
         self.lessons, self.limits = lessons, limits
-        self.workers, self.trusted = workers, trusted
+        self.workers, self.spare, self.trusted = workers, spare, trusted
         self.how = self.in_words()
         self.stopped = threading.Event()
         self.filling = {name: threading.Lock() for name in lessons}
@@ -64,19 +67,26 @@ class Grading:
             ContainmentError: it cannot be contained here.
         """
         how = "trusted, not contained" if self.trusted else f"contained by {backend()}"
-        return f"with {self.workers} worker{'s' * (self.workers != 1)} ({how})"
+        more = f", {self.spare} more while processors idle" if self.spare else ""
+        return f"with {self.workers} worker{'s' * (self.workers != 1)}{more} ({how})"
 
     def close(self) -> None:
-        """Ends what outlives a run: nothing here."""
+        """Ends what outlives a run."""
+        self.stopped.set()
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Done]:
-        """Yields each job as it is done, in any order; failed ones are tried again.
+        """Begins at once; yields each job as it is done, in any order.
 
-        The second try of a job is alone on the machine. Where it fails too and the
-        lesson's own solution is graded well, the fault is bound to the submission.
+        Failed ones are tried again, each alone on the machine. Where it fails then too
+        and the lesson's own solution is graded well, the fault is bound to the
+        submission.
         """
+        return self.and_again(self.side_by_side(jobs, self.workers))
+
+    def and_again(self, first: Iterator[Done]) -> Iterator[Done]:
+        """Yields what is done, and tries again what failed."""
         failed = []
-        for done in self.side_by_side(jobs, self.workers):
+        for done in first:
             if done.error:
                 failed.append(done.job)
             else:
@@ -86,27 +96,35 @@ class Grading:
             yield done if not done.error else self.blamed(done)
 
     def side_by_side(self, jobs: Sequence[Job], workers: int) -> Iterator[Done]:
-        """Yields jobs as workers finish them."""
+        """Starts workers, and spare ones; returns jobs as they finish them."""
         self.jobs = collections.Counter(job.lesson for job in jobs)
-        todo, finished = Waiting(jobs), queue.SimpleQueue()
-        for number in range(min(workers, len(jobs))):
-            arguments = (todo, finished)
+        todo, finished, idle = Waiting(jobs), queue.SimpleQueue(), Idle()
+        for number in range(min(workers + self.spare, len(jobs))):
+            arguments = (todo, finished, idle if number >= workers else None)
             name = f"grader-{number}"
             threading.Thread(
                 target=self.work, args=arguments, name=name, daemon=True
             ).start()
+        return self.finished(len(jobs), finished)
+
+    def finished(self, count: int, found: queue.SimpleQueue[Done]) -> Iterator[Done]:
+        """Yields as many jobs as there are; stops the workers when nobody asks on."""
         try:
-            for _ in jobs:
-                yield finished.get()
+            for _ in range(count):
+                yield found.get()
         finally:
             self.stopped.set()
             self.stopped = threading.Event()
 
-    def work(self, todo: Waiting, finished: queue.SimpleQueue[Done]) -> None:
-        """Grades until nothing is left."""
+    def work(
+        self, todo: Waiting, finished: queue.SimpleQueue[Done], idle: Idle | None
+    ) -> None:
+        """Grades until nothing is left; a spare worker asks as processors idle."""
         stopped, worker = self.stopped, Worker(self)
         try:
             while not stopped.is_set():
+                if idle:
+                    idle.wait(stopped)
                 finished.put(worker.grade(todo.take(worker.lesson)))
         except queue.Empty:
             pass

@@ -107,17 +107,16 @@ class Judge:
         return verdict(Outcome.PASSED, "")
 
 
-def remembered(count_devices: Callable[[list], list]) -> Callable[[list], list]:
+def remembered(count_devices: Callable[[dict], int | str]) -> Callable:
     """Makes a `count_devices` that starts no process for an environment twice."""
-    known: dict[str, int | str] = {}
+    known: dict[str, int] = {}
 
-    def count(environments):
-        keys = [repr(sorted(env.items(), key=repr)) for env in environments]
-        new = {k: e for k, e in zip(keys, environments, strict=True) if k not in known}
-        found = dict(zip(new, count_devices([*new.values()]), strict=True))
-        # What went wrong may go right another time.
-        known.update((k, v) for k, v in found.items() if isinstance(v, int))
-        return [known.get(key, found.get(key)) for key in keys]
+    def count(env: dict) -> int | str:
+        key = repr(sorted(env.items(), key=repr))
+        found = known.get(key) or count_devices(env)
+        if isinstance(found, int):  # what went wrong may go right another time
+            known[key] = found
+        return found
 
     return count
 

@@ -26,7 +26,7 @@ from grader.plan import asked_for, definitions, is_special
 from grader.sandbox import environment
 from grader.warm import ColdError, holder, line, standing
 
-MODULE = "grader.judge"
+MODULE, ZYGOTE = "grader.judge", "grader.zygote"
 COMMAND = [sys.executable, "-m", MODULE]
 START_S = 120
 SILENCE_S = 120  # the longest that a check of ours may compute
@@ -215,7 +215,9 @@ def forked(compiled: Path | None, streams: Sequence[int]) -> subprocess.Popen:
         try:
             uid = os.geteuid() or stranger(None)
             asked = {**holder(held), "uid": uid, "env": dict(box.environment)}
-            asked |= {"module": MODULE, "folder": str(ROOT), "argv": [MODULE]}
+            folders = [str(ROOT), str(ROOT / "lessons")]
+            asked |= {"module": MODULE, "argv": [MODULE], "folders": folders}
+            asked["zygote"] = ZYGOTE
             server.start(asked, held, streams)
         except ColdError:
             process.kill()

@@ -16,12 +16,6 @@ LOCAL = "local"  # a cluster of this machine's processes
 WORKER_MIB = 1200  # a learner's kernel and a judge
 
 
-def prepare(scheduler: str, *, most: int, trusted: bool) -> None:
-    """Begins with what takes a while, for `most` submissions, where that pays."""
-    if most >= WORTH_WARMING and not trusted and not scheduler:
-        warm_up()
-
-
 def open_grading(
     lessons: dict[str, NotebookNode],
     limits: Limits,
@@ -33,23 +27,32 @@ def open_grading(
 ) -> contextlib.closing[Grading]:
     """Opens what grades: this machine, or a Dask cluster by its scheduler's address.
 
-    `workers` of 0 stands for as many as there is room for, but for no more than `most`,
-    the number of submissions.
+    `workers` of 0 stands for one per processor, and on this machine for twice as many
+    more while processors idle, since submissions can sleep; but for no more than there
+    is memory for, nor than `most`, the number of submissions.
 
     Raises:
         ContainmentError, ClusterError: it cannot be used.
     """
+    if most >= WORTH_WARMING and not trusted and not scheduler:
+        warm_up()
     here = scheduler in ("", LOCAL)
-    workers = min(workers or default_workers(), max(most, 1)) if here else workers
+    spare = 0
+    if here and not workers:
+        can = min(room(), max(most, 1))
+        workers = min(can, os.cpu_count() or 1)
+        spare = min(can, 3 * workers) - workers
+    elif here:
+        workers = min(workers, max(most, 1))
     how = {"workers": workers, "trusted": trusted}
     if not scheduler:
+        how["spare"] = spare
         return contextlib.closing(Grading(lessons, limits, **how))
     from grader.cluster import ClusterGrading  # Dask takes a second to import
 
     return contextlib.closing(ClusterGrading(lessons, limits, scheduler, **how))
 
 
-def default_workers() -> int:
-    """Returns how many submissions this machine can grade side by side."""
-    room = psutil.virtual_memory().available // (WORKER_MIB * 2**20)
-    return max(1, min(os.cpu_count() or 1, room))
+def room() -> int:
+    """Returns for how many workers this machine has memory: one at least."""
+    return max(1, psutil.virtual_memory().available // (WORKER_MIB * 2**20))

@@ -8,6 +8,7 @@ import dataclasses
 from nbformat import NotebookNode
 
 from grader.notebooks import exercises, marks, release
+from grader.syntax import parse
 
 DEFINITIONS = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -68,7 +69,7 @@ def is_plain(source: str, taken: set[str]) -> bool:
     to, as in `items.append(1)`, are not seen.
     """
     try:
-        body = ast.parse(source).body if len(source) <= MAX_SOURCE else None
+        body = parse(source).body if len(source) <= MAX_SOURCE else None
     except UNREADABLE:
         body = None
     if body is None:
@@ -118,14 +119,14 @@ def is_special(cell: NotebookNode) -> bool:
 
 def definitions(source: str) -> str:
     """Keeps a cell's imports, functions and classes: what other cells may call."""
-    body = [node for node in ast.parse(source).body if isinstance(node, DEFINITIONS)]
+    body = [node for node in parse(source).body if isinstance(node, DEFINITIONS)]
     return ast.unparse(ast.Module(body, []))
 
 
 def defined(source: str) -> list[str]:
     """Names the functions and classes that a cell defines."""
     kinds = ast.FunctionDef | ast.ClassDef
-    return [node.name for node in ast.parse(source).body if isinstance(node, kinds)]
+    return [node.name for node in parse(source).body if isinstance(node, kinds)]
 
 
 def asked_for(lesson: NotebookNode) -> list[str]:
@@ -139,7 +140,7 @@ def asked_for(lesson: NotebookNode) -> list[str]:
         node
         for cell in lesson.cells
         if cell.cell_type == "code" and not is_special(cell)
-        for node in ast.parse(cell.source).body
+        for node in parse(cell.source).body
         if isinstance(node, ast.FunctionDef)
     ]
     for _ in own:  # as often as one may call another

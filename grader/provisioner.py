@@ -27,6 +27,7 @@ from grader.watch import Watch, Words
 NAME = "contained"
 WORTH_WARMING = 4  # submissions
 INSIDE = "/tmp/course"  # where the course's modules lie inside the box
+ZYGOTE = "zygote"  # what forks Python in there
 LAUNCHER = ["-m", "ipykernel_launcher"]
 KERNEL = [*LAUNCHER, "-f", "{connection_file}"]
 # The last is for trusted kernels on TCP: no remark on unencrypted connections.
@@ -35,7 +36,7 @@ KERNEL += ["--HistoryManager.enabled=False", "--log-level=ERROR"]
 
 def learner_modules(root: Path = ROOT) -> list[Path]:
     """Lists what a learner's kernel imports: the lessons' modules and our half."""
-    ours = [ROOT / "grader" / f"{name}.py" for name in ("responder", "wire")]
+    ours = [ROOT / "grader" / f"{name}.py" for name in ("responder", "wire", ZYGOTE)]
     return [*(root / "lessons" / f"{name}.py" for name in MODULES), *ours]
 
 
@@ -142,7 +143,7 @@ class ContainedProvisioner(LocalProvisioner):
                 await self.launch(command, **kwargs, stdin=theirs)
             try:
                 uid = os.geteuid() or stranger(box.writable)
-                asked = {**holder(held), "uid": uid, "argv": argv}
+                asked = {**holder(held), "uid": uid, "argv": argv, "zygote": ZYGOTE}
                 asked["env"] = dict(box.environment)
                 with open(os.devnull, "r+b", buffering=0) as null:
                     streams = [null.fileno(), null.fileno(), kwargs["stderr"]]

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from compare import difference
 from facts import Observation, describe, plain, same
-from observe import count_devices
 from outcomes import NOT_WRITTEN, NotAttempted, Raised, Wrong
+from processes import count_devices
 
 CAUSES = (  # what JAX's own messages mean in a lesson
     (
@@ -165,7 +165,7 @@ def expect_entries(seen: Observation, entries: Mapping[str, Any]) -> None:
 def expect_child_devices(seen: Observation, num_devices: int) -> None:
     """Raises unless a process in the returned environment sees `num_devices`."""
     expect_entries(seen, {})
-    [count] = count_devices([seen.value])
+    count = count_devices(seen.value)
     headline = f"A fresh process saw {count} device{'' if count == 1 else 's'}."
     if isinstance(count, str):
         headline = "JAX did not start in a fresh process with this environment."

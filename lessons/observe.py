@@ -8,10 +8,8 @@ import inspect
 import io
 import linecache
 import re
-import subprocess
-import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,7 +17,6 @@ import jax
 import tracing
 from compiled import Compiled
 from facts import Failure, Observation, Shard, describe_call, leaves, plain, same
-from start import environment_of_a_child
 from survey import Survey
 
 _compiled: list[str] = []  # one entry for each program that XLA has compiled
@@ -145,42 +142,6 @@ def show(text: str, limit: int = 2000) -> None:
     """Prints what a function printed, shortened."""
     if text:
         print(text[:limit].rstrip() + (" ..." if len(text) > limit else ""))
-
-
-def count_devices(
-    environments: Sequence[Mapping[str, str]], timeout_s: float = 60
-) -> list[int | str]:
-    """Counts the CPU devices that a fresh Python process sees in each environment.
-
-    Only the variables that JAX and XLA read are taken from it. The processes run side
-    by side; where one fails, its last line of error text stands in the count's place.
-    """
-    ours = environment_of_a_child()
-    command = [sys.executable, "-c", "import jax; print(len(jax.devices('cpu')))"]
-    children = []
-    for env in environments:
-        read = (item for item in env.items() if str(item[0])[:4] in ("XLA_", "JAX_"))
-        theirs = {key: str(value) for key, value in read}
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        try:
-            child = subprocess.Popen(command, env={**ours, **theirs}, **pipes)
-        except (OSError, TypeError, ValueError) as error:  # no environment of a process
-            child = str(error)
-        children.append(child)
-    counts = []
-    for child in children:
-        if isinstance(child, str):
-            counts.append(child)
-            continue
-        try:
-            out, errors = child.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.communicate()
-            out, errors = "", f"no answer within {timeout_s} s"
-        last = (errors.strip().splitlines() or ["no error text"])[-1]
-        counts.append(last if child.wait() else int(out))
-    return counts
 
 
 def on_device(leaf: Any) -> bool:

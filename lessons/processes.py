@@ -1,4 +1,4 @@
-"""Runs a script as several processes on this machine, and watches over them."""
+"""Runs Python in processes of its own on this machine, and watches over them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ from typing import Any
 from start import environment_of_a_child, set_environment
 
 POLL_S = 0.02
+
+
+def python(
+    words: Sequence[str], env: Mapping[str, str], out: Any, errors: Any
+) -> subprocess.Popen:
+    """Starts Python with a command line and an environment; it writes to two files."""
+    words = [sys.executable, *words]
+    return subprocess.Popen(words, env=env, stdout=out, stderr=errors)
 
 
 def run_script(
@@ -48,7 +56,7 @@ def run_script(
     env = environment_of_a_child()
     set_environment(env, num_devices // num_processes)
     env["JAX_PLATFORMS"] = "cpu"
-    command = [sys.executable, str(path), json.dumps(dict(settings))]
+    command = [str(path), json.dumps(dict(settings))]
     if num_processes > 1:
         command += [f"localhost:{free_port()}", str(num_processes)]
     children, said = [], []
@@ -56,7 +64,7 @@ def run_script(
         for number in range(num_processes):
             file = stack.enter_context(tempfile.TemporaryFile())
             words = [*command, str(number)] if num_processes > 1 else command
-            child = subprocess.Popen(words, env=env, stdout=file, stderr=file)
+            child = python(words, env, file, file)
             stack.callback(end, child)
             children.append(child)
             said.append(file)
@@ -99,6 +107,29 @@ def last_line(file: Any) -> str:
     file.seek(0)
     lines = file.read().decode(errors="replace").strip().splitlines()
     return lines[-1].rstrip(".") if lines else "it said nothing"
+
+
+def count_devices(env: Mapping[str, Any], timeout_s: float = 60) -> int | str:
+    """Counts the CPU devices that a fresh Python process sees in an environment.
+
+    Only the variables that JAX and XLA read are taken from it. Where the process fails,
+    its last line of error text is returned.
+    """
+    read = {str(key): str(value) for key, value in env.items()}
+    theirs = {key: text for key, text in read.items() if key[:4] in ("XLA_", "JAX_")}
+    words = ["-c", "import jax; print(len(jax.devices('cpu')))"]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        try:
+            child = python(words, environment_of_a_child() | theirs, out, errors)
+        except (OSError, ValueError) as error:  # no environment of a process
+            return str(error)
+        try:
+            code = child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return f"no answer within {timeout_s} s"
+        finally:
+            end(child)
+        return last_line(errors) if code else int(last_line(out))
 
 
 def end(child: subprocess.Popen) -> None:

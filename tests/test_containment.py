@@ -144,7 +144,7 @@ def test_nothing_but_the_system_python_and_the_modules_is_mounted(session):
     assert len(rest) == 1  # the kernel's connection folder
     assert rest.pop().startswith("/tmp/box-")
     kinds = {path.name for path in learner_modules()}
-    assert kinds == {f"{name}.py" for name in (*MODULES, "responder", "wire")}
+    assert kinds == {f"{name}.py" for name in (*MODULES, "responder", "wire", "zygote")}
 
 
 def test_writable_places_hold_no_programs_with_rights_and_no_devices(session):
@@ -239,8 +239,9 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
 tell(found)
 """
     found = probe(session, code)
-    # The box's first process, the kernel, and for root one that holds the box for it.
-    assert len(found) <= (2 if os.geteuid() else 3)
+    # The box's first process, the kernel, its zygote, and for root one that holds the
+    # box for it.
+    assert len(found) <= (3 if os.geteuid() else 4)
     assert found["1"].strip() == ("python" if os.geteuid() else "bwrap")
 
 

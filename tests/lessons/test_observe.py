@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from expect import expect_result
 from facts import Opaque, Shard, describe, same
-from observe import count_devices, observe
+from observe import observe
 from outcomes import NOT_WRITTEN, NotAttempted
 from tracing import traced
 
@@ -545,18 +545,3 @@ def test_a_new_program_on_each_call_is_counted_each_time():
         return jax.pmap(lambda row: 2 * row)(x), jax.jit(lambda x: 3 * x)(x)
 
     assert [observe(renewed, X).num_compiles for _ in range(3)] == [2, 2, 2]
-
-
-def test_devices_are_counted_in_fresh_processes():
-    environments = [
-        {},
-        {"JAX_NUM_CPU_DEVICES": 2, "PATH": "", "HOME": "/home/ada"},
-        {"XLA_FLAGS": "--xla_no_such_flag=1"},
-    ]
-    *counts, error = count_devices(environments)
-    assert counts == [1, 2]
-    assert "--xla_no_such_flag=1" in error
-
-
-def test_a_process_that_does_not_answer_is_given_up():
-    assert count_devices([{}], timeout_s=0) == ["no answer within 0 s"]

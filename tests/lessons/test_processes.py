@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from processes import cause, run_script
+from processes import cause, count_devices, run_script
 from script import write_script
 
 
@@ -119,3 +119,14 @@ def test_what_does_not_finish_is_ended(script, folder):
 def test_devices_that_do_not_divide_are_named(tmp_path):
     with pytest.raises(ValueError, match="8 devices do not divide among 3 processes"):
         run_script(tmp_path / "script.py", {}, 3)
+
+
+def test_devices_are_counted_in_a_fresh_process():
+    assert count_devices({}) == 1
+    assert count_devices({"JAX_NUM_CPU_DEVICES": 2, "PATH": "", "HOME": "/ada"}) == 2
+    error = count_devices({"XLA_FLAGS": "--xla_no_such_flag=1"})
+    assert "--xla_no_such_flag=1" in error
+
+
+def test_a_process_that_does_not_answer_is_given_up():
+    assert count_devices({}, timeout_s=0) == "no answer within 0 s"
