@@ -173,12 +173,12 @@ def become(asked: dict) -> None:
         sys.argv[:] = asked["argv"]
         if "module" in asked:
             sys.path[:] = [*asked["folders"], *folders]
-            importlib.import_module(asked["zygote"]).stand_by()
+            stand_by(asked["zygote"])
             runpy.run_module(asked["module"], run_name="__main__", alter_sys=True)
             os._exit(0)
         # As IPython has it, but for the flag that kept this folder out before the fork.
         sys.path[:] = [INSIDE, *folders[:libraries], "", *folders[libraries:]]
-        importlib.import_module(asked["zygote"]).stand_by()
+        stand_by(asked["zygote"])
         from ipykernel import kernelapp
 
         kernelapp.launch_new_instance()
@@ -189,6 +189,12 @@ def become(asked: dict) -> None:
         traceback.print_exc()
     finally:
         os._exit(1)
+
+
+def stand_by(zygote: str) -> None:
+    """Forks a zygote, by the name of its module, where one is wanted."""
+    if zygote:
+        importlib.import_module(zygote).stand_by()
 
 
 def give_up(uid: int) -> None:

@@ -13,6 +13,7 @@ from grader.grading import Grading
 from grader.provisioner import WORTH_WARMING, warm_up
 
 LOCAL = "local"  # a cluster of this machine's processes
+SPARE = 2  # more per worker while processors idle
 WORKER_MIB = 1200  # a learner's kernel and a judge
 
 
@@ -41,7 +42,7 @@ def open_grading(
     if here and not workers:
         can = min(room(), max(most, 1))
         workers = min(can, os.cpu_count() or 1)
-        spare = min(can, 3 * workers) - workers
+        spare = min(can, (1 + SPARE) * workers) - workers
     elif here:
         workers = min(workers, max(most, 1))
     how = {"workers": workers, "trusted": trusted}

@@ -80,6 +80,13 @@ LEVERS = {
     "fork server": "from grader import provisioner, warm\n"
     "def shared(*arguments): raise warm.ColdError('off')\n"
     "provisioner.shared = shared",
+    "forked scripts": "from grader import judging, provisioner\n"
+    "provisioner.ZYGOTE = judging.ZYGOTE = ''",
+    "spare workers": "from grader import places\nplaces.SPARE = 0",
+    "judge's memory": "from grader import judging\nmake = judging.material\n"
+    "code = 'import grader.remote as r; r.MAX_KNOWN = 0\\n'\n"
+    "def changed(made): return made | {'setup': code + made['setup']}\n"
+    "judging.material = lambda lesson: changed(make(lesson))",
     "no demonstrations": "from grader.trial import Trial\n"
     "load = Trial.load\n"
     "Trial.load = lambda *a, lean, **more: load(*a, lean=False, **more)",
@@ -171,7 +178,7 @@ def scores(folder: Path) -> dict[tuple[str, str, str], float]:
 def ours(folder: Path, change: str = "") -> None:
     """Grades a course folder by this course's command; `change` is run before it."""
     code = f"{change}\nimport sys\nfrom grader.__main__ import main\nsys.exit(main())"
-    words = [sys.executable, "-c", code, "grade", str(folder), "--workers", "2"]
+    words = [sys.executable, "-c", code, "grade", str(folder)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stdout[-2000:] + done.stderr[-2000:])
