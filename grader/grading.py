@@ -84,9 +84,20 @@ class Grading:
         return self.and_again(self.side_by_side(jobs, self.workers))
 
     def and_again(self, first: Iterator[Done]) -> Iterator[Done]:
-        """Yields what is done, and tries again what failed."""
-        failed = []
+        """Yields what is done, and tries again what failed.
+
+        So it does with what took too long: beside spare workers all takes longer.
+        """
+        failed, late = [], []
         for done in first:
+            if done.error:
+                failed.append(done.job)
+            elif self.spare and done.took_too_long:
+                late.append(done.job)
+            else:
+                yield done
+        self.spare = 0
+        for done in self.side_by_side(late, self.workers) if late else ():
             if done.error:
                 failed.append(done.job)
             else:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grader.intake import Intake, read_submission
+from grader.results import Outcome
 from grader.store import Record, key_of
 
 
@@ -39,6 +40,12 @@ class Done:
     job: Job
     record: Record | None = None
     error: str = ""
+
+    @property
+    def took_too_long(self) -> bool:
+        """Tells whether an exercise of it was stopped at the time limit."""
+        found = self.record.result.exercises if self.record else ()
+        return any(one.outcome is Outcome.TIMED_OUT for one in found)
 
 
 def job_of(student: str, name: str, path: Path, hashes: Mapping[str, str]) -> Job:

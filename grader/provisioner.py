@@ -27,7 +27,7 @@ from grader.watch import Watch, Words
 NAME = "contained"
 WORTH_WARMING = 4  # submissions
 INSIDE = "/tmp/course"  # where the course's modules lie inside the box
-ZYGOTE = "zygote"  # what forks Python in there
+ZYGOTE = "zygote"  # the module in there that forks Python
 LAUNCHER = ["-m", "ipykernel_launcher"]
 KERNEL = [*LAUNCHER, "-f", "{connection_file}"]
 # The last is for trusted kernels on TCP: no remark on unencrypted connections.
@@ -36,7 +36,7 @@ KERNEL += ["--HistoryManager.enabled=False", "--log-level=ERROR"]
 
 def learner_modules(root: Path = ROOT) -> list[Path]:
     """Lists what a learner's kernel imports: the lessons' modules and our half."""
-    ours = [ROOT / "grader" / f"{name}.py" for name in ("responder", "wire", ZYGOTE)]
+    ours = [ROOT / "grader" / f"{name}.py" for name in ("responder", "wire", "zygote")]
     return [*(root / "lessons" / f"{name}.py" for name in MODULES), *ours]
 
 
