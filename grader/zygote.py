@@ -28,7 +28,6 @@ from typing import Any
 import processes
 
 LATE = {"JAX_PLATFORMS": str, "JAX_NUM_CPU_DEVICES": int}  # can be set after the import
-ANSWER_S = 20
 fresh = processes.python
 environment: dict[str, str] = {}  # with which this process, and so the zygote, began
 channel: socket.socket | None = None
@@ -88,11 +87,11 @@ def python(
     if is_like_ours(env):
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         asked = {"words": [*words], "env": {**env}, "folder": os.getcwd()}
-        ours.settimeout(ANSWER_S)
         with theirs, contextlib.suppress(OSError, ValueError):
             streams = [theirs.fileno(), out.fileno(), errors.fileno()]
             socket.send_fds(channel, [json.dumps(asked).encode()], streams)
             theirs.close()
+            # Without a time limit: a late answer would leave two of them at work.
             return Forked(ours)
         ours.close()
     return fresh(words, env, out, errors)
