@@ -16,3 +16,5 @@ MODULES = (
     *("canvas", "viz_array", "viz_collectives", "viz_training", "viz_memory"),
     *("viz_pipeline", "viz"),
 )
+# What else of ours lies in a learner's box, while it is graded.
+COMPANIONS = ("forget", "responder", "wire", "zygote")

@@ -10,11 +10,11 @@ import ast
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from grader import MODULES
+from grader import COMPANIONS, MODULES
 from grader.syntax import parse
 
 DRAWING = {name for name in MODULES if name.startswith(("viz", "canvas"))}
-COURSE = {*MODULES, "responder", "wire", "zygote"} - DRAWING
+COURSE = {*MODULES, *COMPANIONS} - DRAWING
 INNER = {  # names that reach into frames, memory or the interpreter
     "gc.get_objects",
     "gc.get_referrers",

@@ -20,6 +20,7 @@ from grader import ROOT
 sys.path.append(str(ROOT / "lessons"))
 import expect
 import outcomes
+from grader.forget import forget_programs
 from grader.pictures import safe_picture
 from grader.remote import Observer, Remote, Verdict
 from grader.results import Outcome
@@ -83,6 +84,7 @@ class Judge:
 
         "right" takes positive evidence: the check came to its end and said so.
         """
+        forget_programs()
         outcomes._results.pop(exercise, None)
         try:
             with contextlib.redirect_stdout(io.StringIO()):

@@ -17,7 +17,7 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
 from traitlets import Instance
 
-from grader import MODULES, ROOT, compile_cache
+from grader import COMPANIONS, MODULES, ROOT, compile_cache
 from grader.box import stranger
 from grader.containment import Box, ContainmentError, backend, contained
 from grader.engine import remove
@@ -36,7 +36,7 @@ KERNEL += ["--HistoryManager.enabled=False", "--log-level=ERROR"]
 
 def learner_modules(root: Path = ROOT) -> list[Path]:
     """Lists what a learner's kernel imports: the lessons' modules and our half."""
-    ours = [ROOT / "grader" / f"{name}.py" for name in ("responder", "wire", "zygote")]
+    ours = [ROOT / "grader" / f"{name}.py" for name in COMPANIONS]
     return [*(root / "lessons" / f"{name}.py" for name in MODULES), *ours]
 
 

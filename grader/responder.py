@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 import wire
+from forget import forget_programs
 from IPython import get_ipython
 from jax.interpreters import mlir
 
@@ -60,8 +61,13 @@ class Settings:
 settings = Settings()
 
 
-def answer(question: str) -> None:
-    """Publishes the answer to one question, a JSON object, as a display message."""
+def answer(question: str, *, begins: bool = False) -> None:
+    """Publishes the answer to one question, a JSON object, as a display message.
+
+    Where a check `begins` with it, the programs of the checks before are forgotten.
+    """
+    if begins:
+        forget_programs()
     asked = json.loads(question)
     settings.restore()
     name = asked["function"]

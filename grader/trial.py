@@ -154,11 +154,12 @@ class Trial:
 
     def judged(self, name: str, session: Session, ran: dict[str, Ran]) -> Tried:
         """Lets the judge check one exercise in a loaded session."""
-        why = ""
+        why, begins = "", True
 
         def ask(question: dict) -> dict:
-            nonlocal why
-            code = f"__import__('responder').answer({json.dumps(question)!r})"
+            nonlocal why, begins
+            words = f"{json.dumps(question)!r}, begins={begins}"
+            code, begins = f"__import__('responder').answer({words})", False
             try:
                 replies = session.run(code).replies
             except Ended as end:

@@ -45,7 +45,7 @@ def responder():
         yield importlib.import_module("responder")
     finally:
         sys.path.remove(folder)
-        for name in ("responder", "wire"):
+        for name in ("responder", "wire", "forget"):
             sys.modules.pop(name, None)
 
 
