@@ -120,7 +120,7 @@ class ClusterGrading(Grading):
         todo = collections.deque(sorted(jobs, key=lambda job: job.lesson, reverse=True))
         running: dict[str, Job] = {}
         finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
-        last_seen = time.monotonic()
+        last_seen, done = time.monotonic(), []
         while todo or running:
             slots = self.slots()
             if slots:
@@ -128,11 +128,7 @@ class ClusterGrading(Grading):
             elif time.monotonic() - last_seen > self.patience_s:
                 waited = f"{self.patience_s:g} s"
                 self.ended = f"{self.address} has had no worker for {waited}."
-            if self.ended:
-                yield from (Done(job, error=self.ended) for job in running.values())
-                yield from (Done(job, error=self.ended) for job in todo)
-                return
-            while todo and len(running) < min(slots, workers):
+            while todo and not self.ended and len(running) < min(slots, workers):
                 job = todo.popleft()
                 if job.submitted is None:
                     yield Done(job, error=job.problem)
@@ -142,9 +138,16 @@ class ClusterGrading(Grading):
                 )
                 running[future.key] = job
                 future.add_done_callback(finished.put)
+            yield from done  # whose worker has the next job by now
+            done.clear()
+            if self.ended:
+                yield from (Done(job, error=self.ended) for job in running.values())
+                yield from (Done(job, error=self.ended) for job in todo)
+                return
             with contextlib.suppress(queue.Empty):
                 future = finished.get(timeout=POLL_S)
-                yield received(running.pop(future.key), future)
+                done.append(received(running.pop(future.key), future))
+        yield from done
 
     def task(self, job: Job, count: int) -> str:
         """Writes what a worker needs to know of a job, one of `count` of its lesson."""
@@ -155,6 +158,7 @@ class ClusterGrading(Grading):
                 "limits": vars(self.limits),
                 "trusted": self.trusted,
                 "count": count,
+                "bound": self.address == LOCAL,
                 "hashes": job.hashes,
                 "notebook": job.submitted.notebook,
                 "notes": job.submitted.notes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from typing import Any
@@ -13,6 +14,7 @@ from grader.containment import ContainmentError, Limits, backend
 from grader.grading import Grading, Worker
 from grader.intake import Intake
 from grader.jobs import Job
+from grader.processors import own_processor
 from grader.results import to_json
 from grader.store import lesson_hashes
 
@@ -46,6 +48,9 @@ def own_worker(
 ) -> Worker:
     """Returns this thread's worker, with the judge that it has of this lesson."""
     needs = [facts["hashes"]["lesson"], facts["hashes"]["grader"], facts["trusted"]]
+    if facts["bound"] and not hasattr(_own, "processor"):
+        _own.processor = contextlib.ExitStack()
+        _own.processor.enter_context(own_processor())  # to the end of this process
     if getattr(_own, "needs", None) != needs:
         if hasattr(_own, "worker"):
             _own.worker.close()

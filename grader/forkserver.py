@@ -160,6 +160,7 @@ def become(asked: dict) -> None:
     try:
         os.setsid()
         os.closerange(3, 2**16)
+        os.sched_setaffinity(0, asked["processors"])
         for kind, bounds in asked["limits"]:
             resource.setrlimit(kind, bounds)
         give_up(asked["uid"])

@@ -23,6 +23,7 @@ from grader.idle import Idle
 from grader.intake import parse_submission
 from grader.jobs import Done, Job, Waiting
 from grader.judging import JudgeProcess
+from grader.processors import own_processor
 from grader.results import Result, Status
 from grader.store import Record, Store
 
@@ -132,15 +133,12 @@ class Grading:
     ) -> None:
         """Grades until nothing is left; a spare worker asks as processors idle."""
         stopped, worker = self.stopped, Worker(self)
-        try:
-            while not stopped.is_set():
-                if idle:
-                    idle.wait(stopped)
-                finished.put(worker.grade(todo.take(worker.lesson)))
-        except queue.Empty:
-            pass
-        finally:
-            worker.close()
+        with contextlib.nullcontext() if self.spare else own_processor():
+            with contextlib.suppress(queue.Empty), contextlib.closing(worker):
+                while not stopped.is_set():
+                    if idle:
+                        idle.wait(stopped)
+                    finished.put(worker.grade(todo.take(worker.lesson)))
             ensure_event_loop().close()  # jupyter_client makes one per thread
 
     def judge(self, job: Job) -> JudgeProcess:

@@ -13,8 +13,8 @@ from grader.grading import Grading
 from grader.provisioner import WORTH_WARMING, warm_up
 
 LOCAL = "local"  # a cluster of this machine's processes
-SPARE = 2  # more per worker while processors idle
-WORKER_MIB = 1200  # a learner's kernel and a judge
+SPARE = 3  # more per worker while processors idle
+WORKER_MIB = 1000  # a learner's kernel and a judge, at their most
 
 
 def open_grading(

@@ -147,7 +147,8 @@ class Session:
             if not self.manager.is_alive():
                 problem = "The kernel died at its start."
                 break
-        raise SessionError(f"{problem} {self.last_words()}".strip())
+        words = getattr(self.manager.provisioner, "words", None)  # on its stderr
+        raise SessionError(f"{problem} {words or ''}".strip())
 
     def run(self, code: str, *, wall_s: float | None = None) -> Ran:
         """Runs one cell.
@@ -221,21 +222,20 @@ class Session:
         watch = getattr(self.manager.provisioner, "watch", None)
         return f"limit: {watch.exceeded}" if watch and watch.exceeded else ""
 
-    def last_words(self) -> str:
-        """Returns what a kernel that did not start wrote to stderr."""
-        return str(getattr(self.manager.provisioner, "words", None) or "")
-
     def close(self) -> None:
         """Kills the kernel with all its processes and removes its files."""
         if self.listener:
-            self.listener.stop()
-        if self.client:
-            self.client.stop_channels()
+            self.listener.ended.set()  # which it notices as the kernel's end wakes it
         try:
             if self.manager.has_kernel:
                 # At once: the manager looks ten times a second whether it has ended.
                 self.manager.provisioner.process.kill()
                 self.manager.provisioner.process.wait()
+            if self.listener:
+                self.listener.stop()
+            if self.client:
+                self.client.stop_channels()
+            if self.manager.has_kernel:
                 self.manager.shutdown_kernel(now=True)
         except queue.Empty:
             pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -68,6 +69,7 @@ class ForkServer:
                 if not self.ready:
                     self.answer(START_S)
                     self.ready = True
+                asked = {**asked, "processors": [*os.sched_getaffinity(0)]}
                 descriptors = [held.fileno(), *streams]
                 socket.send_fds(self.channel, [json.dumps(asked).encode()], descriptors)
                 answer = self.answer(ANSWER_S)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import zmq
 from grader.containment import Limits
 
 INTERVAL_S = 0.25
+FRESH_S = 0.2
+IDLE_MS = 100
 MAX_SOCKETS = 1000  # each holds up to 400 kB
 MAX_ENTRIES, MAX_BYTES = 40, 2**22  # a connection folder holds seven small files
 
@@ -73,10 +76,8 @@ class Watch(threading.Thread):
 
     def look(self) -> str:
         """Names the limit that the box is over, or returns ""."""
-        limits, processes = self.limits, self.process.children(recursive=True)
-        for other in self.others:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                processes += other.children(recursive=True)
+        limits, tops = self.limits, [self.process, *self.others]
+        processes = below([top.pid for top in tops if top.is_running()])
         most = limits.memory_mib * 2**20
         # At first, what processes share counts in each of them: that is quick to know.
         if memory(processes) > most and memory(processes, exact=True) > most:
@@ -114,14 +115,18 @@ class Listener(threading.Thread):
 
     def run(self) -> None:
         """Reads until it is stopped or has read too much."""
-        received = 0
+        received, poller = 0, zmq.Poller()
+        poller.register(self.socket, zmq.POLLIN)
+        poller.register(self.events, zmq.POLLIN)
         while not self.ended.is_set() and not self.too_much:
-            if self.socket.poll(10):
+            ready = dict(poller.poll(IDLE_MS))
+            if self.socket in ready:
                 frames = self.socket.recv_multipart()
                 received += sum(map(len, frames))
                 self.too_much = received > self.most
                 self.messages.put(frames)
-            elif self.events.poll(0):
+            elif self.events in ready:
+                self.events.recv_multipart()
                 self.cut = True
         if self.too_much:
             self.kill()
@@ -131,6 +136,37 @@ class Listener(threading.Thread):
         self.ended.set()
         self.join()
         self.events.close(linger=0)
+
+
+_seen: dict[int, list[psutil.Process]] = {}
+_seen_at = -FRESH_S
+_one_at_a_time = threading.Lock()
+
+
+def children() -> dict[int, list[psutil.Process]]:
+    """Maps processes of this machine to their children, as of a moment ago.
+
+    Each look reads all of `/proc`, so one serves the watches of all boxes.
+    """
+    global _seen, _seen_at
+    with _one_at_a_time:
+        if time.monotonic() - _seen_at >= FRESH_S:
+            _seen, _seen_at = {}, time.monotonic()
+            for process in psutil.process_iter():
+                with contextlib.suppress(psutil.Error):
+                    _seen.setdefault(process.ppid(), []).append(process)
+        return _seen
+
+
+def below(pids: Sequence[int]) -> list[psutil.Process]:
+    """Lists what these processes have started, and what that has started."""
+    known, found = children(), []
+    for pid in pids:
+        todo = known.get(pid, [])
+        while todo:
+            found += todo
+            todo = [child for one in todo for child in known.get(one.pid, [])]
+    return found
 
 
 def memory(processes: list[psutil.Process], exact: bool = False) -> int:

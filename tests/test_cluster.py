@@ -255,6 +255,7 @@ def test_a_worker_hears_neither_of_learners_nor_of_the_gradebook(cluster, small)
     ).values()
     said = json.loads(done.error)
     assert sorted(said) == [
+        "bound",
         "count",
         "hashes",
         "lesson",

@@ -223,12 +223,39 @@ def test_a_folder_is_measured_while_it_changes(tmp_path):
     assert watch.contents(tmp_path / "gone") == (0, 0)
 
 
+FAMILY = """
+import subprocess, sys
+words = [sys.executable, "-c", "input()"]
+with subprocess.Popen(words, stdin=subprocess.PIPE) as child:
+    print(child.pid, flush=True)
+    input()
+    child.stdin.close()
+"""
+
+
+def test_all_that_a_process_started_is_found_by_one_look_for_all(monkeypatch):
+    looks, all_processes = [], psutil.process_iter
+    words = [sys.executable, "-c", FAMILY]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, **pipes) as parent:
+        child = int(parent.stdout.readline())
+        monkeypatch.setattr(
+            psutil, "process_iter", lambda: looks.append(1) or all_processes()
+        )
+        monkeypatch.setattr(watch, "FRESH_S", 1000)
+        monkeypatch.setattr(watch, "_seen_at", -1000)
+        found = [one.pid for one in watch.below([os.getpid()])]
+        assert found.index(parent.pid) < found.index(child)
+        assert [one.pid for one in watch.below([parent.pid])] == [child]
+        assert len(looks) == 1
+        parent.stdin.close()
+
+
 def test_a_process_that_took_over_a_number_is_not_killed(tmp_path):
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
-        watching = watch.Watch([process.pid], tmp_path, Limits())
+        watching = watch.Watch([process.pid], tmp_path, Limits(memory_mib=0))
     watching.start()  # the process has ended by now
-    with pytest.raises(psutil.NoSuchProcess):
-        watching.look()
+    assert watching.look() == ""
     watching.stop()
     watching.join()
     assert watching.exceeded == ""

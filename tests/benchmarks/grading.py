@@ -175,10 +175,10 @@ def scores(folder: Path) -> dict[tuple[str, str, str], float]:
     return {tuple(row[:3]): row[3] or 0.0 for row in rows}
 
 
-def ours(folder: Path, change: str = "") -> None:
+def ours(folder: Path, change: str = "", *options: str) -> None:
     """Grades a course folder by this course's command; `change` is run before it."""
     code = f"{change}\nimport sys\nfrom grader.__main__ import main\nsys.exit(main())"
-    words = [sys.executable, "-c", code, "grade", str(folder)]
+    words = [sys.executable, "-c", code, "grade", str(folder), *options]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stdout[-2000:] + done.stderr[-2000:])
