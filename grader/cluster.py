@@ -24,7 +24,7 @@ from grader.build import dumps
 from grader.cluster_worker import facts_here
 from grader.containment import Limits
 from grader.grading import Grading
-from grader.jobs import Done, Job
+from grader.jobs import Done, Job, Waiting
 from grader.places import LOCAL
 from grader.results import from_json
 from grader.store import Record
@@ -117,7 +117,7 @@ class ClusterGrading(Grading):
     def side_by_side(self, jobs: Sequence[Job], workers: int) -> Iterator[Done]:
         """Yields jobs as the cluster finishes them; at most `workers` at a time."""
         count = collections.Counter(job.lesson for job in jobs)
-        todo = collections.deque(sorted(jobs, key=lambda job: job.lesson, reverse=True))
+        todo, free = Waiting(jobs), collections.deque()
         running: dict[str, Job] = {}
         finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
         last_seen, done = time.monotonic(), []
@@ -129,7 +129,8 @@ class ClusterGrading(Grading):
                 waited = f"{self.patience_s:g} s"
                 self.ended = f"{self.address} has had no worker for {waited}."
             while todo and not self.ended and len(running) < min(slots, workers):
-                job = todo.popleft()
+                # What is free now has a warm judge of the lesson that it had last.
+                job = todo.take(free.popleft() if free else "")
                 if job.submitted is None:
                     yield Done(job, error=job.problem)
                     continue
@@ -146,7 +147,9 @@ class ClusterGrading(Grading):
                 return
             with contextlib.suppress(queue.Empty):
                 future = finished.get(timeout=POLL_S)
-                done.append(received(running.pop(future.key), future))
+                job = running.pop(future.key)
+                free.append(job.lesson)
+                done.append(received(job, future))
         yield from done
 
     def task(self, job: Job, count: int) -> str:

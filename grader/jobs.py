@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from grader.intake import Intake, read_submission
@@ -67,6 +68,12 @@ class Waiting:
         self.workers: collections.Counter[str] = collections.Counter()
         for job in jobs:
             self.jobs.setdefault(job.lesson, collections.deque()).append(job)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.jobs.values()))
+
+    def __iter__(self) -> Iterator[Job]:
+        return itertools.chain(*self.jobs.values())
 
     def take(self, lesson: str) -> Job:
         """Returns a job of this lesson, or else of the one with most work per worker.

@@ -28,9 +28,9 @@ def open_grading(
 ) -> contextlib.closing[Grading]:
     """Opens what grades: this machine, or a Dask cluster by its scheduler's address.
 
-    `workers` of 0 stands for one per processor, and on this machine for twice as many
-    more while processors idle, since submissions can sleep; but for no more than there
-    is memory for, nor than `most`, the number of submissions.
+    `workers` of 0 stands for one per processor, and on this machine for three more each
+    while processors idle, since submissions can sleep; but for no more than there is
+    memory for, nor than `most`, the number of submissions.
 
     Raises:
         ContainmentError, ClusterError: it cannot be used.

@@ -1,6 +1,7 @@
 """A class is graded by the workers of a Dask cluster, of which some die."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -244,6 +245,22 @@ def test_an_answer_that_is_no_result_is_no_grade(cluster, small, answer, said):
     done = graded_by(small, cluster, jobs, run_there=lambda task: answer)
     assert done["a"].record is None
     assert said in done["a"].error
+
+
+def test_a_worker_stays_with_a_lesson(cluster, small):
+    cluster.add()
+    jobs = jobs_of(small, *"abcdef")
+    lessons = {"one": small, "two": small}
+    mixed = [
+        dataclasses.replace(job, lesson=[*lessons][number % 2])
+        for number, job in enumerate(jobs)
+    ]
+    grading = ClusterGrading(
+        lessons, Limits(), cluster.address, trusted=True, run_there=stand_in()
+    )
+    with contextlib.closing(grading):
+        order = [done.record.result.lesson for done in grading.run(mixed)]
+    assert order == ["two"] * 3 + ["one"] * 3
 
 
 def test_a_worker_hears_neither_of_learners_nor_of_the_gradebook(cluster, small):

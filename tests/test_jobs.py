@@ -48,3 +48,11 @@ def test_each_job_is_taken_once():
     found = [todo.take("a").student for _ in range(2)]
     found += [todo.take("b").student for _ in range(2)]
     assert sorted(found) == ["0", "1", "2", "3"]
+
+
+def test_what_nobody_took_is_counted_and_listed():
+    todo = waiting("abab")
+    todo.take("a")
+    assert len(todo) == 3
+    assert sorted(job.student for job in todo) == ["1", "2", "3"]
+    assert taken(todo, "", 3) and not todo
