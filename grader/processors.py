@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import socket
 from collections.abc import Iterator
 
@@ -18,7 +19,8 @@ NAME = "\0distributed-jax-course-processor-{}"  # of a socket, gone with who hol
 def own_processor() -> Iterator[None]:
     """Binds this thread, and what it starts from now on, to a processor of its own.
 
-    Two that ask on one machine never get the same one. Where none is left, or the
+    Two that ask on one machine never get the same one. In containers of their own they
+    do not hear of each other, so it is chosen by chance. Where none is left, or the
     system knows of no such thing, nothing changes.
     """
     if not hasattr(os, "sched_setaffinity"):
@@ -26,7 +28,7 @@ def own_processor() -> Iterator[None]:
         return
     before = os.sched_getaffinity(0)
     with contextlib.ExitStack() as held:
-        for number in sorted(before):
+        for number in random.sample([*before], len(before)):
             claim = held.enter_context(socket.socket(socket.AF_UNIX))
             with contextlib.suppress(OSError):
                 claim.bind(NAME.format(number))
