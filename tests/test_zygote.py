@@ -178,12 +178,8 @@ def test_a_setting_that_is_no_text_is_refused_as_everywhere(session, cold):
 
 
 def test_without_its_zygote_a_kernel_starts_python_by_itself(contained_here):
-    code = """
-for pid in filter(str.isdecimal, os.listdir("/proc")):
-    status = open(f"/proc/{pid}/status").read()
-    if f"PPid:\\t{os.getpid()}\\n" in status:
-        os.kill(int(pid), 9)
-"""
+    warm._shared[:] = warm._shared or [None]  # in whatever order the tests run
+    code = "import psutil; [child.kill() for child in psutil.Process().children()]"
     with Session(LIMITS) as session:
         session.run(START)
         assert tell(session, f"script({FORKED!r})")[1] == "True\n"
