@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import gc
 import sys
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from start import SetupError, check_python
 # jsonschema, which nbformat imports, would spend most of a second on its grammars: they
 # check addresses in JSON, of which a notebook has none.
 sys.modules.setdefault("rfc3987_syntax", None)
+# Imports make much that stays; looking through it again and again adds a quarter.
+gc.set_threshold(100_000)
 
 try:
     check_python(sys.version_info[:2])

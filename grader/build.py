@@ -14,9 +14,9 @@ from nbgrader.utils import compute_checksum
 from tqdm import tqdm
 
 from grader import MODULES, ROOT, CourseError
-from grader.files import write_file
 from grader.lesson import read_lesson, repository_address
 from grader.notebooks import exercises, lesson_paths, marks, release
+from grader.own_files import dumps, read_text, write, write_file
 from grader.readme import lesson_lists, pictures
 from grader.sandbox import error_of, execute
 from grader.translation import languages, translated_files
@@ -205,20 +205,3 @@ def without_outputs(notebook: NotebookNode) -> NotebookNode:
         if cell.cell_type == "code":
             cell.update(outputs=[], execution_count=None)
     return bare
-
-
-def dumps(notebook: NotebookNode) -> str:
-    """Writes a notebook as text, the same bytes for the same content."""
-    return nbformat.writes(notebook) + "\n"
-
-
-def read_text(path: Path) -> str:
-    """Reads a file's text; a missing file reads as nothing."""
-    if not path.exists():
-        return ""
-    return path.read_text(encoding="utf-8", errors="replace")
-
-
-def write(path: Path, text: str) -> None:
-    """Replaces a text file in one step."""
-    write_file(path, text.encode())

@@ -20,11 +20,11 @@ from distributed import Client, Future, LocalCluster
 from nbformat import NotebookNode
 
 from grader import CourseError
-from grader.build import dumps
 from grader.cluster_worker import facts_here
 from grader.containment import Limits
 from grader.grading import Grading
 from grader.jobs import Done, Job, Waiting
+from grader.own_files import dumps
 from grader.places import LOCAL
 from grader.results import from_json
 from grader.store import Record
@@ -117,7 +117,7 @@ class ClusterGrading(Grading):
     def side_by_side(self, jobs: Sequence[Job], workers: int) -> Iterator[Done]:
         """Yields jobs as the cluster finishes them; at most `workers` at a time."""
         count = collections.Counter(job.lesson for job in jobs)
-        todo, free = Waiting(jobs), collections.deque()
+        todo, free = Waiting(jobs), []
         running: dict[str, Job] = {}
         finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
         last_seen, done = time.monotonic(), []
@@ -130,9 +130,12 @@ class ClusterGrading(Grading):
                 self.ended = f"{self.address} has had no worker for {waited}."
             while todo and not self.ended and len(running) < min(slots, workers):
                 # What is free now has a warm judge of the lesson that it had last.
-                job = todo.take(free.popleft() if free else "")
+                number, job = todo.take(free or [""])
+                del free[number : number + 1]
                 if job.submitted is None:
-                    yield Done(job, error=job.problem)
+                    unread = Done(job, error=job.problem)
+                    todo.end(unread)
+                    yield unread
                     continue
                 future = self.client.submit(
                     self.run_there, self.task(job, count[job.lesson]), pure=False
@@ -150,6 +153,7 @@ class ClusterGrading(Grading):
                 job = running.pop(future.key)
                 free.append(job.lesson)
                 done.append(received(job, future))
+                todo.end(done[-1])
         yield from done
 
     def task(self, job: Job, count: int) -> str:

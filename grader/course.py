@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 
 from grader import MODULES, ROOT
-from grader.build import dumps, read
+from grader.build import read
 from grader.notebooks import lesson_paths
+from grader.own_files import dumps
 
 CONFIG = '''\
 """nbgrader's settings for this course; `nbgrader --help-all` explains each."""

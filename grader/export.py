@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from grader.files import write_file
+from grader.own_files import write_file
 from grader.results import Status
 from grader.text import clean_text
 

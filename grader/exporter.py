@@ -13,12 +13,12 @@ from typing import Any
 
 from nbconvert.exporters import NotebookExporter
 
-from grader.build import dumps
 from grader.class_commands import enter, jobs, record_grade
 from grader.classroom import Classroom, Submission
 from grader.containment import Limits
 from grader.grading import Grading, split
 from grader.notebooks import release
+from grader.own_files import dumps
 from grader.publish import marked, publish
 
 

@@ -13,7 +13,6 @@ import os
 import re
 import stat
 import struct
-import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -94,32 +93,6 @@ def refuse_size(num_bytes: int, limit: int) -> None:
     if num_bytes > limit:
         size = max(num_bytes >> 20, (limit >> 20) + 1)
         raise TooLarge(f"has {size} MB; the limit is {limit >> 20} MB")
-
-
-def write_file(
-    path: Path, data: bytes, time: float | None = None, mode: int = 0o644
-) -> None:
-    """Replaces a file in one step: nobody sees half of it, a power cut loses nothing.
-
-    `time`: when it is to have been changed last.
-
-    Raises:
-        OSError: the folder is not writable or full; the file is as it was.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    try:
-        with open(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, mode)
-        if time is not None:
-            os.utime(temporary, (time, time))
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 @dataclasses.dataclass(frozen=True)

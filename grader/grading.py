@@ -17,15 +17,15 @@ from nbformat import NotebookNode
 
 from grader import compile_cache
 from grader.autograde import autograde, nothing_to_grade
-from grader.build import dumps
 from grader.containment import Limits, backend
-from grader.idle import Idle
 from grader.intake import parse_submission
 from grader.jobs import Done, Job, Waiting
 from grader.judging import JudgeProcess
+from grader.own_files import dumps
 from grader.processors import own_processor
 from grader.results import Result, Status
 from grader.store import Record, Store
+from grader.turns import Turns
 
 WORTH_COMPILING = 6  # submissions of one lesson
 
@@ -57,7 +57,7 @@ class Grading:
         self.lessons, self.limits = lessons, limits
         self.workers, self.spare, self.trusted = workers, spare, trusted
         self.how = self.in_words()
-        self.stopped = threading.Event()
+        self.turns: Turns | None = None
         self.filling = {name: threading.Lock() for name in lessons}
         self.jobs: collections.Counter[str] = collections.Counter()
 
@@ -73,7 +73,8 @@ class Grading:
 
     def close(self) -> None:
         """Ends what outlives a run."""
-        self.stopped.set()
+        if self.turns:
+            self.turns.close()
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Done]:
         """Begins at once; yields each job as it is done, in any order.
@@ -110,35 +111,35 @@ class Grading:
     def side_by_side(self, jobs: Sequence[Job], workers: int) -> Iterator[Done]:
         """Starts workers, and spare ones; returns jobs as they finish them."""
         self.jobs = collections.Counter(job.lesson for job in jobs)
-        todo, finished, idle = Waiting(jobs), queue.SimpleQueue(), Idle()
+        turns, finished = Turns(Waiting(jobs), workers), queue.SimpleQueue()
+        self.turns = turns
         for number in range(min(workers + self.spare, len(jobs))):
-            arguments = (todo, finished, idle if number >= workers else None)
             name = f"grader-{number}"
             threading.Thread(
-                target=self.work, args=arguments, name=name, daemon=True
+                target=self.work, args=(turns, finished), name=name, daemon=True
             ).start()
-        return self.finished(len(jobs), finished)
+        if self.spare:
+            threading.Thread(target=turns.watch, name="watch", daemon=True).start()
+        return self.finished(len(jobs), turns, finished)
 
-    def finished(self, count: int, found: queue.SimpleQueue[Done]) -> Iterator[Done]:
+    def finished(
+        self, count: int, turns: Turns, found: queue.SimpleQueue[Done]
+    ) -> Iterator[Done]:
         """Yields as many jobs as there are; stops the workers when nobody asks on."""
         try:
             for _ in range(count):
                 yield found.get()
         finally:
-            self.stopped.set()
-            self.stopped = threading.Event()
+            turns.close()
 
-    def work(
-        self, todo: Waiting, finished: queue.SimpleQueue[Done], idle: Idle | None
-    ) -> None:
-        """Grades until nothing is left; a spare worker asks as processors idle."""
-        stopped, worker = self.stopped, Worker(self)
+    def work(self, turns: Turns, finished: queue.SimpleQueue[Done]) -> None:
+        """Grades until nothing is left."""
+        worker, done = Worker(self), None
         with contextlib.nullcontext() if self.spare else own_processor():
             with contextlib.suppress(queue.Empty), contextlib.closing(worker):
-                while not stopped.is_set():
-                    if idle:
-                        idle.wait(stopped)
-                    finished.put(worker.grade(todo.take(worker.lesson)))
+                while True:
+                    done = worker.grade(turns.take(worker.lesson, done))
+                    finished.put(done)
             ensure_event_loop().close()  # jupyter_client makes one per thread
 
     def judge(self, job: Job) -> JudgeProcess:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-import queue
-import threading
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -60,12 +59,16 @@ def job_of(student: str, name: str, path: Path, hashes: Mapping[str, str]) -> Jo
 
 
 class Waiting:
-    """Jobs that wait for workers, of which each stays with a lesson while it can."""
+    """Jobs that wait for workers, of which each has a warm judge for one lesson.
+
+    Attributes:
+        running: the jobs that were taken and have not ended.
+    """
 
     def __init__(self, jobs: Sequence[Job]):
-        self.lock = threading.Lock()
         self.jobs: dict[str, collections.deque[Job]] = {}
-        self.workers: collections.Counter[str] = collections.Counter()
+        self.running: set[Job] = set()
+        self.took: dict[str, list[float]] = {}
         for job in jobs:
             self.jobs.setdefault(job.lesson, collections.deque()).append(job)
 
@@ -75,20 +78,37 @@ class Waiting:
     def __iter__(self) -> Iterator[Job]:
         return itertools.chain(*self.jobs.values())
 
-    def take(self, lesson: str) -> Job:
-        """Returns a job of this lesson, or else of the one with most work per worker.
+    def take(self, free: Sequence[str]) -> tuple[int, Job]:
+        """Chooses one of the free workers, and a job for it: (its place, the job).
 
-        Raises:
-            queue.Empty: nothing waits.
+        A worker is given as the lesson of its judge, or "". The lesson with most work
+        per worker is first; a worker that has its judge takes it, else one that has no
+        judge of use.
         """
-        with self.lock:
-            left = {name: len(jobs) for name, jobs in self.jobs.items() if jobs}
-            if not left:
-                raise queue.Empty
-            if lesson not in left:
-                self.workers[lesson] -= 1
-                per_worker = {n: left[n] / (1 + self.workers[n]) for n in left}
-                # Of equals the later one: it takes longer, and should not end alone.
-                lesson = max(reversed(left), key=per_worker.get)
-                self.workers[lesson] += 1
-            return self.jobs[lesson].popleft()
+        left = self.work_left()
+        busy = collections.Counter(job.lesson for job in self.running)
+        # Of equals the later one: it takes longer, and should not end alone.
+        for lesson in sorted(left, key=lambda n: (left[n] / (1 + busy[n]), n))[::-1]:
+            useless = (have for have in free if have not in left)
+            chosen = lesson if lesson in free else next(useless, None)
+            if chosen is not None:
+                break
+        job = self.jobs[lesson].popleft()
+        self.running.add(job)
+        return free.index(chosen), job
+
+    def end(self, done: Done) -> None:
+        """Notes that a job has ended, and how long it took."""
+        self.running.discard(done.job)
+        if done.record:
+            self.took.setdefault(done.job.lesson, []).append(done.record.seconds)
+
+    def work_left(self) -> dict[str, float]:
+        """Estimates the seconds of what waits, by lesson; one unknown is as others."""
+        mean = {name: statistics.fmean(took) for name, took in self.took.items()}
+        usual = statistics.fmean(mean.values()) if mean else 1.0
+        return {
+            name: len(jobs) * mean.get(name, usual)
+            for name, jobs in self.jobs.items()
+            if jobs
+        }

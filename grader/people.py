@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 
-from grader.files import write_file
+from grader.own_files import write_file
 
 COLUMNS = ["id", "name"]
 MAX_NAME = 200

@@ -9,8 +9,9 @@ from typing import Any
 from nbformat import NotebookNode
 
 from grader import ROOT
-from grader.build import own_path, read, write
+from grader.build import own_path, read
 from grader.notebooks import checks, lesson_paths, marks
+from grader.own_files import write
 from grader.page import Room, render
 from grader.report import OUTCOMES
 from grader.results import Outcome, Result, from_json, to_json

@@ -10,10 +10,10 @@ import nbformat
 from nbformat import NotebookNode
 
 from grader import gradebook
-from grader.build import dumps, read_text, write
 from grader.class_report import class_report
 from grader.classroom import Classroom, Submission
 from grader.notebooks import checks, exercises, release
+from grader.own_files import dumps, read_text, write
 from grader.report import feedback_page
 from grader.results import ExerciseResult, Outcome, Result, Status
 from grader.store import Record

@@ -20,10 +20,10 @@ from nbformat import NotebookNode
 from PIL import Image
 
 from grader import ROOT, CourseError
-from grader.build import dumps, write
 from grader.lesson import repository_address
 from grader.links import problems
 from grader.notebooks import lesson_paths, marks
+from grader.own_files import dumps, write
 
 # A lesson's released notebooks lie here, and its pages too; the language of each.
 FOLDERS = {"lessons": "en", "lessons/ko": "ko"}

@@ -22,8 +22,8 @@ except ImportError:  # Windows, where a class is only graded with --trusted
 from nbformat import NotebookNode
 
 from grader import MODULES, ROOT, CourseError
-from grader.build import dumps, write
 from grader.containment import Limits
+from grader.own_files import dumps, write
 from grader.results import Result, from_json, to_json
 
 
@@ -80,9 +80,10 @@ def grader_source() -> bytes:
 @functools.cache
 def packages() -> bytes:
     """Lists Python and all installed packages with their versions."""
-    found = {
-        f"{d.name.lower()}=={d.version}" for d in importlib.metadata.distributions()
-    }
+    found = set()
+    for distribution in importlib.metadata.distributions():
+        facts = distribution.metadata  # each look at it parses a file
+        found.add(f"{facts['Name'].lower()}=={facts['Version']}")
     return "\n".join([platform.python_version(), *sorted(found)]).encode()
 
 

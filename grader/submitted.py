@@ -7,7 +7,8 @@ import hashlib
 import os
 from pathlib import Path
 
-from grader.files import MAX_FILE, Unreadable, read_file, write_file
+from grader.files import MAX_FILE, Unreadable, read_file
+from grader.own_files import write_file
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import json
 import os
 import runpy
@@ -85,6 +86,9 @@ def python(
 ) -> Forked | subprocess.Popen:
     """Starts Python as `processes.python` does, by a fork where that is the same."""
     if is_like_ours(env):
+        # It will need memory: what is free here goes back to the system.
+        with contextlib.suppress(AttributeError):  # not glibc
+            ctypes.CDLL(None).malloc_trim(0)
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         asked = {"words": [*words], "env": {**env}, "folder": os.getcwd()}
         with theirs, contextlib.suppress(OSError, ValueError):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 
+import dask
 import pytest
 import tiny
 import yaml
@@ -23,7 +24,7 @@ from grader.cluster import ClusterError, ClusterGrading
 from grader.containment import Limits
 from grader.grading import Grading
 from grader.intake import Intake
-from grader.jobs import Job, job_of
+from grader.jobs import Job, Waiting, job_of
 from grader.notebooks import release
 from grader.results import Status
 from grader.store import lesson_hashes
@@ -296,6 +297,19 @@ def test_workers_of_another_version_or_without_the_course_are_refused(cluster, s
         graded_by(small, cluster, [])
 
 
+def test_what_cannot_be_read_is_no_longer_at_work(monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        "grader.cluster.Waiting", lambda jobs: made.append(Waiting(jobs)) or made[0]
+    )
+    monkeypatch.setattr(ClusterGrading, "slots", lambda self: 1)
+    grading = ClusterGrading.__new__(ClusterGrading)
+    grading.ended = ""
+    [one] = grading.side_by_side([Job("s", "a", None, {}, "it is gone")], 1)
+    assert one.error == "it is gone"
+    assert not made[0].running
+
+
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nowhere", "https://a b"])
 def test_an_address_where_nobody_answers_is_named(small, address, monkeypatch):
     monkeypatch.setattr("grader.cluster.CONNECT_S", 1)
@@ -325,9 +339,12 @@ def test_the_pages_command_starts_one_process_per_core():
 def test_the_pages_slurm_jobs_start_workers_in_the_courses_folder():
     source, _, _ = block("python").partition("cluster.scale")
     names = {}
-    exec(source, names)
-    with names["cluster"] as cluster:
-        script = cluster.job_script()
+    # Another cluster on this machine may hold the dashboard's usual port.
+    free = {"jobqueue.slurm.scheduler-options": {"dashboard_address": ":0"}}
+    with dask.config.set(free):
+        exec(source, names)
+        with names["cluster"] as cluster:
+            script = cluster.job_script()
     assert f"\ncd {os.getcwd()}\n" in script
     assert "#SBATCH --cpus-per-task=16" in script
     [line] = re.findall(

@@ -1,10 +1,8 @@
 """Workers stay with a lesson, whose judge is warm, and share what is left."""
 
-import queue
+from types import SimpleNamespace
 
-import pytest
-
-from grader.jobs import Job, Waiting
+from grader.jobs import Done, Job, Waiting
 
 
 def waiting(text):
@@ -12,11 +10,18 @@ def waiting(text):
     return Waiting([Job(str(n), lesson, None, {}) for n, lesson in enumerate(text)])
 
 
+def did(job, seconds=1.0):
+    """Makes what tells that a job was done in so many seconds."""
+    return Done(job, SimpleNamespace(seconds=seconds))
+
+
 def taken(todo, lesson, count):
-    """Lets one worker take jobs; returns their lessons."""
+    """Lets one worker do jobs, one after another; returns their lessons."""
     found = ""
     for _ in range(count):
-        lesson = todo.take(lesson).lesson
+        _, job = todo.take([lesson])
+        todo.end(did(job))
+        lesson = job.lesson
         found += lesson
     return found
 
@@ -31,28 +36,47 @@ def test_of_as_much_work_the_later_lesson_comes_first():
 
 def test_workers_spread_over_the_lessons():
     todo = waiting("aaabbbccc")
-    assert {todo.take("").lesson for _ in range(3)} == {*"abc"}
+    assert {todo.take([""])[1].lesson for _ in range(3)} == {*"abc"}
 
 
-def test_who_is_done_helps_where_most_is_left():
+def test_lessons_that_take_longer_come_first():
+    todo = waiting("aaabbb")
+    for lesson, seconds in (("b", 1), ("a", 9)):
+        _, job = todo.take([lesson])
+        todo.end(did(job, seconds))
+    assert todo.take([""])[1].lesson == "a"
+    assert todo.take([""])[1].lesson == "a"  # 9 s for one more, 2 s for both of b
+    assert todo.take([""])[1].lesson == "b"
+
+
+def test_of_free_workers_the_one_with_the_lessons_judge_takes_a_job():
     todo = waiting("aabbb")
-    assert todo.take("").lesson == "b"
-    assert taken(todo, "", 2) == "aa"  # another worker's lesson, to its end
-    assert taken(todo, "a", 2) == "bb"
-    with pytest.raises(queue.Empty):
-        todo.take("b")
+    number, job = todo.take(["", "c", "b", "a"])
+    assert (number, job.lesson) == (2, "b")
+
+
+def test_a_judge_of_use_is_not_given_up_for_another_lesson():
+    todo = waiting("aabbb")
+    assert todo.take(["a", "c"])[0] == 1  # c's judge has nothing left to do
+    assert todo.take(["a"])[1].lesson == "a"
+
+
+def test_an_error_says_nothing_about_how_long_a_lesson_takes():
+    todo = waiting("ab")
+    _, job = todo.take(["b"])
+    todo.end(Done(job, error="no memory"))
+    assert todo.took == {} and todo.running == set()
 
 
 def test_each_job_is_taken_once():
     todo = waiting("abab")
-    found = [todo.take("a").student for _ in range(2)]
-    found += [todo.take("b").student for _ in range(2)]
+    found = [todo.take([lesson])[1].student for lesson in "aabb"]
     assert sorted(found) == ["0", "1", "2", "3"]
 
 
 def test_what_nobody_took_is_counted_and_listed():
     todo = waiting("abab")
-    todo.take("a")
+    todo.take(["a"])
     assert len(todo) == 3
     assert sorted(job.student for job in todo) == ["1", "2", "3"]
     assert taken(todo, "", 3) and not todo

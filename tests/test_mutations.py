@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from grader import autograde as autograde_module
 from grader.autograde import autograde
-from grader.build import dumps
 from grader.containment import Limits
 from grader.intake import parse_submission
 from grader.notebooks import release
+from grader.own_files import dumps
 from grader.publish import marked
 from grader.report import feedback_page
 from grader.results import Outcome, Status, from_json, to_json

@@ -209,7 +209,7 @@ def fill_caches(lessons: dict[str, Any]) -> None:
 FLOOR = """
 import contextlib, io, json, linecache, os, sys, time
 sys.path[:0] = [{lessons!r}]
-import jax, matplotlib.pyplot, optax, orbax.checkpoint, sklearn.datasets
+import jax, matplotlib.pyplot, optax, orbax.checkpoint
 namespace = {{"__name__": "__main__"}}
 cells = json.load(open(sys.argv[1]))
 def run(number):

@@ -1,5 +1,6 @@
 """Submissions that sleep leave processors to others."""
 
+import queue
 import threading
 from types import SimpleNamespace
 
@@ -9,8 +10,9 @@ import pytest
 from grader import grading
 from grader.containment import Limits
 from grader.grading import Grading
-from grader.jobs import Done, Job
+from grader.jobs import Done, Job, Waiting
 from grader.results import Outcome
+from grader.turns import Turns
 
 PATIENCE_S = 60
 JOBS = [Job(str(number), "a", None, {}) for number in range(4)]
@@ -55,20 +57,60 @@ def test_while_processors_idle_spare_workers_begin(busy, monkeypatch):
 
 
 def test_while_none_idles_they_wait(busy, monkeypatch):
-    again, names = busy(3.5), set()
+    again, at_work, most = busy(3.5), set(), []
 
     def work():
-        names.add(threading.current_thread().name)
+        at_work.add(threading.get_ident())
+        most.append(len(at_work))
         assert again.wait(PATIENCE_S)
+        at_work.discard(threading.get_ident())
+
+    graded(monkeypatch, work, workers=1, spare=3)
+    assert max(most) == 1
+
+
+def test_the_last_begin_though_no_processor_idles(busy, monkeypatch):
+    busy(4)
+    together = threading.Barrier(3, timeout=PATIENCE_S)
+    held = threading.Semaphore(1)
+
+    def work():
+        if not held.acquire(blocking=False):  # all but the first
+            together.wait()
 
     graded(monkeypatch, work, workers=2, spare=2)
-    assert names == {"grader-0", "grader-1"}
+
+
+def test_who_is_done_goes_on_before_one_that_has_no_judge():
+    turns = Turns(Waiting(JOBS), 1)
+    first = turns.take("")
+
+    def wait():
+        with pytest.raises(queue.Empty):
+            turns.take("")
+
+    fresh = threading.Thread(target=wait, daemon=True)
+    with turns.changed:
+        fresh.start()
+        assert turns.changed.wait_for(lambda: turns.free, PATIENCE_S)
+    assert turns.take("a", Done(first)).lesson == "a"
+    assert [turn.job for turn in turns.free] == [None]
+    turns.close()
+    fresh.join(PATIENCE_S)
+
+
+def test_nothing_is_given_out_any_more_behind_the_end():
+    turns = Turns(Waiting(JOBS), 2)
+    turns.take("")
+    turns.close()
+    with pytest.raises(queue.Empty):
+        turns.take("")
 
 
 def result(outcome):
     """Makes a record of one exercise."""
     exercises = [SimpleNamespace(outcome=outcome)]
-    return SimpleNamespace(result=SimpleNamespace(exercises=exercises))
+    return SimpleNamespace(result=SimpleNamespace(exercises=exercises), seconds=1.0)
 
 
 def test_what_took_too_long_beside_them_is_tried_without_them(busy, monkeypatch):
