@@ -23,7 +23,7 @@ from grader import CourseError
 from grader.cluster_worker import facts_here
 from grader.containment import Limits
 from grader.grading import Grading
-from grader.jobs import Done, Job, Waiting
+from grader.jobs import Done, Job, Waiting, failed
 from grader.own_files import dumps
 from grader.places import LOCAL
 from grader.results import from_json
@@ -132,16 +132,13 @@ class ClusterGrading(Grading):
                 # What is free now has a warm judge of the lesson that it had last.
                 number, job = todo.take(free or [""])
                 del free[number : number + 1]
-                if job.submitted is None:
-                    unread = Done(job, error=job.problem)
-                    todo.end(unread)
-                    yield unread
-                    continue
-                future = self.client.submit(
-                    self.run_there, self.task(job, count[job.lesson]), pure=False
-                )
-                running[future.key] = job
-                future.add_done_callback(finished.put)
+                sent = self.sent(job, count[job.lesson])
+                if isinstance(sent, Done):
+                    done.append(sent)
+                    todo.end(sent)
+                else:
+                    running[sent.key] = job
+                    sent.add_done_callback(finished.put)
             yield from done  # whose worker has the next job by now
             done.clear()
             if self.ended:
@@ -155,6 +152,15 @@ class ClusterGrading(Grading):
                 done.append(received(job, future))
                 todo.end(done[-1])
         yield from done
+
+    def sent(self, job: Job, count: int) -> Future | Done:
+        """Gives a worker one of `count` jobs of a lesson; or tells why it cannot."""
+        if job.submitted is None:
+            return Done(job, error=job.problem)
+        try:
+            return self.client.submit(self.run_there, self.task(job, count), pure=False)
+        except Exception as error:  # the scheduler has just gone, say
+            return failed(job, error)
 
     def task(self, job: Job, count: int) -> str:
         """Writes what a worker needs to know of a job, one of `count` of its lesson."""
@@ -224,4 +230,4 @@ def received(job: Job, future: Future) -> Done:
             raise ValueError(f"it is of {result.lesson}, not of {job.lesson}")
         return Done(job, Record(job.key, job.hashes, result, answer["seconds"]))
     except Exception as error:
-        return Done(job, error=f"{type(error).__name__}: {error}"[:500])
+        return failed(job, error)

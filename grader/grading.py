@@ -19,7 +19,7 @@ from grader import compile_cache
 from grader.autograde import autograde, nothing_to_grade
 from grader.containment import Limits, backend
 from grader.intake import parse_submission
-from grader.jobs import Done, Job, Waiting
+from grader.jobs import Done, Job, Waiting, failed
 from grader.judging import JudgeProcess
 from grader.own_files import dumps
 from grader.processors import own_processor
@@ -225,7 +225,7 @@ class Worker:
             return self.grading.grade(job, self.judge)
         except Exception as error:
             self.close()
-            return Done(job, error=f"{type(error).__name__}: {error}"[:500])
+            return failed(job, error)
 
     def close(self) -> None:
         """Ends the judge; the next job starts another."""

@@ -48,6 +48,11 @@ class Done:
         return any(one.outcome is Outcome.TIMED_OUT for one in found)
 
 
+def failed(job: Job, error: Exception) -> Done:
+    """Says which fault, of ours or of the machine's, kept a job from being graded."""
+    return Done(job, error=f"{type(error).__name__}: {error}"[:500])
+
+
 def job_of(student: str, name: str, path: Path, hashes: Mapping[str, str]) -> Job:
     """Reads a submission and names its result; `hashes` are its lesson's."""
     try:

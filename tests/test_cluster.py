@@ -233,6 +233,19 @@ def test_where_the_scheduler_dies_the_run_ends(cluster, small, monkeypatch):
     assert found["a"].record and found["waits"].error
 
 
+def test_where_a_job_cannot_be_sent_the_result_before_it_is_kept(cluster, small):
+    cluster.add()
+    options = {"trusted": True, "run_there": stand_in()}
+    with contextlib.closing(
+        ClusterGrading({NAME: small}, Limits(), cluster.address, **options)
+    ) as grading:
+        ways = iter([grading.client.submit, None, grading.client.submit])
+        grading.client.submit = lambda *args, **more: next(ways)(*args, **more)
+        found = [*grading.run(jobs_of(small, "a", "b"))]
+    assert [done.job.student for done in found] == ["a", "b"]
+    assert all(done.record for done in found)
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
