@@ -794,8 +794,7 @@ def cross_entropy(logits, labels):
 
 
 # %%
-from importlib.util import find_spec
-from pathlib import Path
+from importlib.metadata import distribution
 
 
 def init_cnn(seed, channels=(8, 16), hidden=64):
@@ -813,8 +812,8 @@ def init_cnn(seed, channels=(8, 16), hidden=64):
 
 
 def load_images():  # shuffled: f32[1797, 8, 8, 1] from 0 to 1, i32[1797]
-    folder = Path(find_spec("sklearn").origin).parent  # to import it takes a second
-    rows = np.loadtxt(folder / "datasets/data/digits.csv.gz", delimiter=",")
+    digits = "sklearn/datasets/data/digits.csv.gz"  # its import would take a second
+    rows = np.loadtxt(distribution("scikit-learn").locate_file(digits), delimiter=",")
     rows = rows[np.random.default_rng(0).permutation(len(rows))]
     return np.float32(rows[:, :-1] / 16).reshape(-1, 8, 8, 1), np.int32(rows[:, -1])
 

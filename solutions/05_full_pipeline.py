@@ -33,7 +33,7 @@
 # %%
 import itertools
 import os
-from importlib.util import find_spec
+from importlib.metadata import distribution
 from pathlib import Path
 
 import optax
@@ -1106,8 +1106,8 @@ def make_task(config):  # (data, loss function, function that makes the paramete
     if config["task"] == "regression":
         x, y, w = regression_data()
         return (x, y), square_loss, lambda: jnp.zeros(w.shape)
-    folder = Path(find_spec("sklearn").origin).parent  # to import it takes a second
-    rows = np.loadtxt(folder / "datasets/data/digits.csv.gz", delimiter=",")
+    digits = "sklearn/datasets/data/digits.csv.gz"  # its import would take a second
+    rows = np.loadtxt(distribution("scikit-learn").locate_file(digits), delimiter=",")
     images, labels = np.float32(rows[:, :-1] / 16), np.int32(rows[:, -1])
     key, hidden = jax.random.key(config["seed"]), config["hidden"]
     return (images, labels), digits_loss, lambda: init_params(key, hidden)
