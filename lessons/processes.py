@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -54,6 +55,8 @@ def run_script(
             f"{num_devices} devices do not divide among {num_processes} processes."
         )
     env = environment_of_a_child()
+    # Other flags stay: with them a script computes the same bits as this process.
+    env["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "")
     set_environment(env, num_devices // num_processes)
     env["JAX_PLATFORMS"] = "cpu"
     command = [str(path), json.dumps(dict(settings))]

@@ -44,6 +44,10 @@ def fail(directory):
     wait_for_ever(directory)
 
 
+def tell_flags(directory):
+    Path(directory, "flags").write_text(os.environ["XLA_FLAGS"])
+
+
 @pytest.fixture
 def script(tmp_path):
     def write(function):
@@ -114,6 +118,16 @@ def test_what_does_not_finish_is_ended(script, folder):
     settings = {"directory": str(folder)}
     found = run_script(script(wait_for_ever), settings, timeout_s=0.1)
     assert found == "Ended after 0.1 s: it did not finish."
+
+
+def test_a_script_compiles_with_the_flags_of_its_starter(script, folder, monkeypatch):
+    flags = "--xla_backend_optimization_level=1 {}=8"
+    count = "--xla_force_host_platform_device_count"
+    monkeypatch.setenv("XLA_FLAGS", flags.format(count))
+    settings = {"directory": str(folder)}
+    assert run_script(script(tell_flags), settings, num_devices=2) == "finished"
+    said = (folder / "flags").read_text()
+    assert said.split() == ["--xla_backend_optimization_level=1", f"{count}=2"]
 
 
 def test_devices_that_do_not_divide_are_named(tmp_path):
