@@ -137,15 +137,14 @@ def asked_for(lesson: NotebookNode) -> list[str]:
     """
     found = [n for cell in exercises(lesson).values() for n in defined(cell.source)]
     own = [
-        node
+        (node.name, {name.id for name in ast.walk(node) if isinstance(name, ast.Name)})
         for cell in lesson.cells
         if cell.cell_type == "code" and not is_special(cell)
         for node in parse(cell.source).body
         if isinstance(node, ast.FunctionDef)
     ]
     for _ in own:  # as often as one may call another
-        for node in own:
-            used = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
-            if node.name not in found and used & {*found}:
-                found.append(node.name)
+        for name, used in own:
+            if name not in found and used & {*found}:
+                found.append(name)
     return found

@@ -20,6 +20,7 @@ import numpy as np
 import wire
 from forget import forget_programs
 from IPython import get_ipython
+from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
 
 from facts import Opaque
@@ -126,10 +127,10 @@ def program(function: Any, arguments: list) -> dict[str, Any]:
         with tracing(function):
             jitted = jax.jit(flat, keep_unused=True)
             exported = jax.export.export(jitted, platforms=["cpu"])(*arrays)
-        with (
-            mlir.make_ir_context()
-        ):  # without the places in the code that it comes from
-            module = mlir.ir.Module.parse(exported.mlir_module())
+        data = exported.mlir_module_serialized
+        with mlir.make_ir_context() as context:
+            module = stablehlo.deserialize_portable_artifact(context, data)
+            # Without the places in the code that it comes from.
             text = module.operation.get_asm(enable_debug_info=False)
         if len(text) > MAX_PROGRAM:
             return {"refused": f"the program has {len(text)} characters"}

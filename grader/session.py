@@ -25,6 +25,7 @@ START_S = 60
 ASK_AGAIN_S = 0.05
 CUT_S = 5
 CHANNELS = dict.fromkeys(("shell", "iopub", "stdin", "hb", "control"), False)
+ONE_CELL = dict.fromkeys(("store_history", "allow_stdin", "stop_on_error"), False)
 CUT = "limit: output: too much at once, or no connection any more"
 MAX_MESSAGE = 2**26
 # The kernel's own `exit` would end it a moment later, in another cell than theirs; and
@@ -150,8 +151,8 @@ class Session:
         words = getattr(self.manager.provisioner, "words", None)  # on its stderr
         raise SessionError(f"{problem} {words or ''}".strip())
 
-    def run(self, code: str, *, wall_s: float | None = None) -> Ran:
-        """Runs one cell.
+    def run(self, code: str, wall_s: float | None = None, silent: bool = False) -> Ran:
+        """Runs one cell; where it is `silent`, the kernel does not send it back.
 
         Raises:
             Ended: it took too long, or the process died or broke a limit.
@@ -160,9 +161,7 @@ class Session:
             raise Ended(self.ended)
         ran = Ran()
         deadline = time.monotonic() + (wall_s or self.limits.wall_s)
-        request = self.client.execute(
-            code, store_history=False, allow_stdin=False, stop_on_error=False
-        )
+        request = self.client.execute(code, silent, **ONE_CELL)
         while True:
             header, parent, content = self.receive(deadline)
             if parent.get("msg_id") != request:

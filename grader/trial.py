@@ -161,7 +161,7 @@ class Trial:
             words = f"{json.dumps(question)!r}, begins={begins}"
             code, begins = f"__import__('responder').answer({words})", False
             try:
-                replies = session.run(code).replies
+                replies = session.run(code, silent=True).replies
             except Ended as end:
                 why = end.why
                 return {"ended": why}
