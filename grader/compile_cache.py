@@ -20,10 +20,16 @@ from grader.store import key_of, sha256
 
 INSIDE = "/tmp/compiled"  # where it lies in a box
 NEVER_S = 10**9
+# What is not found is compiled in haste: XLA makes the same program of it, LLVM leaves
+# its machine code as it is.
+HASTE = "--xla_backend_optimization_level=0"
 
 
 def variables(folder: Path | str = INSIDE, *, writes: bool = False) -> dict[str, str]:
-    """Returns what tells JAX to read, or also to write, the programs in a folder."""
+    """Returns what tells JAX to read, or also to write, the programs in a folder.
+
+    And to compile what it does not find there in haste, as what lies there was.
+    """
     return {
         "JAX_COMPILATION_CACHE_DIR": str(folder),
         # Only what takes longer is kept; a write that fails would print a warning.
@@ -31,12 +37,13 @@ def variables(folder: Path | str = INSIDE, *, writes: bool = False) -> dict[str,
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         # XLA's own caches would make the folder's path a part of the hash.
         "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
+        "XLA_FLAGS": HASTE,
     }
 
 
 def find(hashes: Mapping[str, str]) -> Path:
     """Names the folder for a lesson of these `hashes` on this machine."""
-    own = {"machine": sha256(processor()), "lesson": hashes["lesson"]}
+    own = {"machine": sha256(processor()), "lesson": hashes["lesson"], "flags": HASTE}
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     name = key_of({**own, "packages": hashes["packages"]})[:32]
     return Path(base) / "distributed-jax-course" / "compiled" / name

@@ -101,14 +101,20 @@ class Answers:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def lesson(cls, tmp_path_factory):
+    def lesson(cls, tmp_path_factory, flags):
         # Checks compile their small programs anew for each answer; most are the same.
         cache = str(tmp_path_factory.mktemp("jit"))
         jax.config.update("jax_compilation_cache_dir", cache)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-        # Learners' kernels run with JAX's usual promotion.
-        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        with (
+            # Learners' kernels run with JAX's usual promotion,
+            jax.numpy_dtype_promotion("standard"),
+            jax.numpy_rank_promotion("allow"),
+            # and their scripts with a kernel's flags.
+            pytest.MonkeyPatch.context() as patch,
+        ):
+            patch.setenv("XLA_FLAGS", flags)
             yield Lesson(cls.path)
         jax.config.update("jax_compilation_cache_dir", None)
 
