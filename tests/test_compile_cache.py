@@ -57,6 +57,14 @@ def test_another_program_is_compiled_without_a_word(folder, contained_here):
     assert sorted(folder.iterdir()) == before
 
 
+@pytest.mark.parametrize("trusted", [False, True])
+def test_both_sides_compile_in_haste(folder, contained_here, trusted):
+    code = JAX.replace("NUMBER", "1") + "import os; print(os.environ['XLA_FLAGS'])"
+    with Session(LIMITS, trusted=trusted, compiled=folder) as session:
+        said = session.run(code)
+    assert compile_cache.HASTE in said.text.split()
+
+
 def test_a_stranger_can_write_nothing_there(folder, contained_here):
     first = next(folder.iterdir()).name
     code = f"""
