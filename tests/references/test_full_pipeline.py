@@ -34,7 +34,7 @@ REGRESSION = {
 # A child that dies, as by `kill -9`, right after it wrote metrics or a checkpoint.
 DIES = """
 import os, signal, sys
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+os.environ["XLA_FLAGS"] = {flags!r}
 os.environ["NPROC"] = os.environ["PJRT_NPROC"] = "32"
 sys.path.append({references!r})
 import full_pipeline
@@ -105,9 +105,10 @@ def log(folder):
     ],
 )
 def test_a_killed_run_ends_bit_for_bit_like_one_that_was_not(
-    after, step, save_every, logged, whole, tmp_path
+    after, step, save_every, logged, whole, tmp_path, flags
 ):
     program = DIES.format(
+        flags=flags,
         references=str(REFERENCES),
         directory=str(tmp_path),
         after=after,
