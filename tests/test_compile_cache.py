@@ -62,7 +62,7 @@ def test_both_sides_compile_in_haste(folder, contained_here, trusted):
     code = JAX.replace("NUMBER", "1") + "import os; print(os.environ['XLA_FLAGS'])"
     with Session(LIMITS, trusted=trusted, compiled=folder) as session:
         said = session.run(code)
-    assert compile_cache.HASTE in said.text.split()
+    assert set(compile_cache.HASTE.split()) <= set(said.text.split())
 
 
 def test_a_stranger_can_write_nothing_there(folder, contained_here):

@@ -115,6 +115,9 @@ class Answers:
             pytest.MonkeyPatch.context() as patch,
         ):
             patch.setenv("XLA_FLAGS", flags)
+            patch.setenv("JAX_COMPILATION_CACHE_DIR", cache)
+            patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+            patch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
             yield Lesson(cls.path)
         jax.config.update("jax_compilation_cache_dir", None)
 
