@@ -20,8 +20,8 @@ from grader.store import key_of, sha256
 
 INSIDE = "/tmp/compiled"  # where it lies in a box
 NEVER_S = 10**9
-# What is not found is compiled in haste: XLA makes the same program of it, but LLVM does
-# not optimise its machine code, and loops go to LLVM directly, not through MLIR. A JAX
+# What is not found is compiled in haste: XLA makes the same program of it, but loops go
+# to LLVM directly, not through MLIR, and LLVM does not optimise its machine code. A JAX
 # that does not know an extra option ignores it.
 HASTE = (
     "--xla_backend_optimization_level=0 "
