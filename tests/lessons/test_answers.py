@@ -103,10 +103,11 @@ class Answers:
     @classmethod
     def lesson(cls, tmp_path_factory, flags):
         # Checks compile their small programs anew for each answer; most are the same.
-        cache = str(tmp_path_factory.mktemp("jit"))
-        jax.config.update("jax_compilation_cache_dir", cache)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        kept = {
+            "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("jit")),
+            "jax_persistent_cache_min_compile_time_secs": 0,
+            "jax_persistent_cache_min_entry_size_bytes": -1,
+        }
         with (
             # Learners' kernels run with JAX's usual promotion,
             jax.numpy_dtype_promotion("standard"),
@@ -115,9 +116,9 @@ class Answers:
             pytest.MonkeyPatch.context() as patch,
         ):
             patch.setenv("XLA_FLAGS", flags)
-            patch.setenv("JAX_COMPILATION_CACHE_DIR", cache)
-            patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-            patch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+            for name, value in kept.items():
+                jax.config.update(name, value)
+                patch.setenv(name.upper(), str(value))  # for scripts
             yield Lesson(cls.path)
         jax.config.update("jax_compilation_cache_dir", None)
 
