@@ -7,7 +7,7 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
 NEWER_PYTHON := $(shell for p in python3 python3.13 python3.12 \
 	$(wildcard $(HOME)/.pyenv/versions/3.13*/bin/python $(HOME)/.pyenv/versions/3.12*/bin/python); do \
 	$$p -c '$(NEWER)' 2>/dev/null && { echo $$p; break; }; done)
-LEARNERS_TESTS = tests/lessons solutions
+LEARNERS_TESTS = tests/coursekit tests/lessons solutions
 
 .PHONY: lab test build check grade site test-oldest test-newest test-references \
 	has-newer-python lock
@@ -19,21 +19,22 @@ lab: .venv/ready
 # goes into compiling and into starting kernels.
 SIDE_BY_SIDE = -n 2 --dist loadscope --no-loadscope-reorder
 
-test: .venv/ready
+test: .venv/with-tests
 	.venv/bin/python -m pytest $(SIDE_BY_SIDE)
 
 build: .venv/ready
 	.venv/bin/python -m grader build
 
-check: .venv/ready
+check: .venv/with-tests
 	.venv/bin/python -m grader build --check
+	.venv/bin/lint-imports
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 
 grade: .venv/ready
 	@.venv/bin/python -m grader check
 
-site: .venv/ready
+site: .venv/with-tests
 	@.venv/bin/python -m grader site
 
 # The lessons and the learner's modules on the oldest JAX, and on Colab's IPython.
@@ -52,12 +53,15 @@ has-newer-python:
 	@test -n "$(NEWER_PYTHON)" -a "$(NEWER_PYTHON)" != "$(PYTHON)"
 
 lock:
-	uv pip compile --quiet --universal --python-version 3.11 --group test \
-		pyproject.toml --output-file requirements.txt
+	uv pip compile --quiet --universal --python-version 3.11 --extra cluster \
+		--extra postgresql pyproject.toml --output-file requirements.txt
+	uv pip compile --quiet --universal --python-version 3.11 --extra cluster \
+		--extra postgresql --group test --constraint requirements.txt \
+		pyproject.toml --output-file tests/requirements.txt
 	uv pip compile --quiet --universal --python-version 3.11 --group oldest \
 		--output-file tests/oldest-requirements.txt
 	uv pip compile --quiet --universal --python-version 3.11 --group test \
-		--extra references --constraint requirements.txt pyproject.toml \
+		--extra references --constraint tests/requirements.txt pyproject.toml \
 		--output-file tests/references/requirements.txt
 
 # An environment is made from nothing whenever its lock is newer than it; by uv, which
@@ -65,10 +69,16 @@ lock:
 .venv/ready: requirements.txt
 	$(call make_environment,$(PYTHON),3.11, 3.12 or 3.13)
 
+# What tests, checks and the website need more is added when they are first asked for.
+.venv/with-tests: .venv/ready tests/requirements.txt
+	@echo "Adding what tests need to .venv from tests/requirements.txt."
+	$(call install,.venv/bin,tests/requirements.txt)
+	@touch $@
+
 .venv-oldest/ready: tests/oldest-requirements.txt
 	$(call make_environment,$(PYTHON),3.11, 3.12 or 3.13)
 
-.venv-newest/ready: requirements.txt
+.venv-newest/ready: tests/requirements.txt
 	$(call make_environment,$(NEWER_PYTHON),3.12 or 3.13)
 
 .venv-references/ready: tests/references/requirements.txt
@@ -84,7 +94,11 @@ define make_environment
 	@$(1) -m venv --clear $(@D) || { echo "Python's venv module is missing: on Debian" \
 		"and Ubuntu, sudo apt install python3-venv"; exit 1; }
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check uv
-	@$(@D)/bin/uv pip install --quiet --compile-bytecode --python $(@D)/bin/python -r $< \
-		|| $(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(call install,$(@D)/bin,$<)
 	@touch $@
+endef
+
+define install
+	@$(1)/uv pip install --quiet --compile-bytecode --python $(1)/python -r $(2) \
+		|| $(1)/python -m pip install --quiet --disable-pip-version-check -r $(2)
 endef

@@ -2,8 +2,8 @@
 
 import os
 
-from grader.lesson import repository_address
-from grader.site import EXTRA, FOLDERS, LISTS
+from grader.authoring.lesson import repository_address
+from grader.authoring.website import EXTRA, FOLDERS, LISTS
 
 project = html_title = "Distributed training in JAX"
 author = "the course's authors"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import datetime
 import gc
+import os
 import sys
 from pathlib import Path
 
 from grader import ROOT, CourseError
-
-sys.path.append(str(ROOT / "lessons"))
-from start import SetupError, check_python
+from grader.containment.limits import DEFAULT_WALL_S
+from lessons.coursekit.setup import SetupError, check_python
 
 # jsonschema, which nbformat imports, would spend most of a second on its grammars: they
 # check addresses in JSON, of which a notebook has none.
@@ -33,13 +33,19 @@ def main(argv: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         print(
             f"{sys.executable} lacks the package {error.name}. Run `make lab` once, or "
-            "`pip install -r requirements.txt`, and use that environment's Python.",
+            "`pip install -r requirements.txt` (for the website and for tests: "
+            "tests/requirements.txt), and use that environment's Python.",
             file=sys.stderr,
         )
         return 2
     except (CourseError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        # At once: an ordinary exit would wait for the submissions in progress, whose
+        # boxes end with this process.
+        print("Stopped. What is finished is saved.", file=sys.stderr, flush=True)
+        os._exit(130)
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -94,7 +100,10 @@ def add_class_commands(command) -> None:
     for running in (grade, regrade):
         running.add_argument("--workers", type=positive(int), default=0)
         running.add_argument(
-            "--seconds", type=positive(float), default=60, help="for a cell or question"
+            "--seconds",
+            type=positive(float),
+            default=DEFAULT_WALL_S,
+            help="for a cell or question",
         )
         running.add_argument(
             "--scheduler",
@@ -121,7 +130,7 @@ def positive(kind):
 
 def run_build(options: argparse.Namespace) -> int:
     """Builds, or names what a build would change."""
-    from grader.build import COMMAND, build, stale
+    from grader.authoring.build import COMMAND, build, stale
 
     if not options.check:
         for path in build(options.lessons):
@@ -137,9 +146,9 @@ def run_build(options: argparse.Namespace) -> int:
 
 def run_check(options: argparse.Namespace) -> int:
     """Grades the learner's own notebooks and prints a table."""
-    from grader.own_work import check_own
-    from grader.progress import keep, write_page
-    from grader.terminal import table
+    from grader.learner.own_work import check_own
+    from grader.learner.progress import keep, write_page
+    from grader.pages.terminal import table
 
     for result in check_own(options.lessons):
         print(table(result))
@@ -152,7 +161,7 @@ def run_check(options: argparse.Namespace) -> int:
 
 def run_lab(options: argparse.Namespace) -> int:
     """Opens JupyterLab."""
-    from grader.lab import start_lab
+    from grader.learner.lab import start_lab
 
     start_lab(options.port, browser=not options.no_browser)
     return 0
@@ -160,7 +169,7 @@ def run_lab(options: argparse.Namespace) -> int:
 
 def run_site(options: argparse.Namespace) -> int:
     """Builds the website."""
-    from grader.site import build_site
+    from grader.authoring.website import build_site
 
     print(f"wrote {build_site(options.to) / 'index.html'}")
     return 0
@@ -168,7 +177,7 @@ def run_site(options: argparse.Namespace) -> int:
 
 def run_course(options: argparse.Namespace) -> int:
     """Makes a course folder, or renews its lessons."""
-    from grader.course import make_course
+    from grader.classroom.course import make_course
 
     names = make_course(options.folder, update=options.update)
     print(f"{options.folder} now holds {', '.join(names)}.")
@@ -186,18 +195,18 @@ def now() -> str:
 def run_grade(options: argparse.Namespace) -> int:
     """Grades a class."""
     if not (options.trusted or options.scheduler):
-        from grader.provisioner import warm_up_for
+        from grader.kernel.provisioner import start_fork_server_for
 
-        warm_up_for(options.folder)  # while all the rest is imported
+        start_fork_server_for(options.folder)  # while all the rest is imported
 
-    from grader.class_commands import grade
+    from grader.classroom.commands import grade
 
     return grade(options.folder, options.downloads, now=now(), **running(options))
 
 
 def run_regrade(options: argparse.Namespace) -> int:
     """Grades a class again."""
-    from grader.class_commands import regrade
+    from grader.classroom.commands import regrade
 
     apply = {"apply": options.apply}
     return regrade(
@@ -207,7 +216,7 @@ def run_regrade(options: argparse.Namespace) -> int:
 
 def running(options: argparse.Namespace) -> dict:
     """Reads how learners' code is to be run."""
-    from grader.containment import Limits
+    from grader.containment.limits import Limits
 
     return {
         "workers": options.workers,
@@ -219,21 +228,21 @@ def running(options: argparse.Namespace) -> dict:
 
 def run_explain(options: argparse.Namespace) -> int:
     """Explains a grade."""
-    from grader.class_records import explain
+    from grader.classroom.records import explain
 
     return explain(options.folder, options.student, options.lesson)
 
 
 def run_export(options: argparse.Namespace) -> int:
     """Exports all grades."""
-    from grader.class_records import export
+    from grader.classroom.records import export
 
     return export(options.folder, options.format, options.to)
 
 
 def run_purge(options: argparse.Namespace) -> int:
     """Removes learners' data."""
-    from grader.class_records import purge
+    from grader.classroom.records import purge
 
     return purge(options.folder, options.students, now=now(), apply=options.apply)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
+from collections.abc import Mapping
 
 
 class Outcome(enum.StrEnum):
-    """What became of one exercise."""
+    """What became of one exercise, in the words of coursekit/check.py."""
 
     PASSED = "right"
     FAILED = "wrong"
@@ -119,3 +120,20 @@ def from_json(text: str) -> Result:
         return Result(exercises=exercises, status=status, **lists, **facts)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"This is no result of the grader: {error!r}.") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A result and what it is of.
+
+    Attributes:
+        key: hash of all `hashes`; the same key stands for the same result.
+        hashes: SHA-256 of submission, lesson, grader (limits included) and packages.
+        result: what became of the submission.
+        seconds: how long grading took; no part of the key or of an export.
+    """
+
+    key: str
+    hashes: Mapping[str, str]
+    result: Result
+    seconds: float = 0.0

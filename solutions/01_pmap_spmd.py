@@ -26,7 +26,7 @@
 # as it was **last run**: after a change, run the exercise's cell, then its check.
 
 # %%
-viz.draw_devices()
+draw_devices()
 
 # %% [markdown]
 # ## 1. Eight devices out of one CPU
@@ -149,7 +149,7 @@ def f(x):  # x: f32[2], one device's row
 x = np.linspace(0, 3, 16, dtype=np.float32).reshape(8, 2)
 y = jax.pmap(f)(x)
 print("x:", x.shape, "  y:", y.shape, "  same as f(x):", np.allclose(y, f(x)))
-viz.draw_pmap("f", {"x": x}, {"y": y})
+draw_pmap("f", {"x": x}, {"y": y})
 
 # %% [markdown]
 # Nothing was gathered at the end. `y` is one array whose rows, its **shards**, still
@@ -157,7 +157,7 @@ viz.draw_pmap("f", {"x": x}, {"y": y})
 # hand the row `y[3]` to every device.)
 
 # %%
-viz.draw_array(y, "y = pmap(f)(x)")
+draw_array(y, "y = pmap(f)(x)")
 
 # %% [markdown]
 # A leading axis shorter than the number of devices uses the first devices only. A
@@ -175,7 +175,7 @@ print("4 rows:", four.shape, "on", len(four.addressable_shards), "devices")
 images = np.zeros((128, 784), np.float32)
 blocks = images.reshape(8, 16, 784)
 means = jax.pmap(lambda block: block.mean(axis=1))(blocks)  # block: f32[16, 784]
-viz.draw_pmap("mean", {"blocks": blocks}, {"means": means})
+draw_pmap("mean", {"blocks": blocks}, {"means": means})
 
 # %% [markdown]
 # ### Exercise 1.2: shard_batch
@@ -296,7 +296,7 @@ for num_devices in (2, 4):
 x = np.linspace(0, 3, 16, dtype=np.float32).reshape(8, 2)
 by_vmap, by_pmap = jax.vmap(f)(x), jax.pmap(f)(x)
 print("same numbers:", np.allclose(by_vmap, by_pmap))
-viz.draw_array(by_vmap, "vmap(f)(x)")
+draw_array(by_vmap, "vmap(f)(x)")
 
 # %% [markdown]
 # ## 4. Broadcasting with in_axes
@@ -322,7 +322,7 @@ params = {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)}
 x = np.ones((8, 4, 3), np.float32)
 totals = jax.pmap(total, in_axes=(None, 0))(params, x)
 print("one number per device:", totals)
-viz.draw_pmap("total", {"x": x}, {"totals": totals}, {"params": params})
+draw_pmap("total", {"x": x}, {"totals": totals}, {"params": params})
 
 # %% [markdown]
 # **Common mistake: no `in_axes`.** Then `pmap` looks for a device axis in the
@@ -613,7 +613,7 @@ for number in range(60):
 for when, state in (("before", zeros), ("after", params)):
     values = np.asarray(losses(state, train_x, train_y))
     print("loss", when, " ".join(f"{value:.1f}" for value in values))
-viz.draw_replicas(slopes, "slope w", "Eight replicas, no communication (true slope: 2)")
+draw_replicas(slopes, "slope w", "Eight replicas, no communication (true slope: 2)")
 
 # %% [markdown]
 # **Common mistake: replicas that drift.** Every loss fell, so the log looks healthy.
@@ -630,7 +630,7 @@ viz.draw_replicas(slopes, "slope w", "Eight replicas, no communication (true slo
 
 
 # %%
-def reference_sgd(params, x, y, lr, num_steps, average=False):
+def reference_run(params, x, y, lr, num_steps, average=False):
     w, b = np.float64(params["w"]), np.float64(params["b"])
     for _ in range(num_steps):
         error = np.einsum("dbf,df->db", x, w) + b[:, None] - y
@@ -708,12 +708,12 @@ def replica_spread(params):
 data = np.float32(np.random.default_rng(4).normal(size=(8, 6, 4)))
 x, y = data[..., :3], data[..., 3]
 params = {"w": np.ones((8, 3), np.float32), "b": np.zeros(8, np.float32)}
-expected = reference_sgd(params, x, y, 0.05, 20)
+expected = reference_run(params, x, y, 0.05, 20)
 causes = {
-    "gradients were averaged": reference_sgd(params, x, y, 0.05, 20, average=True),
-    "the gradient was added": reference_sgd(params, x, y, -0.05, 20),
-    "the step used 0.1 in place of lr": reference_sgd(params, x, y, 0.1, 20),
-    "one step is missing": reference_sgd(params, x, y, 0.05, 19),
+    "gradients were averaged": reference_run(params, x, y, 0.05, 20, average=True),
+    "the gradient was added": reference_run(params, x, y, -0.05, 20),
+    "the step used 0.1 in place of lr": reference_run(params, x, y, 0.1, 20),
+    "one step is missing": reference_run(params, x, y, 0.05, 19),
 }
 seen = observe(local_sgd_steps, params, x, y, 0.05, 20, traced=True)
 expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=causes)
@@ -730,7 +730,7 @@ expect_close(observe(replica_spread, seen.value), spread, rtol=1e-3)
 for num_devices, num_steps in ((4, 0), (2, 7)):
     x, y = x[:num_devices, :, :2], y[:num_devices]
     start_from = {"w": x[:, 0], "b": y[:, 0]}
-    expected = reference_sgd(start_from, x, y, 0.1, num_steps)
+    expected = reference_run(start_from, x, y, 0.1, num_steps)
     seen = observe(local_sgd_steps, start_from, x, y, 0.1, num_steps, traced=True)
     expect_close(seen, expected, rtol=1e-4, atol=1e-5)
     expect_devices(seen, num_devices)

@@ -38,9 +38,9 @@ def spmd(f):
 
 
 x = np.float32(10 * np.arange(8)[:, None] + np.arange(2))  # f32[8, 2]
-viz.draw_collective('lax.psum(x, "i")', x, spmd(lambda x: lax.psum(x, "i"))(x))
-viz.draw_collective('lax.pmean(x, "i")', x, spmd(lambda x: lax.pmean(x, "i"))(x))
-viz.draw_collective('lax.pmax(x, "i")', x, spmd(lambda x: lax.pmax(x, "i"))(x))
+draw_collective('lax.psum(x, "i")', x, spmd(lambda x: lax.psum(x, "i"))(x))
+draw_collective('lax.pmean(x, "i")', x, spmd(lambda x: lax.pmean(x, "i"))(x))
+draw_collective('lax.pmax(x, "i")', x, spmd(lambda x: lax.pmax(x, "i"))(x))
 print("axis_index:", spmd(lambda x: lax.axis_index("i"))(x))
 
 # %% [markdown]
@@ -390,9 +390,9 @@ for num_devices, name in ((2, "batch"), (4, "b")):
 # %%
 wide = np.float32(10 * np.arange(8)[:, None] + np.arange(8))  # f32[8, 8]
 gathered = spmd(lambda x: lax.all_gather(x, "i", tiled=True))(wide[:, :1])
-viz.draw_collective('lax.all_gather(x, "i", tiled=True)', wide[:, :1], gathered)
+draw_collective('lax.all_gather(x, "i", tiled=True)', wide[:, :1], gathered)
 scattered = spmd(lambda x: lax.psum_scatter(x, "i"))(wide)
-viz.draw_collective('lax.psum_scatter(x, "i")', wide, scattered)
+draw_collective('lax.psum_scatter(x, "i")', wide, scattered)
 
 # %% [markdown]
 # **An all-reduce is a reduce-scatter and an all-gather.** First each device gets a
@@ -421,9 +421,9 @@ print("same as psum:", bool(same.all()))
 # %%
 pairs = [(d, (d + 1) % 8) for d in range(8)]
 moved = spmd(lambda x: lax.ppermute(x, "i", pairs))(wide[:, :2])
-viz.draw_collective('lax.ppermute(x, "i", pairs)', wide[:, :2], moved)
+draw_collective('lax.ppermute(x, "i", pairs)', wide[:, :2], moved)
 exchanged = spmd(lambda x: lax.all_to_all(x, "i", 0, 0, tiled=True))(wide)
-viz.draw_collective('lax.all_to_all(x, "i", 0, 0, tiled=True)', wide, exchanged)
+draw_collective('lax.all_to_all(x, "i", 0, 0, tiled=True)', wide, exchanged)
 
 # %% [markdown]
 # ### Exercise 2.5: reshard_rows_to_columns
@@ -498,7 +498,7 @@ for num_devices, name in ((2, "model"), (4, "m")):
 groups = [[0, 1, 2, 3], [4, 5, 6, 7]]
 second = wide[:, 1:2]
 by_group = spmd(lambda x: lax.psum(x, "i", axis_index_groups=groups))(second)
-viz.draw_collective("lax.psum in two groups of four", second, by_group)
+draw_collective("lax.psum in two groups of four", second, by_group)
 
 # %% [markdown]
 # A collective can be differentiated; its derivative is a collective again. But which
@@ -631,7 +631,7 @@ def ring_states(chunks):  # (D, D): device, chunk; yields the state after each s
 ones = np.ones((4, 4))
 states = [ones.copy(), *ring_states(ones)]
 titles = ["at first", *(f"after send {number}" for number in range(1, 7))]
-viz.draw_steps(states, titles, complete=4, row="chunk")
+draw_steps(states, titles, complete=4, row="chunk")
 
 # %% [markdown]
 # Three sends sum (a reduce-scatter), three hand the finished chunks on (an all-gather).

@@ -52,7 +52,7 @@ zeros = Line(np.zeros(8, np.float32), np.zeros(8, np.float32))  # replicate
 step = jax.pmap(line_step, axis_name="devices")
 line = step(zeros, line_x, line_y)
 shown = {"weight": zeros.weight, "x": line_x}  # bias and y lie likewise
-viz.draw_pmap("line_step", shown, {"weight": line.weight})
+draw_pmap("line_step", shown, {"weight": line.weight})
 
 # %% [markdown]
 # **Predict, then run.** After 1000 steps, how far apart are the eight replicas? And how
@@ -70,7 +70,7 @@ for name, (w, b) in {"eight devices": first, "least squares": fit}.items():
     print(f"{name}: y = {w:.2f} x {b:+.2f}")
 print("largest distance of two replicas:", np.ptp(replicas, axis=1).max())
 print(f"distance of replica 0 from the fit: {np.abs(first - fit).max():.4f}")
-viz.draw_array(line.weight, "line.weight")
+draw_array(line.weight, "line.weight")
 
 # %% [markdown]
 # The replicas agree exactly: `pmean` gives every device the same bits, and equal updates
@@ -190,37 +190,9 @@ def copies(tree, num_devices):  # stacked on the host
 
 
 # %% [markdown]
-# What is right? One device that takes the whole batch, here in NumPy with 64-bit floats.
-
-
-# %%
-def reference_grads(params, x, y):
-    x, y = np.reshape(x, (-1, 10)).astype(float), np.ravel(y).astype(float)
-    hidden = np.tanh(x @ params["w1"] + params["b1"])
-    error = (hidden @ params["w2"])[:, 0] + params["b2"] - y
-    back = 2 * error[:, None] / len(y)
-    inner = back @ params["w2"].T * (1 - hidden**2)
-    grads = {"w1": x.T @ inner, "w2": hidden.T @ back}
-    return np.mean(error**2), grads | {"b1": inner.sum(0), "b2": back.sum(0)}
-
-
-def reference_sgd(params, x, y, lr, num_steps):
-    losses = []
-    for _ in range(num_steps):
-        loss, grads = reference_grads(params, x, y)
-        params = {name: params[name] - lr * grad for name, grad in grads.items()}
-        losses.append(loss)
-    return params, losses
-
-
-def expect_one_sync(seen, params, num_devices, num_steps=1):  # for the checks
-    numbers = 1 + sum(map(np.size, params.values()))  # the loss, and all gradients
-    most = num_steps * 8.08 * (num_devices - 1) / num_devices * numbers  # and 1 % more
-    likely = "each gradient, and the loss, is sent once per step, and nothing else"
-    expect_moved(seen, at_most=most, likely=likely)
-
-
-# %% [markdown]
+# What is right? One device that takes the whole batch: `reference_sgd`, in NumPy with
+# 64-bit floats.
+#
 # **Predict, then run.** Three runs of 50 steps on eight devices: gradients averaged,
 # added up, and left alone. Which log looks best?
 
@@ -248,7 +220,7 @@ print("step ", *(f"{name:>10}" for name in runs))
 for n in (0, 10, 25, 49):
     print(f"{n:4} ", *(f"{losses[n]:10.3f}" for _, losses in runs.values()))
 spreads = {name: runs[name][0] for name in ("no sync", "pmean")}
-viz.draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
+draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 
 # %% [markdown]
 # **Common mistake: trusting the log.** Both wrong runs log *lower* losses. Without sync
@@ -371,7 +343,7 @@ def pad_rows(a, num_rows):  # appends rows of zeros
 
 params = init_mlp(0) | {"b2": np.float32([0.5])}  # now a row of zeros has an error
 x, y = mlp_data(3, 13)
-truth, _ = reference_grads(params, x, y)
+truth, _ = reference_perceptron(params, x, y)
 x, y = pad_rows(x, 16).reshape(8, 2, 10), pad_rows(y, 16).reshape(8, 2)
 local = jax.pmap(mlp_loss, in_axes=(None, 0, 0))(params, x, y)
 print(f"mean over 13 true rows:  {truth:.4f}")
@@ -454,9 +426,9 @@ for num_rows in (16, 13):
     causes = {"a true row of zeros was taken for padding": (padded, padded[1] != 0)}
     expect_close(observe(pad_and_shard, true, 8), (padded, mask), mistakes=causes)
 expect_error(observe(pad_and_shard, (x[:0], y[:0]), 8), "ValueError")
-truth = reference_grads(params, *true)
+truth = reference_perceptron(params, *true)
 padded[0][~mask], padded[1][~mask] = 7, 7  # masked rows may hold anything finite
-every = reference_grads(params, *padded)
+every = reference_perceptron(params, *padded)
 causes = {
     "masked rows were counted in the sum": scaled(16 / 13, every),
     "masked rows were counted like true ones": every,
@@ -470,7 +442,7 @@ for num_devices, num_rows in ((8, 1), (4, 9), (2, 4)):
     size = -(-num_rows // num_devices)
     x, y = mlp_data(num_rows, num_devices * size)
     x[num_rows:], y[num_rows:] = 3, -70  # what masked rows hold does not matter
-    truth = reference_grads(params, x[:num_rows], y[:num_rows])
+    truth = reference_perceptron(params, x[:num_rows], y[:num_rows])
     mask = np.arange(num_devices * size) < num_rows
     blocks = [a.reshape(num_devices, size, *a.shape[1:]) for a in (x, y, mask)]
     inputs = (copies(params, num_devices), *blocks)
@@ -485,7 +457,7 @@ inputs = (copies(params, 4), *(a[:4] for a in padded))
 mask = np.bool_([[1, 0], [0, 0], [0, 0], [0, 1]])
 seen = observe(weighted_loss, *inputs, mask, "devices", axis="devices", traced=True)
 shares = [
-    reference_grads(params, padded[0][d, k], padded[1][d, k])[0] / 2
+    reference_perceptron(params, padded[0][d, k], padded[1][d, k])[0] / 2
     for d, k in ((0, 0), (3, 1))
 ]
 expect_close(seen, np.array([shares[0], 0, 0, shares[1]]), rtol=1e-4, atol=1e-5)
@@ -642,30 +614,21 @@ def optimizer_run(params, x, y, num_steps, *settings):  # on each device, for th
 
 
 # %%
-def vector(tree):  # all numbers of a dict, one after the other
-    return np.concatenate([tree[name].ravel() for name in sorted(tree)]).astype(float)
+def reference_run(params, x, y, num_steps, settings, clip_first=False):
+    peak, warmup, last, max_norm, weight_decay = settings
 
+    def grads(params):
+        found = [reference_perceptron(params, *rows) for rows in zip(x, y, strict=True)]
+        if clip_first:
+            found = [(loss, reference_clip(g, max_norm)) for loss, g in found]
+        loss, mean = jax.tree.map(lambda *parts: np.mean(parts, axis=0), *found)
+        return loss, mean if clip_first else reference_clip(mean, max_norm)
 
-def unvector(numbers, like):
-    parts = np.split(numbers, np.cumsum([like[name].size for name in sorted(like)]))
-    return {k: parts[n].reshape(like[k].shape) for n, k in enumerate(sorted(like))}
-
-
-def reference_adamw(params, x, y, num_steps, settings, clip_first=False):
-    peak, warmup, last, max_norm, decay = settings
-    shards, p, m, v, losses = list(zip(x, y, strict=True)), vector(params), 0, 0, []
-    for n in range(num_steps):
-        found = [reference_grads(unvector(p, params), *shard) for shard in shards]
-        losses.append(np.mean([loss for loss, _ in found]))
-        grads = np.stack([vector(grads) for _, grads in found])
-        g = clip(grads if clip_first else grads.mean(0), max_norm)
-        g = g.mean(0) if clip_first else g
-        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
-        wave = (1 + np.cos(np.pi * min(1, (n - warmup) / (last - warmup)))) / 2
-        lr = peak * (n / warmup if n < warmup else wave)
-        root = np.sqrt(v / (1 - 0.999 ** (n + 1))) + 1e-8
-        p = p - lr * (m / (1 - 0.9 ** (n + 1)) / root + decay * p)
-    return unvector(p, params), np.array(losses)
+    steps = np.arange(num_steps)
+    wave = (1 + np.cos(np.pi * np.clip((steps - warmup) / (last - warmup), 0, 1))) / 2
+    rates = peak * np.where(steps < warmup, steps / max(warmup, 1), wave)
+    after, _, _, losses = reference_adamw(params, rates, grads, weight_decay)
+    return after, np.array(losses)
 
 
 # %% [markdown]
@@ -729,7 +692,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
 # %% check="optimizer_step" points=3
 params, (x, y), settings = init_mlp(1), mlp_data(6, 8, 16), (0.05, 4, 12, 2.0, 0.1)
 y[0] *= 4  # a hard shard
-run = functools.partial(reference_adamw, params, x, y, 12)
+run = functools.partial(reference_run, params, x, y, 12)
 causes = {"clipping saw each device's own gradient": run(settings, clip_first=True)}
 for cause, other in {
     "the gradients were added up": (0.05, 4, 12, 2.0 / 8, 0.1),
@@ -752,7 +715,7 @@ for num_devices, settings in ((2, (0.1, 2, 9, 1.0, 0.0)), (4, (0.05, 1, 6, 3.0, 
     params, (x, y) = init_mlp(3, hidden=7), mlp_data(8, num_devices, 6)
     y[-1] *= 6
     last = settings[2]
-    expected = copies(reference_adamw(params, x, y, last, settings), num_devices)
+    expected = copies(reference_run(params, x, y, last, settings), num_devices)
     inputs = (copies(params, num_devices), x, y, last, *settings)
     seen = observe(optimizer_run, *inputs, axis="devices", traced=True)
     expect_replicas(seen)
@@ -849,7 +812,7 @@ for number in range(40):
 percent = 100 * (history / np.mean(history, axis=1, keepdims=True) - 1)
 three = {f"device {d}": percent[:, d] for d in (0, 3, 6)}
 title = "Running mean of channel 0 on three devices, not synced"
-viz.draw_losses(three, "% off the average of eight", title, log=False)
+draw_losses(three, "% off the average of eight", title, log=False)
 
 # %% [markdown]
 # Which of the eight would you save? And each shard of four images was normalised in its
@@ -927,7 +890,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
 #   on one device.
 
 
-# %%
+# %% helpers="cnn_step"
 @jax.jit
 def reference_cnn_step(state, keep, x, y, lr):  # one device, the rows of all
     x, y, keep = (a.reshape(-1, *a.shape[2:]) for a in (x, y, keep))
@@ -945,7 +908,7 @@ def draw_masks(keys, shape):
     return np.stack([jax.random.bernoulli(key, 0.5, shape) for key in keys])
 
 
-def expect_moments(seen, state, x, right):  # for the check
+def expect_moments(seen, state, x, right):
     expect_shapes(seen, copies(right, len(x)))
     local = local_stats(copies(state, len(x)), x)["stats"]
     means = {"stats": jax.tree.map(lambda leaf: np.mean(leaf, axis=0), local)}
@@ -1039,7 +1002,7 @@ def ported(params, x, y):  # params: whole, x: f32[64, 10]
 specs = (P(), P("devices"), P("devices"))
 ported = jax.jit(jax.shard_map(ported, mesh=mesh, in_specs=specs, out_specs=P()))
 params, (x, y) = init_mlp(0), mlp_data(1, 512)
-true_loss, true_grads = reference_grads(params, x, y)
+true_loss, true_grads = reference_perceptron(params, x, y)
 loss, grads = ported(params, x, y)
 print(f"loss: {loss / true_loss:.1f} x the reference")
 for name, grad in grads.items():
@@ -1068,7 +1031,7 @@ curves = {
     "pmap, no sync": runs["no sync"][1],
 }
 title = "Four runs against one device"
-viz.draw_losses(curves, "loss as logged", title, log=False)
+draw_losses(curves, "loss as logged", title, log=False)
 
 # %% [markdown]
 # Only one run lies on the reference. The word-for-word port lies on `psum`'s curve,

@@ -36,11 +36,9 @@ import functools
 import math
 
 import optax
-from compiled import Compiled
-from facts import leaves
+from coursekit.compiled_program import CompiledProgram
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from observe import shards
 
 
 def make_mesh(shape, names):  # of the first devices; section 4 explains the types
@@ -56,7 +54,7 @@ for name, build in {
         print(name, "is fine:", build().size)
     except ValueError as error:
         print(name, "is a", type(error).__name__)
-viz.draw_mesh(make_mesh((4, 2), ("data", "model")))
+draw_mesh(make_mesh((4, 2), ("data", "model")))
 
 # %% [markdown]
 # Four devices do not fill a 4 x 2 grid, nor eight a 4 x 4 one.
@@ -68,12 +66,12 @@ viz.draw_mesh(make_mesh((4, 2), ("data", "model")))
 mesh = make_mesh((4, 2), ("data", "model"))
 x = np.arange(64, dtype=np.float32).reshape(16, 4)
 x = jax.device_put(x, NamedSharding(mesh, P("data", "model")))
-viz.draw_array(x, 'x, P("data", "model"):')
+draw_array(x, 'x, P("data", "model"):')
 w = jax.device_put(np.ones((4, 8), np.float32), NamedSharding(mesh, P(None, "model")))
-viz.draw_array(w, 'w, P(None, "model"):')
+draw_array(w, 'w, P(None, "model"):')
 stack = np.ones((4, 2, 4), np.float32)
 stack = jax.device_put(stack, NamedSharding(mesh, P("data", None, "model")))
-viz.draw_array(stack, 'stack, P("data", None, "model"):')
+draw_array(stack, 'stack, P("data", None, "model"):')
 
 # %% [markdown]
 # Devices 0, 2, 4, 6 stand at `model 0` and hold the same half of `w`: a mesh axis that the
@@ -120,32 +118,6 @@ def make_mesh_and_place(x, shape, axis_names, spec):
 # - `make_mesh` above takes the first devices by itself. `P(*spec)` makes the spec.
 # - Needed: `math.prod(shape)` devices. There are `jax.device_count()`.
 # - `NamedSharding` refuses unknown names with the error that is asked for.
-
-
-# %%
-def texts(pieces):  # for the checks: device -> its block
-    blocks = [", ".join(f"{a}:{b}" for a, b in piece.index) for piece in pieces]
-    return {p.device: f"[{text}]" for p, text in zip(pieces, blocks, strict=True)}
-
-
-def blocks(shape, mesh_shape, names, spec):
-    sharding = NamedSharding(make_mesh(mesh_shape, names), P(*spec))
-    return texts(shards(jax.device_put(np.zeros(shape, bool), sharding)))
-
-
-def expect_layout(seen, where, *mesh, likely="", mistakes=()):  # {name: (path, spec)}
-    for name, (path, spec) in where.items():
-        shape = np.shape(dict(leaves(seen.value))[path])
-        found, wanted = texts(seen.layout.get(path, ())), blocks(shape, *mesh, spec)
-        cause = likely
-        if sorted(found.values()) == sorted(wanted.values()):
-            cause = "the mesh takes the first devices, in their order"
-        for mistake, other in dict(mistakes).items():
-            cause = mistake if found == blocks(shape, *mesh, other) else cause
-        for d in sorted({*found, *wanted}):
-            was, expected = found.get(d, "nothing"), wanted.get(d, "nothing")
-            headline = f"Device {d} holds {was} of {name}."
-            expect(seen, was == expected, headline, expected=expected, likely=cause)
 
 
 # %% check="make_mesh_and_place" points=1
@@ -258,8 +230,8 @@ for _ in range(12):
     spec = [(None, order[0], tuple(order[:2]))[rng.integers(3)], None, order[2]]
     spec = tuple(spec[: rng.integers(4)])
     shape = tuple(8 * int(n) for n in rng.integers(1, 4, 3))
-    found = set(blocks(shape, sizes, names, spec).values())
     sharding = NamedSharding(make_mesh(sizes, names), P(*spec))
+    found = {str(part) for part in sharding.devices_indices_map(shape).values()}
     seen = observe(predict_layout, shape, dict(zip(names, sizes, strict=True)), spec)
     expect_close(seen, (sharding.shard_shape(shape), len(found)))
 seen = observe(predict_layout, (5, 9), {"i": 3}, (None, "i"))
@@ -280,7 +252,7 @@ expect_error(uneven, "ValueError", mentions=[7, 3])
 
 # %%
 def compiled(function, *arrays, **options):
-    return Compiled(jax.jit(function, **options).lower(*arrays).compile())
+    return CompiledProgram(jax.jit(function, **options).lower(*arrays).compile())
 
 
 mesh = make_mesh((8,), ("i",))
@@ -328,7 +300,7 @@ def mlp_case(seed, batch, width, hidden, layers=2):  # params, x, y
 
 params, x, _ = mlp_case(0, batch=16, width=4, hidden=6, layers=1)
 params, x = jax.device_put(params, whole), jax.device_put(x, rows)
-viz.draw_array(jax.jit(mlp)(params, x), "mlp(params, x)")
+draw_array(jax.jit(mlp)(params, x), "mlp(params, x)")
 for one in compiled(jax.grad(mlp_loss), params, x, x).collectives:
     print(one)
 
@@ -336,30 +308,6 @@ for one in compiled(jax.grad(mlp_loss), params, x, x).collectives:
 # The output is split like the batch. The gradient sums over the batch, so the compiler
 # put an all-reduce in. `jnp.mean` means the *whole* batch: the eightfold gradient of
 # lesson 3 cannot happen.
-
-
-# %%
-def reference_grads(params, x, y):  # one device, NumPy, 64-bit floats
-    w1, w2 = np.float64(params["w1"]), np.float64(params["w2"])
-    inputs, hidden, g1, g2 = [np.float64(x)], [], 0 * w1, 0 * w2
-    for layer in range(len(w1)):
-        hidden.append(np.maximum(inputs[-1] @ w1[layer], 0))
-        inputs.append(hidden[-1] @ w2[layer])
-    back = 2 * (inputs[-1] - y) / y.size
-    for layer in reversed(range(len(w1))):
-        g2[layer] = hidden[layer].T @ back
-        inner = back @ w2[layer].T * (hidden[layer] > 0)
-        g1[layer], back = inputs[layer].T @ inner, inner @ w1[layer].T
-    return np.mean((inputs[-1] - y) ** 2), {"w1": g1, "w2": g2}
-
-
-def reference_sgd(params, x, y, lr, num_steps):
-    losses = []
-    for _ in range(num_steps):
-        loss, grads = reference_grads(params, x, y)
-        params = jax.tree.map(lambda p, g: p - lr * g, params, grads)
-        losses.append(loss)
-    return {"params": params, "losses": losses}
 
 
 # %%
@@ -377,11 +325,6 @@ def data_parallel_run(params, x, y, lr, num_steps, num_devices):
     x, y = jax.device_put((x, y), NamedSharding(mesh, P("data")))
     params, losses, _ = run(data_parallel_step, params, num_steps, x, y, lr)
     return {"params": params, "losses": losses}
-
-
-def count_operations(params, x, y, lr):  # for the check: what a step runs one by one
-    program = jax.make_jaxpr(lambda *inputs: data_parallel_step(*inputs, lr))
-    return len(program(params, x, y).eqns)
 
 
 def count_whole(key, *arguments):  # for the check: whole weights outside of any jit
@@ -427,14 +370,26 @@ def data_parallel_step(params, x, y, lr):
 # - `jax.value_and_grad(mlp_loss)(params, x, y)`, then `jax.tree.map(lambda p, g: ...,
 #   params, grads)`. No `pmean`: `jit` binds no axis name.
 
+
+# %% helpers="data_parallel_step"
+def count_operations(params, x, y, lr):  # what a step runs one by one
+    program = jax.make_jaxpr(lambda *inputs: data_parallel_step(*inputs, lr))
+    return len(program(params, x, y).eqns)
+
+
+def reference_run(params, x, y, lr, num_steps):  # what data_parallel_run should return
+    params, losses = reference_sgd(params, x, y, lr, num_steps, reference_relu_layers)
+    return {"params": params, "losses": losses}
+
+
 # %% check="data_parallel_step" points=2
 params, x, y = mlp_case(1, 32, 6, 24)
 seen = observe(count_operations, params, x, y, 0.05)
 likely = "@jax.jit above the whole function: the update belongs to the program"
 expect(seen, seen.value == 1, "The step is not one compiled program.", likely=likely)
-expected, large = (reference_sgd(params, x, y, lr, 1) for lr in (0.05, 0.4))
-later = reference_sgd(params, x, y, 0.05, 2)["losses"][1:]
-own = reference_sgd(params, x[:4], y[:4], 0.05, 1)["params"]
+expected, large = (reference_run(params, x, y, lr, 1) for lr in (0.05, 0.4))
+later = reference_run(params, x, y, 0.05, 2)["losses"][1:]
+own = reference_run(params, x[:4], y[:4], 0.05, 1)["params"]
 causes = {
     "the gradient is 8 times too large: it was summed over devices": large,
     "each device learned from its own rows only": expected | {"params": own},
@@ -453,7 +408,7 @@ for num_devices, batch in ((2, 10), (4, 12), (8, 8)):
     params, x, y = mlp_case(batch, batch, 4, 10, layers=1)
     inputs = (params, x, y, 0.2, 2, num_devices)
     seen = observe(data_parallel_run, *inputs, compiled=True)
-    expected = reference_sgd(params, x, y, 0.2, 2)
+    expected = reference_run(params, x, y, 0.2, 2)
     expect_close(seen, expected, rtol=1e-4, atol=1e-5)
     for path in ('["params"]["w1"]', '["params"]["w2"]', '["losses"][0]'):
         expect_layout(seen, {path: (path, ())}, (num_devices,), ("data",))
@@ -912,11 +867,11 @@ for name, specs in layouts.items():
     num_bytes = program.memory_analysis().argument_size_in_bytes
     params = 8 * math.prod(place[0]["params"]["w1"].shard_shape((4, 1024, 1024)))
     bars[name] = {"parameters": params, "Adam, batch": num_bytes - params}
-    moves = Compiled(program).collectives
+    moves = CompiledProgram(program).collectives
     sent = sum(one.bytes_moved for one in moves) / 2**20
     notes[name] = f"sends {sent:.1f} MiB: " + ", ".join(sorted({m.kind for m in moves}))
     print(f"{name:<16}a device holds {num_bytes / 2**20:4.1f} MiB, {notes[name]}")
-viz.draw_memory(bars, "State on one device, and what one device sends per step", notes)
+draw_memory(bars, "State on one device, and what one device sends per step", notes)
 state, loss = program(state, jax.device_put(np.ones((64, 1024), np.float32), place[1]))
 
 # %% [markdown]
@@ -939,15 +894,11 @@ def fsdp_run(params, x, y, specs, num_steps, num_devices):  # for the check
     return {"state": new, "losses": losses, "donated": all(a.is_deleted() for a in old)}
 
 
-def reference_adam(params, x, y, num_steps):
-    mu, nu, losses = {"w1": 0, "w2": 0}, {"w1": 0, "w2": 0}, []
-    for n in range(1, num_steps + 1):
-        loss, grads = reference_grads(params, x, y)
-        losses.append(loss)
-        for k, g in grads.items():
-            mu[k], nu[k] = 0.9 * mu[k] + 0.1 * g, 0.999 * nu[k] + 0.001 * g**2
-            root = np.sqrt(nu[k] / (1 - 0.999**n)) + 1e-8
-            params = params | {k: params[k] - 0.003 * mu[k] / (1 - 0.9**n) / root}
+def reference_fsdp(params, x, y, num_steps):
+    def grads(params):
+        return reference_relu_layers(params, x, y)
+
+    params, mu, nu, losses = reference_adamw(params, [0.003] * num_steps, grads)
     state = {"params": params, "adam": ((np.int32(num_steps), mu, nu), ())}
     return {"state": state, "losses": losses, "donated": True}
 
@@ -997,7 +948,7 @@ def fsdp_step(shardings):
 params, x, y = mlp_case(5, 32, 16, 40)
 one = observe(fsdp_run, params, x, y, weight_specs("data", None), 1, 8, compiled=True)
 four = observe(fsdp_run, params, x, y, weight_specs(None, None), 4, 8)
-expected = reference_adam(params, x, y, 4)
+expected = reference_fsdp(params, x, y, 4)
 expect_shapes(four, expected)
 where = state_layout(weight_specs("data", None), '["state"]')
 likely = "out_shardings=(shardings, None): else the compiler chooses"
@@ -1005,7 +956,7 @@ expect_layout(four, where, (8,), ("data",), likely=likely)
 count = four.value["state"]["adam"][0][0]
 expect(four, count == 4, "Adam forgets its state.", likely='go on from state["adam"]')
 expect(four, four.value["donated"], "The old state remains.", likely="donate_argnums=0")
-later = reference_adam(params, x, y, 5)["losses"][1:]
+later = reference_fsdp(params, x, y, 5)["losses"][1:]
 causes = {"the loss is the one after the step": expected | {"losses": later}}
 expect_close(four, expected, rtol=1e-3, atol=1e-5, mistakes=causes)
 expect(four, four.num_compiles < 4, "Each step compiles anew.", likely="call jit once")
@@ -1019,7 +970,7 @@ for num_devices, layers, embed in ((4, 1, None), (2, 3, "data")):
     params, x, y = mlp_case(6, 12, 8, 20, layers=layers)
     comes = weight_specs(embed, None if embed else "data")
     seen = observe(fsdp_run, params, x, y, comes, 2, num_devices, compiled=True)
-    expect_close(seen, reference_adam(params, x, y, 2), rtol=1e-3, atol=1e-5)
+    expect_close(seen, reference_fsdp(params, x, y, 2), rtol=1e-3, atol=1e-5)
     expect_layout(seen, where, (num_devices,), ("data",))
 expect_arrays(seen, never=(12, 20))
 gathers = sum(m.bytes_moved for m in seen.collectives if m.kind == "all-gather")
@@ -1118,7 +1069,7 @@ expect_error(uneven, "ValueError", mentions=[10, 4])
 # %% [markdown]
 # ## 10. How to check what the compiler did
 #
-# - **Where does it lie?** `viz.draw_array`, `x.addressable_shards`.
+# - **Where does it lie?** `draw_array`, `x.addressable_shards`.
 # - **What is sent?** `jax.jit(f).lower(...).compile().as_text()` names the collectives;
 #   the course's `compiled` counts their bytes.
 # - **What does it need?** The compiled program's `memory_analysis()` and

@@ -6,8 +6,8 @@ import nbformat
 import tiny
 from nbformat import NotebookNode
 
-from grader.course import make_course
-from grader.notebooks import exercises, release
+from grader.authoring.notebook import exercises, release
+from grader.classroom.course import make_course
 
 RIGHT = {
     "double": "def double(x):\n    return x + x",

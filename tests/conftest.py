@@ -1,30 +1,21 @@
 """Eight simulated devices for every test, and JAX at its strictest."""
 
 import os
-import sys
-from pathlib import Path
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "lessons"), str(ROOT / "tests")]
 
 import pytest
 
-import start
+from coursekit import setup
 
-# Most of a test's time goes into compiling, so that is done as in grading, in haste. A
-# check that hangs on how a program rounds shows, too: kernels, scripts and, with
-# `ANSWERS=some`, the oldest and the newest JAX compile as learners have it.
+# Tests spend most of their time on compiling: that is done as in grading, without
+# optimization, in kernels and scripts, too. With `ANSWERS=some`, the oldest and the
+# newest JAX compile as learners have it, which shows checks that depend on rounding.
 if os.environ.get("ANSWERS") != "some":
-    from grader.compile_cache import HASTE
+    from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
 
-    os.environ["XLA_FLAGS"] = HASTE
-start.with_devices(8)
+    os.environ["XLA_FLAGS"] = FAST_COMPILE_FLAGS
+setup.with_devices(8)
 
 import jax
-
-jax.devices()  # reads the flags, which kernels and scripts must not inherit
-FLAGS = os.environ.pop("XLA_FLAGS")
-start.set_environment(os.environ, 8)
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -49,15 +40,10 @@ def compile_cache(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def flags():
-    """What XLA was told in this process."""
-    return FLAGS
-
-
-@pytest.fixture(scope="session")
 def contained_here():
     """Skips, naming what is missing, where bubblewrap contains nothing."""
-    from grader.containment import ContainmentError, backend
+    from grader.containment.backend import backend
+    from grader.containment.limits import ContainmentError
 
     try:
         return backend("bubblewrap")

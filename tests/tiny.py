@@ -1,13 +1,11 @@
 """Writes a course of one tiny lesson, for tests of the grader."""
 
-import shutil
 from pathlib import Path
 
 from nbformat import NotebookNode
 
-from grader import MODULES, ROOT
-from grader.lesson import read_lesson
-from grader.readme import LIST_MARKS
+from grader.authoring import coursekit
+from grader.authoring.lesson import read_lesson
 
 REPOSITORY = "https://example.org/ada/tiny-course"
 NAME = "01_tiny"
@@ -16,22 +14,22 @@ NAME = "01_tiny"
 SETUP = """
 import sys
 
-FILES, NAMES = "COURSE_FILES", "COURSE_MODULES"
+URL, NAME, VERSION = "COURSEKIT_URL", "COURSEKIT_NAME", "COURSEKIT_VERSION"
 sys.path.append("../lessons")
-import start
+from coursekit import setup
 
-start.with_devices(8)
+setup.with_devices(8)
 
-from expect import expect_close
-from observe import observe
-from outcomes import check, scorecard
+from coursekit.check import check, scorecard
+from coursekit.expect import expect_close
+from coursekit.observe import observe
 """
 
 # Runs in about one second; stubs count as a broken check.
 SETUP_WITHOUT_JAX = """
-from outcomes import Wrong, check, scorecard
+from coursekit.check import Wrong, check, scorecard
 
-FILES, NAMES = "COURSE_FILES", "COURSE_MODULES"
+URL, NAME, VERSION = "COURSEKIT_URL", "COURSEKIT_NAME", "COURSEKIT_VERSION"
 
 
 def observe(function, x):
@@ -124,13 +122,9 @@ def write_course(root: Path, source: str = SOURCE, setup: str = SETUP) -> Path:
     """Writes the course's files into the folder `root`; returns the source's path."""
     (root / "lessons").mkdir(parents=True)
     (root / "solutions").mkdir()
-    for name in MODULES:
-        shutil.copy(ROOT / "lessons" / f"{name}.py", root / "lessons")
+    coursekit.copy(root / "lessons")
     course = f'[tool.course]\nrepository = "{REPOSITORY}"\n'
     (root / "pyproject.toml").write_text(course)
-    for folder in (root, root / "lessons"):
-        begin, end = LIST_MARKS
-        (folder / "README.md").write_text(f"# Tiny\n\n{begin}\n{end}\n\nMore.\n")
     (root / "solutions" / "setup_cell.py").write_text(setup)
     path = root / "solutions" / f"{NAME}.py"
     path.write_text(source)

@@ -42,15 +42,15 @@ import nbformat
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "lessons")]
 
-from grader import compile_cache
-from grader.classroom import Classroom
-from grader.containment import Limits
-from grader.course import make_course
-from grader.gradebook import ensure_lesson
-from grader.grading import Grading
-from grader.notebooks import checks, exercises, lesson_paths, release
-from grader.plan import steps
-from grader.store import lesson_hashes
+from grader.authoring.notebook import checks, exercises, lesson_paths, release
+from grader.classroom.course import make_course
+from grader.classroom.folder import Classroom
+from grader.classroom.gradebook import ensure_lesson
+from grader.containment.limits import Limits
+from grader.judging.cell_plan import steps
+from grader.kernel import compile_cache
+from grader.workers.job_grader import JobGrader
+from grader.workers.result_key import lesson_hashes
 
 KINDS = ("solved", "half", "wrong", "slow")
 STOCK = """\
@@ -75,19 +75,21 @@ def _late(function):
 """
 # What makes grading fast, and code that turns it off.
 LEVERS = {
-    "compile cache": "from grader.grading import Grading\n"
-    "Grading.compiled = lambda self, job: None",
-    "fork server": "from grader import provisioner, warm\n"
-    "def shared(*arguments): raise warm.ColdError('off')\n"
-    "provisioner.shared = shared",
-    "forked scripts": "from grader import judging, provisioner\n"
-    "provisioner.ZYGOTE = judging.ZYGOTE = ''",
-    "spare workers": "from grader import places\nplaces.SPARE = 0",
-    "judge's memory": "from grader import judging\nmake = judging.material\n"
-    "code = 'import grader.remote as r; r.MAX_KNOWN = 0\\n'\n"
+    "compile cache": "from grader.workers.job_grader import JobGrader\n"
+    "JobGrader.compiled = lambda self, job: None",
+    "fork server": "from grader.containment import fork_server\n"
+    "from grader.kernel import provisioner\n"
+    "def refuse(*arguments): raise fork_server.ForkServerError('off')\n"
+    "provisioner.shared_server = refuse",
+    "forked scripts": "from grader.containment import fork_server\n"
+    "fork_server.PYTHON_FORKS = ''",
+    "spare jobs": "from grader.workers import opening\nopening.SPARE = 0",
+    "judge's memory": "from grader.judging import judge_process\n"
+    "make = judge_process.material\n"
+    "code = 'import grader.judging.observer as o; o.MAX_KNOWN = 0\\n'\n"
     "def changed(made): return made | {'setup': code + made['setup']}\n"
-    "judging.material = lambda lesson: changed(make(lesson))",
-    "no demonstrations": "from grader.trial import Trial\n"
+    "judge_process.material = lambda lesson: changed(make(lesson))",
+    "no demonstrations": "from grader.judging.trial import Trial\n"
     "load = Trial.load\n"
     "Trial.load = lambda *a, lean, **more: load(*a, lean=False, **more)",
 }
@@ -201,9 +203,9 @@ def otter(folder: Path) -> dict[tuple[str, str, str], float]:
 def fill_caches(lessons: dict[str, Any]) -> None:
     """Lets each lesson's own solution fill the compile cache."""
     for name, lesson in lessons.items():
-        grading = Grading({name: lesson}, Limits())
+        grader = JobGrader({name: lesson}, Limits(), trusted=False)
         folder = compile_cache.find(lesson_hashes(lesson, Limits()))
-        compile_cache.fill(folder, lambda part, g=grading, n=name: g.solve(n, part))
+        compile_cache.fill(folder, lambda part, g=grader, n=name: g.solve(n, part))
 
 
 FLOOR = """

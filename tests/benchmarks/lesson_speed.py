@@ -14,9 +14,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from grader.build import read
-from grader.notebooks import lesson_paths, marks
-from grader.sandbox import execute
+from grader.authoring.build import read
+from grader.authoring.execution import execute
+from grader.authoring.notebook import lesson_paths, nbgrader_metadata
 
 BASE = "import jax, jax.numpy, matplotlib.pyplot"
 
@@ -35,9 +35,9 @@ def import_seconds(program: str, repeats: int = 5) -> float:
 def main() -> None:
     """Prints the figures."""
     base = import_seconds(BASE)
-    ours = import_seconds(f"{BASE}; import viz, expect")
+    ours = import_seconds(f"{BASE}; import coursekit.notebook")
     print(f"import JAX and matplotlib      {base:6.2f} s")
-    print(f"  and viz, expect              {ours:6.2f} s  ({ours / base:.2f}x)")
+    print(f"  and coursekit.notebook       {ours:6.2f} s  ({ours / base:.2f}x)")
     for path in lesson_paths():
         lesson = read(path, ROOT)
         ends = [time.perf_counter()]
@@ -46,7 +46,7 @@ def main() -> None:
         print(f"{path.stem:<30} {total:6.2f} s  ({total / base:.2f}x)")
         code = [cell for cell in lesson.cells if cell.cell_type == "code"]
         for cell, start, end in zip(code, ends[:-1], ends[1:], strict=True):
-            if marks(cell).get("grade"):
+            if nbgrader_metadata(cell).get("grade"):
                 print(f"  {cell.id:<28} {end - start:6.2f} s")
 
 

@@ -23,8 +23,8 @@ from otter.api import grade_submission
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "lessons")]
 
-from grader.classroom import Classroom
-from grader.notebooks import checks, marks
+from grader.authoring.notebook import checks, nbgrader_metadata
+from grader.classroom.folder import Classroom
 
 TEST = """\
 OK_FORMAT = False
@@ -46,7 +46,7 @@ def write_tests(lesson: Any, path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("otter_config.json", "{}")
         for name, cell in checks(lesson).items():
-            facts = {"name": name, "points": marks(cell)["points"]}
+            facts = {"name": name, "points": nbgrader_metadata(cell)["points"]}
             test = TEST.format(source=cell.source, **facts)
             archive.writestr(f"tests/{name}.py", test)
 

@@ -24,9 +24,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "lessons"), str(ROOT / "solutions" / "references")]
 
-import start
+from coursekit import setup
 
-start.with_devices(8)
+setup.with_devices(8)
 
 import full_pipeline
 import jax
@@ -62,7 +62,7 @@ def source_loop(mesh: Any, num_steps: int) -> Callable[[], float]:
     """Makes the source's own loop, which returns its steps per second.
 
     One compiled step per turn of a Python loop, on the first 256 rows, a loss read
-    every fifty. It waits for nothing else: `start` gives JAX threads enough.
+    every fifty. It waits for nothing else: `setup` gives JAX threads enough.
     """
     x, y, _ = sharded_pipeline.make_data()
     split = NamedSharding(mesh, P("data"))

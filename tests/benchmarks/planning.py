@@ -13,6 +13,7 @@ solved ones, half solved ones and wrong ones. Printed are, as a table in Markdow
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import tempfile
 import threading
@@ -26,12 +27,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from grading import KINDS, busy_seconds, fill_caches, timed, write_class
 
-from grader.classroom import Classroom
-from grader.containment import Limits
-from grader.grading import Grading
-from grader.jobs import job_of
-from grader.notebooks import lesson_paths
-from grader.store import lesson_hashes
+from grader.authoring.notebook import lesson_paths
+from grader.classroom.folder import Classroom
+from grader.containment.limits import Limits
+from grader.workers.executor import grade_jobs
+from grader.workers.jobs import job_of
+from grader.workers.local_executor import LocalExecutor
+from grader.workers.result_key import lesson_hashes
 
 LOOK_EVERY_S = 0.25
 
@@ -74,15 +76,15 @@ def measured(name: str, classroom: Classroom) -> tuple[float, float, float]:
         for one in classroom.submissions()
         if one.lesson == name and not one.student.startswith("slow")
     ]
-    grading = Grading({name: lesson}, Limits())
-    list(grading.run(jobs[:1]))  # starts the fork server
-    memory = Memory()
-    memory.start()
-    done = grading.run(jobs)
-    next(done)  # starts the judge
-    looked = memory.used
-    seconds, cpu, rest = timed(lambda: list(done))
-    peak = memory.stop()
+    with contextlib.closing(LocalExecutor({name: lesson}, Limits())) as executor:
+        list(grade_jobs(executor, jobs[:1]))  # starts the fork server and the judge
+        memory = Memory()
+        memory.start()
+        finished = grade_jobs(executor, jobs)
+        next(finished)
+        looked = memory.used
+        seconds, cpu, rest = timed(lambda: list(finished))
+        peak = memory.stop()
     return seconds / len(rest), (cpu - memory.used + looked) / len(rest), peak
 
 

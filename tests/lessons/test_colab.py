@@ -1,7 +1,9 @@
-"""The lesson works from its notebook file alone where `google.colab` can be imported.
+"""The lesson works from its notebook file alone in Colab.
 
-A local server stands in for the repository, an empty package for Colab's own. The
-notebook's address is replaced as a rebuild in a fork would replace it.
+A local server stands in for the repository, an empty package for Colab's own, which the
+kernel imports before the first cell, as Colab's kernel does. The notebook's address is
+replaced as a rebuild in a fork would replace it. The lesson's modules come in one
+archive, from which Python imports them; nothing is unpacked.
 """
 
 import http.server
@@ -15,57 +17,109 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from coursekit import setup
+
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "solutions").glob("[0-9][0-9]_*.ipynb"))
+ARCHIVE = f"coursekit-{setup.version()}.zip"
+READY = "Ready: 8 simulated CPU devices.\n"
+SCRIPT = """
+import inspect, tempfile
+from pathlib import Path
+from coursekit import processes, script
+
+def devices(path):
+    Path(path).write_text(f"{jax.device_count()} devices")
+
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder, "devices.py")
+    script.write_script(path, devices)
+    print(processes.run_script(path, {"path": f"{folder}/said"}, 2))
+    print(Path(folder, "said").read_text())
+print(inspect.getsource(script.alias).splitlines()[0])
+print(script.__file__)
+"""
 
 
 class Repository(http.server.SimpleHTTPRequestHandler):
-    """Serves lessons/ under the path that a repository's raw files have."""
+    """Serves docs/colab/*.zip under the path that a repository's raw files have."""
 
     def translate_path(self, path):
-        return str(ROOT / path.removeprefix("/raw/main/"))
+        found = re.fullmatch(r"/raw/main/(docs/colab/[\w-]+\.zip)", path)
+        return str(ROOT / (found[1] if found else "no such file"))
+
+    def log_request(self, code="-", size="-"):
+        self.server.requests.append(f"{self.command} {self.path} {int(code)}")
 
     def log_message(self, *arguments):
         pass
 
 
 @pytest.fixture(scope="module")
-def address():
+def server():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Repository) as server:
+        server.requests = []
         threading.Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield server
         server.shutdown()
 
 
 @pytest.fixture
-def run(address, tmp_path):
-    def run(path, *, first_cell="", **variables):
+def requests(server):
+    """Lists what the server was asked for in this test, and what it answered."""
+    server.requests.clear()
+    return server.requests
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder in which a notebook runs; it is empty."""
+    folder = tmp_path / "content"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def run(server, folder, tmp_path):
+    def run(path, *, before="", after="", **variables):
         package = tmp_path / "packages" / "google" / "colab"
         package.mkdir(parents=True)
         # "google" itself stays a namespace, which other packages share.
-        (package / "__init__.py").write_text("")
-        folder = tmp_path / "content"
-        folder.mkdir()
+        for name in ("__init__", "output"):  # JAX's debugger imports the second
+            (package / f"{name}.py").write_text("")
+        address = f"http://127.0.0.1:{server.server_port}"
         text = re.sub(r"https://[^\"{]*(?=/raw/main)", address, path.read_text("utf-8"))
         notebook = nbformat.reads(text, as_version=4)
-        if first_cell:
-            notebook.cells = [nbformat.v4.new_code_cell(first_cell), notebook.cells[1]]
+        if before or after:  # the set-up cell alone, between these
+            first, last = map(nbformat.v4.new_code_cell, (before, after))
+            notebook.cells = [first, notebook.cells[1], last]
         env = {
             k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))
         }
         env |= {"PYTHONPATH": str(package.parent.parent), "IPYTHONDIR": str(tmp_path)}
+        colab = "--InteractiveShellApp.exec_lines=import google.colab"
         client = NotebookClient(
             notebook,
             timeout=120,
             allow_errors=True,
             coalesce_streams=True,
-            extra_arguments=["--log-level=ERROR"],
+            extra_arguments=["--log-level=ERROR", colab],
             resources={"metadata": {"path": str(folder)}},
         )
         client.execute(env=env | variables)
         return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def one_request(requests, folder):
+    """Each test's notebook asks once, and keeps nothing but what it got."""
+    yield
+    assert requests == [f"GET /raw/main/docs/colab/{ARCHIVE} 200"]
+    assert sorted(path.name for path in folder.iterdir()) == [ARCHIVE]
+    published = ROOT / "docs" / "colab" / ARCHIVE
+    assert (folder / ARCHIVE).read_bytes() == published.read_bytes()
 
 
 def printed(cell):
@@ -76,22 +130,24 @@ def errors(cells):
     return [o for cell in cells for o in cell.outputs if o.output_type == "error"]
 
 
-def test_solved_lesson_passes_from_an_empty_folder(run):
-    # All lessons have the same set-up cell.
-    cells = run(LESSONS[0], JAX_PLATFORMS="tpu,cuda")  # as on an accelerator's runtime
-    assert printed(cells[0]) == "Ready: 8 simulated CPU devices.\n"
+# All where Colab's own versions are: `make test-oldest`.
+HERE = LESSONS if IPython.version_info[0] < 8 else LESSONS[:1]
+every_lesson = pytest.mark.parametrize("path", HERE, ids=lambda path: path.stem)
+
+
+@every_lesson
+def test_solved_lesson_passes_from_an_empty_folder(path, run):
+    cells = run(path, JAX_PLATFORMS="tpu,cuda")  # as on an accelerator's runtime
+    assert printed(cells[0]) == READY
     assert not errors(cells)
     [total] = re.findall(r"total +(\d+) of (\d+)", printed(cells[-1]))
     assert total[0] == total[1]
 
 
-# All where Colab's own versions are: `make test-oldest`.
-HERE = LESSONS if IPython.version_info[0] < 8 else LESSONS[:1]
-
-
-@pytest.mark.parametrize("path", HERE, ids=lambda path: path.stem)
+@every_lesson
 def test_untouched_lesson_fails_exactly_its_checks(path, run):
     cells = run(ROOT / "lessons" / path.name)
+    assert printed(cells[0]) == READY
     failed = [cell.metadata.nbgrader.grade_id for cell in cells if errors([cell])]
     checks = [c.metadata.nbgrader.grade_id for c in cells if c.metadata.nbgrader.grade]
     assert failed == checks
@@ -102,8 +158,27 @@ def test_untouched_lesson_fails_exactly_its_checks(path, run):
 
 
 def test_jax_that_had_started_asks_for_a_restart_of_the_session(run):
-    cells = run(LESSONS[0], first_cell="import jax; jax.devices()", JAX_PLATFORMS="cpu")
+    cells = run(LESSONS[0], before="import jax; jax.devices()", JAX_PLATFORMS="cpu")
     [error] = errors(cells)
     assert "with 1 device(s)" in error.evalue
     assert "Restart the session (Runtime > Restart session)" in error.evalue
     assert error.traceback == error.evalue.splitlines()
+
+
+def test_another_language_comes_from_the_archive_too(run):
+    cells = run(ROOT / "lessons" / "ko" / LESSONS[0].name, COURSE_LANGUAGE="ko")
+    assert printed(cells[0]) == "준비 완료: 모의 CPU 장치 8개.\n"
+    for error in errors(cells):
+        assert error.traceback[0].startswith("아직 ")
+    assert re.search(r"합계 +0 ", printed(cells[-1]))
+
+
+def test_scripts_are_written_and_sources_are_found(run):
+    _, ready, said = run(LESSONS[0], after=SCRIPT)
+    assert printed(ready) == READY
+    assert printed(said).splitlines() == [
+        "finished",
+        "8 devices",
+        "def alias(place: str, name: str) -> str:",
+        f"{ARCHIVE}/coursekit/script.py",
+    ]

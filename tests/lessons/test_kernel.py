@@ -16,8 +16,8 @@ MODEL = """
 import os
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])  # few cores
-import start
-start.with_devices(8)
+from coursekit import setup
+setup.with_devices(8)
 import jax
 import jax.numpy as jnp
 

@@ -3,7 +3,10 @@
 import html
 import itertools
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -12,6 +15,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FOLDED = re.compile(r"<details><summary>.*In words.*</summary>(.*)</details>")
 LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.ipynb"))
+EVERY_FILE = sorted((ROOT / "lessons").glob("**/[0-9][0-9]_*.ipynb"))
+EIGHT = "--xla_force_host_platform_device_count=8"
 every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 
@@ -47,6 +52,38 @@ def test_lesson_has_a_title_a_badge_three_questions_and_a_recap(path):
     assert "**Common mistake" in prose
     assert re.search(r"(?m)^## Recap$", prose)
     assert len(re.findall(r"(?m)^\*\*[123]\. ", prose)) == 3
+
+
+@pytest.mark.parametrize(
+    "path", EVERY_FILE, ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_first_cell_is_the_set_up_and_short_and_shows_the_flag(path):
+    first = cells(path, "code")[0]
+    assert first.id == "setup"
+    assert len(first.source.splitlines()) <= 15
+    [line] = [line for line in first.source.splitlines() if EIGHT in line]
+    assert line.startswith('os.environ["XLA_FLAGS"] = ')
+    assert first.source == cells(LESSONS[0], "code")[0].source
+
+
+@pytest.mark.parametrize("folder", ["lessons", "lessons/ko", "solutions"])
+def test_set_up_cell_finds_its_modules_agrees_with_them_and_keeps_flags(folder):
+    cell = cells(ROOT / folder / LESSONS[0].name, "code")[0]
+    ours = ("JAX_", "XLA_", "NPROC", "PJRT_NPROC", "PYTHONPATH", "COURSE_")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    env |= {"XLA_FLAGS": "--xla_cpu_enable_fast_math=false", "COURSE_LANGUAGE": "en"}
+    program = f"{cell.source}\nprint(os.environ['XLA_FLAGS'])"
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT / folder,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert run.stdout.splitlines() == [
+        "Ready: 8 simulated CPU devices.",
+        f"--xla_cpu_enable_fast_math=false {EIGHT}",
+    ], run.stderr
 
 
 @every_lesson

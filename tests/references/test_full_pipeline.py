@@ -105,10 +105,10 @@ def log(folder):
     ],
 )
 def test_a_killed_run_ends_bit_for_bit_like_one_that_was_not(
-    after, step, save_every, logged, whole, tmp_path, flags
+    after, step, save_every, logged, whole, tmp_path
 ):
     program = DIES.format(
-        flags=flags,
+        flags=os.environ["XLA_FLAGS"],
         references=str(REFERENCES),
         directory=str(tmp_path),
         after=after,

@@ -1,0 +1,1 @@
+"""Makes notebooks, translations and the website out of the lessons' sources."""

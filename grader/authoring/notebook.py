@@ -1,0 +1,111 @@
+"""Releases a lesson, and reads lessons: names, titles, exercises and checks.
+
+All are plain functions on notebooks; stripping solutions and hidden tests is
+nbgrader's own work.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbgrader.preprocessors import (
+    ClearHiddenTests,
+    ClearOutput,
+    ClearSolutions,
+    ComputeChecksums,
+    LockCells,
+)
+from traitlets.config import Config
+
+from grader import ROOT
+from lessons.coursekit.check import NOT_WRITTEN
+
+# Before an exercise's name: the grade ids of its check, and of what that check uses.
+CHECK_PREFIX, HELPERS_PREFIX = "check-", "helpers-"
+STUB = f'raise NotImplementedError("{NOT_WRITTEN}")'
+# Learners may play with every cell but the checks; grading restores what they changed.
+RELEASE_CONFIG = {
+    "ClearSolutions": {"code_stub": {"python": STUB}},
+    "LockCells": {"lock_readonly_cells": False},
+}
+
+
+def release(notebook: NotebookNode) -> NotebookNode:
+    """Makes what learners open: stubs for solutions, no hidden tests, no outputs."""
+    notebook, resources = copy.deepcopy(notebook), {}
+    config = Config(RELEASE_CONFIG)
+    for step in (
+        LockCells,
+        ClearSolutions,
+        ClearOutput,
+        ClearHiddenTests,
+        ComputeChecksums,
+    ):
+        notebook, resources = step(config=config).preprocess(notebook, resources)
+    return notebook
+
+
+def exercises(notebook: NotebookNode) -> dict[str, NotebookNode]:
+    """Finds a lesson's exercise cells, by name and in order."""
+    return {c.id: c for c in notebook.cells if nbgrader_metadata(c).get("solution")}
+
+
+def checks(notebook: NotebookNode) -> dict[str, NotebookNode]:
+    """Finds a lesson's check cells, by the exercise that they check."""
+    return {
+        nbgrader_metadata(c)["grade_id"].removeprefix(CHECK_PREFIX): c
+        for c in notebook.cells
+        if nbgrader_metadata(c).get("grade")
+    }
+
+
+def lesson_paths(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
+    """Lists the lessons' sources in order, or those that `names` ask for.
+
+    Raises:
+        ValueError: a name that is no lesson.
+    """
+    paths = sorted((root / "solutions").glob("[0-9][0-9]_*.py"))
+    chosen = []
+    for name in names:
+        matching = [path for path in paths if names_lesson(Path(name).stem, path.stem)]
+        if not matching:
+            known = ", ".join(path.stem for path in paths)
+            raise ValueError(f'There is no lesson "{name}". The lessons are: {known}.')
+        chosen += matching
+    return list(dict.fromkeys(chosen)) or paths
+
+
+def lesson_number(name: str) -> int | None:
+    """Reads a lesson's number from its name: 1 of `01_pmap_spmd`; None without one."""
+    found = re.match(r"\d+(?=_)", name)
+    return int(found[0]) if found else None
+
+
+def names_lesson(text: str, name: str) -> bool:
+    """Tells whether `1`, `01` or `01_pmap_spmd` means the lesson `name`."""
+    is_number = text.isascii() and text.isdigit()
+    return text == name or (is_number and int(text) == lesson_number(name))
+
+
+def title(lesson: NotebookNode, name: str) -> str:
+    """Returns a lesson's title: its first heading; its name where it has none."""
+    lines = (line for cell in lesson.cells for line in cell.source.splitlines())
+    return next((line[2:] for line in lines if line.startswith("# ")), name)
+
+
+def nbgrader_metadata(cell: NotebookNode) -> dict:
+    """Returns a cell's nbgrader metadata; front ends lose it, so it may be empty."""
+    metadata = cell.get("metadata", {})
+    found = metadata.get("nbgrader", {}) if isinstance(metadata, dict) else {}
+    return found if isinstance(found, dict) else {}
+
+
+def dumps(notebook: NotebookNode) -> str:
+    """Writes a notebook as text, the same bytes for the same content."""
+    return nbformat.writes(notebook) + "\n"

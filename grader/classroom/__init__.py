@@ -1,0 +1,1 @@
+"""Keeps a class: its folder, results, scores and exports."""

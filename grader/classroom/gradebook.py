@@ -1,0 +1,152 @@
+"""The only writer of nbgrader's gradebook: one transaction for each result."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.resources
+from collections.abc import Iterator
+from unittest import mock
+
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.preprocessors import SaveCells
+from sqlalchemy import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from grader import CourseError
+from grader.authoring.notebook import CHECK_PREFIX, release
+from grader.results import Outcome, Result, Status
+
+
+class GradebookError(CourseError):
+    """nbgrader's gradebook cannot be read or written."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Mark:
+    """One exercise's mark in the gradebook; None where there is none."""
+
+    auto: float | None
+    manual: float | None
+    maximum: float
+    extra: float = 0.0
+
+    @property
+    def score(self) -> float | None:
+        """The mark that counts: a person's before ours."""
+        chosen = self.auto if self.manual is None else self.manual
+        return None if chosen is None else chosen + self.extra
+
+
+def shown(db_url: str) -> str:
+    """Writes a database's address without its password."""
+    try:
+        return make_url(db_url).render_as_string(hide_password=True)
+    except SQLAlchemyError:
+        return "The gradebook (db_url in nbgrader_config.py)"
+
+
+def newest_tables() -> str:
+    """Names the newest version of nbgrader's tables.
+
+    nbgrader asks the `alembic` on the PATH, which takes two seconds where there is one.
+    """
+    from alembic.script import ScriptDirectory  # for a new gradebook alone
+
+    scripts = importlib.resources.files("nbgrader") / "alembic"
+    return ScriptDirectory(str(scripts)).get_current_head()
+
+
+@contextlib.contextmanager
+def opened(db_url: str, course_id: str) -> Iterator[Gradebook]:
+    """Opens the gradebook; what is written in the block is kept whole or not at all.
+
+    Raises:
+        GradebookError: the database does not answer, or refuses.
+    """
+    try:
+        with mock.patch("nbgrader.api.get_alembic_version", newest_tables):
+            book = Gradebook(db_url, course_id)
+    except SQLAlchemyError as error:
+        raise GradebookError(f"{shown(db_url)} cannot be opened: {error}") from None
+    with book:
+        commit, book.db.commit = book.db.commit, book.db.flush
+        try:
+            yield book
+            commit()
+        except SQLAlchemyError as error:
+            book.db.rollback()
+            raise GradebookError(f"{shown(db_url)} refused a change: {error}") from None
+
+
+def ensure_lesson(db_url: str, course_id: str, name: str, lesson: NotebookNode) -> None:
+    """Enters a lesson's cells, as `nbgrader generate_assignment` does.
+
+    Raises:
+        GradebookError: the lesson's cells changed after work on it was graded.
+    """
+    with opened(db_url, course_id) as book:
+        try:
+            known = book.find_notebook(name, name)
+            cells = {cell.name: cell.max_score for cell in known.grade_cells}
+        except MissingEntry:
+            cells = {}
+        book.update_or_create_assignment(name)
+    wanted = {
+        cell.metadata.nbgrader["grade_id"]: float(cell.metadata.nbgrader["points"])
+        for cell in lesson.cells
+        if cell.metadata.get("nbgrader", {}).get("grade")
+    }
+    if cells == wanted:
+        return
+    names = {"notebook": name, "assignment": name, "db_url": db_url}
+    try:
+        SaveCells().preprocess(release(lesson), {"nbgrader": names})
+    except RuntimeError as error:
+        raise GradebookError(f"{error}. Give the changed lesson a new name.") from None
+
+
+def save(db_url: str, course_id: str, student: str, result: Result) -> None:
+    """Writes one result: the automatic marks, never a person's.
+
+    Without a score (NEEDS_REVIEW) the marks stay open until a person gives them.
+    """
+    with opened(db_url, course_id) as book:
+        book.update_or_create_student(student)
+        with book.db.no_autoflush:
+            book.update_or_create_submission(result.lesson, student)
+        held = result.status is Status.NEEDS_REVIEW
+        for exercise in result.exercises:
+            place = (result.lesson, result.lesson, student)
+            grade = book.find_grade(CHECK_PREFIX + exercise.exercise, *place)
+            grade.auto_score = None if held else exercise.points
+            grade.needs_manual_grade = held and grade.manual_score is None
+            untouched = exercise.outcome is Outcome.NOT_ATTEMPTED
+            with contextlib.suppress(MissingEntry):
+                comment = book.find_comment(exercise.exercise, *place)
+                comment.auto_comment = "No response." if untouched else exercise.message
+
+
+def marks_of(db_url: str, course_id: str, lesson: str, student: str) -> dict[str, Mark]:
+    """Reads a learner's marks, by exercise; empty where there are none."""
+    with opened(db_url, course_id) as book:
+        try:
+            notebook = book.find_submission_notebook(lesson, lesson, student)
+        except MissingEntry:
+            return {}
+        return {
+            grade.cell.name.removeprefix(CHECK_PREFIX): Mark(
+                grade.auto_score,
+                grade.manual_score,
+                grade.cell.max_score,
+                grade.extra_credit or 0.0,
+            )
+            for grade in notebook.grades
+        }
+
+
+def remove_student(db_url: str, course_id: str, student: str) -> None:
+    """Removes a learner with all marks."""
+    with opened(db_url, course_id) as book, contextlib.suppress(MissingEntry):
+        book.remove_student(student)

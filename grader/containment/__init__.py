@@ -1,0 +1,1 @@
+"""Runs untrusted code in a box: no network, no files of ours, limited resources."""

@@ -1,0 +1,1 @@
+"""Runs inside a box, or enters one: imports nothing of the grader outside."""

@@ -1,0 +1,173 @@
+"""Monitors a box from outside: what it uses in total, and what it writes to stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from grader.containment.limits import Limits
+
+INTERVAL_S = 0.25
+FRESH_S = 0.2
+MAX_SOCKETS = 1000  # each holds up to 400 kB
+MAX_ENTRIES, MAX_BYTES = 40, 2**22  # a connection folder holds seven small files
+
+
+class StderrTail(threading.Thread):
+    """Reads the standard error of a box and keeps the end of it.
+
+    A pipe that nobody reads would block a kernel that writes a lot.
+    """
+
+    def __init__(self, pipe: int):
+        super().__init__(daemon=True, name=f"stderr-tail-{pipe}")
+        self.pipe, self.last = pipe, b""
+
+    def run(self) -> None:
+        """Reads until the last process that can write has ended."""
+        with open(self.pipe, "rb", buffering=0) as pipe:
+            while block := pipe.read(2**16):
+                self.last = (self.last + block)[-500:]
+
+    def __str__(self) -> str:
+        self.join(timeout=1)
+        return self.last.decode(errors="replace").strip()
+
+
+class Monitor(threading.Thread):
+    """Kills a box that uses too much in total, which no limit on one process sees.
+
+    Args:
+        pids: the box's process first, then others whose children are in it.
+        folder: where the kernel's sockets lie.
+        limits: what all of them may use together.
+
+    Attributes:
+        exceeded: the limit that the box exceeded, in plain words, or "".
+    """
+
+    def __init__(self, pids: Sequence[int], folder: Path, limits: Limits):
+        super().__init__(daemon=True, name=f"monitor-{pids[0]}")
+        self.process = psutil.Process(pids[0])
+        self.others = []
+        with contextlib.suppress(psutil.Error):  # one that has ended has no children
+            self.others += map(psutil.Process, pids[1:])
+        self.folder, self.limits = folder, limits
+        self.exceeded = ""
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        """Checks again and again until the box ends or exceeds a limit."""
+        while not self.ended.wait(INTERVAL_S):
+            with contextlib.suppress(psutil.Error, OSError):
+                self.exceeded = self.exceeded_limit()
+                if self.exceeded:
+                    self.process.kill()
+                    return
+
+    def exceeded_limit(self) -> str:
+        """Names the limit that the box exceeds now, or returns ""."""
+        limits, roots = self.limits, [self.process, *self.others]
+        processes = descendants([root.pid for root in roots if root.is_running()])
+        most = limits.memory_mib * 2**20
+        # The quick sum, which counts shared memory in each process, comes first.
+        if memory(processes) > most and memory(processes, exact=True) > most:
+            return f"memory: more than {limits.memory_mib} MiB"
+        if files(processes) > limits.files:
+            return f"disk: more than {limits.files} files"
+        if sockets(processes) > MAX_SOCKETS:
+            return f"memory: more than {MAX_SOCKETS} sockets"
+        entries, size = folder_usage(self.folder)
+        if entries > MAX_ENTRIES or size > MAX_BYTES:
+            return "disk: files where only the kernel's sockets belong"
+        return ""
+
+    def stop(self) -> None:
+        """Stops monitoring."""
+        self.ended.set()
+
+
+_children: dict[int, list[psutil.Process]] = {}
+_read_at = -FRESH_S
+_lock = threading.Lock()
+
+
+def children() -> dict[int, list[psutil.Process]]:
+    """Maps processes of this machine to their children, as of a moment ago.
+
+    That takes reading all of `/proc`, so the monitors of all boxes share it.
+    """
+    global _children, _read_at
+    with _lock:
+        if time.monotonic() - _read_at >= FRESH_S:
+            _children, _read_at = {}, time.monotonic()
+            for process in psutil.process_iter():
+                with contextlib.suppress(psutil.Error):
+                    _children.setdefault(process.ppid(), []).append(process)
+        return _children
+
+
+def descendants(pids: Sequence[int]) -> list[psutil.Process]:
+    """Lists the children of these processes, and their children, and so on."""
+    known, found = children(), []
+    for pid in pids:
+        todo = known.get(pid, [])
+        while todo:
+            found += todo
+            todo = [child for one in todo for child in known.get(one.pid, [])]
+    return found
+
+
+def memory(processes: list[psutil.Process], exact: bool = False) -> int:
+    """Adds up resident memory; with `exact`, shared memory counts once."""
+    used = 0
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            used += process.memory_info().rss
+            if exact:
+                facts = process.memory_full_info()
+                used += facts.pss - facts.rss
+    return used
+
+
+def files(processes: list[psutil.Process]) -> int:
+    """Counts the files in a box's private folders: its first process sees them."""
+    used = 0
+    for folder in ("tmp", "dev/shm"):
+        with contextlib.suppress(OSError):
+            for first in processes[:1]:
+                system = os.statvfs(Path("/proc", str(first.pid), "root", folder))
+                used += system.f_files - system.f_ffree
+    return used
+
+
+def sockets(processes: list[psutil.Process]) -> int:
+    """Counts the sockets in a box: their buffers are not in any process's memory."""
+    with contextlib.suppress(OSError):
+        for first in processes[:1]:
+            facts = Path(f"/proc/{first.pid}/net/sockstat").read_text()
+            return int(facts.split()[2])
+    return 0
+
+
+def folder_usage(folder: Path) -> tuple[int, int]:
+    """Counts a folder's entries and their bytes; stops soon above `MAX_ENTRIES`."""
+    entries = size = 0
+    todo = [str(folder)]
+    while todo and entries <= MAX_ENTRIES:
+        with contextlib.suppress(OSError), os.scandir(todo.pop()) as found:
+            for entry in found:
+                entries += 1
+                if entries > MAX_ENTRIES:
+                    break
+                with contextlib.suppress(OSError):
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(entry.path)
+    return entries, size

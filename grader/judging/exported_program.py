@@ -1,0 +1,229 @@
+"""Runs exported programs, which are untrusted, in the judge's own process and devices."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.mlir import serialize_portable_artifact
+from jax.extend.mlir.dialects import stablehlo
+from jax.interpreters import mlir
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from coursekit.observation import Collective, Opaque, Shard, leaves, plain
+from coursekit.observe import compiled_facts, shards, traced_facts
+from coursekit.traced_program import TracedProgram
+from coursekit.tracing import program_of
+from grader.kernel.inside.wire import DTYPES
+
+DIALECTS = ("builtin", "chlo", "func", "sdy", "stablehlo")
+BARRED = ("infeed", "outfeed", "recv", "send")  # what waits for the host
+MAX_TIMES = 2**63  # a program that runs a collective more often never ends
+# Calls out of a program into code of the machine's: only what JAX itself puts there.
+SAFE_CALLS = re.compile(
+    r"Sharding|SPMDFullToShardShape|SPMDShardToFullShape|annotate_device_placement"
+    r"|LayoutConstraint|xla\.sdy\.\w+|mhlo\.(a?(cos|sin|tan)h?|erf|topk|ragged_dot)"
+    r"|lapack_\w+_ffi|tridiagonal_solve_perturbed_ffi|(Approx)?TopK|PartialReduce"
+)
+SAFE_COMPOSITES = re.compile(r"chlo\.\w+")  # XLA has code of its own for some names
+
+
+class ProgramError(Exception):
+    """A program that is not the one that was asked for, or that must not run."""
+
+
+class Program:
+    """An untrusted exported program, looked at before it runs.
+
+    Attributes:
+        facts: what the program holds; see `traced_facts` in lessons/observe.py.
+
+    Raises:
+        ProgramError: it is damaged, takes other inputs, or calls what it must not.
+    """
+
+    def __init__(self, text: str, arguments: list):
+        _, self.arrays = program_of(lambda: None, arguments)
+        # JAX takes f64 as f32, and hands a program a key's numbers.
+        wanted = jax.eval_shape(lambda *arrays: arrays, *self.arrays)
+        inputs = [(kind.shape, kind.dtype) for kind in map(physical, wanted)]
+        try:
+            survey = Inspection(text)
+        except Exception as error:  # whatever a forged text leads to
+            raise ProgramError(f"it cannot be read ({type(error).__name__})") from None
+        if survey.problems:
+            raise ProgramError(f"it {survey.problems[0]}, which no lesson needs")
+        if survey.inputs != inputs:
+            raise ProgramError("it takes other inputs than it was asked for")
+        if not 1 <= survey.num_devices <= jax.device_count():
+            raise ProgramError(f"it wants {survey.num_devices} devices")
+        self.num_outputs = len(survey.outputs)
+        self.facts = traced_facts(survey)
+        sizes = [list(axes.values()) for axes in survey.meshes.values()]
+        self.mesh = mesh(survey.num_devices, sizes)
+
+        def stand_in(*arrays):
+            return tuple(jax.numpy.zeros(*kind) for kind in survey.outputs)
+
+        own = jax.jit(stand_in, keep_unused=True)
+        try:
+            exported = jax.export.export(own, platforms=["cpu"])(*wanted)
+        except Exception as error:
+            raise ProgramError(
+                f"its outputs are odd ({type(error).__name__})"
+            ) from None
+        self.exported = dataclasses.replace(
+            exported,
+            mlir_module_serialized=survey.data,
+            nr_devices=survey.num_devices,
+        )
+
+    def run(self, result: Any) -> tuple[Any, dict[str, tuple[Shard, ...]]]:
+        """Runs it; returns the value, in the structure `result`, and its layout.
+
+        Raises:
+            ProgramError: it fails, or its outputs do not fit the structure.
+        """
+        wanted = [f"leaf {place}" for place in range(self.num_outputs)]
+        places = [
+            (path, leaf.type_name)
+            for path, leaf in leaves(result)
+            if isinstance(leaf, Opaque) and re.fullmatch(r"leaf \d+", leaf.type_name)
+        ]
+        if sorted(name for _, name in places) != sorted(wanted):
+            raise ProgramError("its outputs are not those of its result")
+        everywhere = NamedSharding(self.mesh, PartitionSpec())
+        try:
+            placed = [jax.device_put(array, everywhere) for array in self.arrays]
+            outputs = jax.block_until_ready(jax.jit(self.exported.call)(*placed))
+            named = dict(zip(wanted, outputs, strict=True))
+        except Exception as error:
+            kind = f"{type(error).__name__}: {error}"
+            raise ProgramError(f"it does not run ({kind[:200]})") from None
+        layout = {path: shards(named[name]) for path, name in places}
+        return fill(result, named), layout
+
+    def compiled_facts(self) -> dict[str, Any]:
+        """Reads what the compiler makes of it where the layout of inputs is its own.
+
+        Raises:
+            ProgramError: it does not compile, or the text of that cannot be read.
+        """
+        inputs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self.arrays]
+        try:
+            with jax.set_mesh(self.mesh):
+                program = jax.jit(self.exported.call).lower(*inputs)
+            return compiled_facts(program.compile())
+        except Exception as error:  # whatever a forged program leads to
+            kind = type(error).__name__
+            raise ProgramError(f"its compiled form cannot be read ({kind})") from None
+
+
+class Inspection(TracedProgram):
+    """A survey of a program that is untrusted, which may do harm.
+
+    It is read as text: the reader of MLIR's binary form does not survive forged files.
+
+    Attributes:
+        problems: what it does that it must not do.
+        inputs, outputs: shape and dtype of what goes in and comes out.
+        num_devices: on how many devices it runs.
+        data: the same program as JAX keeps it.
+    """
+
+    def __init__(self, text: str):
+        self.problems: list[str] = []
+        with mlir.make_ir_context():
+            module = mlir.ir.Module.parse(text)
+            super().__init__(module)
+            if self.problems:
+                return
+            count = module.operation.attributes["mhlo.num_partitions"]
+            self.num_devices = mlir.ir.IntegerAttr(count).value
+            main = self.symbols["main"].type
+            self.inputs, self.outputs = kinds(main.inputs), kinds(main.results)
+            version = stablehlo.get_current_version()
+            self.data = bytes(serialize_portable_artifact(module, version, True))
+
+    def see(self, operation: Any) -> Any:
+        """Adds one operation, or the problem that it is."""
+        dialect, _, name = operation.name.partition(".")
+        if dialect not in DIALECTS or name in BARRED:
+            self.problems.append(f"uses {operation.name}")
+        elif name == "custom_call":
+            self.call(operation.attributes["call_target_name"], SAFE_CALLS)
+        elif name == "composite":
+            self.call(operation.attributes["name"], SAFE_COMPOSITES)
+        elif operation.name == "func.func" and not len(operation.regions[0].blocks):
+            self.problems.append("calls a function that it does not hold")
+        return super().see(operation)
+
+    def count(self) -> tuple[Collective, ...]:
+        """Lists the collectives of a program that may run."""
+        found = () if self.problems else super().count()
+        if any((one.times or 0) > MAX_TIMES for one in found):
+            self.problems.append("runs a collective more often than it could")
+        return found
+
+    def call(self, name: Any, safe: re.Pattern) -> None:
+        """Adds a call by its name."""
+        name = mlir.ir.StringAttr(name).value
+        if not safe.fullmatch(name):
+            self.problems.append(f"calls {name[:100]!r}")
+
+    def array(self, kind: Any) -> None:
+        """Adds the type of a result."""
+        try:
+            kind = mlir.ir.RankedTensorType(kind)
+        except ValueError:  # a token, a tuple, an array of unknown rank
+            kind = None
+        if kind is None or not kind.has_static_shape or kind.encoding is not None:
+            self.problems.append("computes what is no array of a fixed shape")
+        else:
+            super().array(kind)
+
+
+def kinds(types: list) -> list[tuple[tuple[int, ...], np.dtype]]:
+    """Writes a program's types as NumPy does: shape and dtype."""
+    dtypes = [jax.numpy.dtype(name) for name in DTYPES]
+    by_name = {str(mlir.dtype_to_ir_type(dtype)): dtype for dtype in dtypes}
+    types = [mlir.ir.RankedTensorType(kind) for kind in types]
+    return [(tuple(kind.shape), by_name[str(kind.element_type)]) for kind in types]
+
+
+def physical(kind: Any) -> Any:
+    """Returns what holds an array of `kind`: for random keys, their numbers."""
+    if not jax.dtypes.issubdtype(kind.dtype, jax.dtypes.prng_key):
+        return kind
+    return jax.eval_shape(jax.random.key_data, kind)
+
+
+def mesh(num_devices: int, sizes: list[list[int]]) -> Mesh:
+    """Arranges devices in so many axes that every split over `sizes` has a name."""
+    fitting = [axes for axes in sizes if math.prod(axes) == num_devices]
+    axes = [factor for n in (*fitting, [num_devices])[0] for factor in factors(n)]
+    devices = np.array(jax.devices()[:num_devices]).reshape(axes)
+    return Mesh(devices, [f"axis {place}" for place in range(len(axes))])
+
+
+def factors(number: int) -> list[int]:
+    """Splits a number into its prime factors; 1 has none."""
+    if number == 1:
+        return []
+    first = next(n for n in range(2, number + 1) if number % n == 0)
+    return [first, *factors(number // first)]
+
+
+def fill(result: Any, named: dict[str, Any]) -> Any:
+    """Puts the outputs into a result's structure, as host arrays."""
+    if isinstance(result, dict):
+        return {key: fill(item, named) for key, item in result.items()}
+    if isinstance(result, list | tuple):
+        return type(result)(fill(item, named) for item in result)
+    if isinstance(result, Opaque) and result.type_name in named:
+        return plain(named[result.type_name])
+    return result

@@ -1,0 +1,112 @@
+"""Grades one submission: the pure function in the middle of everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+from grader.authoring.notebook import checks, nbgrader_metadata
+from grader.containment.limits import Limits
+from grader.judging.judge_process import JudgeProcess
+from grader.judging.tampering import evidence
+from grader.judging.trial import Trial, CheckedExercise
+from grader.results import ExerciseResult, Outcome, Result, Status
+from grader.submissions.answers import Answers, answer, extract_answers
+from grader.submissions.clean_text import clean_text
+from grader.submissions.intake import Intake, why_other_lesson
+
+MAX_PICTURES = 4  # per exercise
+MAX_SOURCE = 30_000  # characters of an exercise's code that are kept
+
+
+def grade_submission(
+    submitted: Intake,
+    lesson: NotebookNode,
+    name: str,
+    judge: JudgeProcess,
+    limits: Limits,
+    *,
+    trusted: bool = False,
+    compiled: Path | None = None,
+    on_exercise: Callable[[], None] = lambda: None,
+) -> Result:
+    """Grades `submitted` by the solved `lesson` and its warm `judge`.
+
+    A learner's work, our own solution, a known wrong answer and a hostile file travel
+    this one road. Code runs contained unless `trusted`; programs in `compiled` need not
+    be compiled again.
+
+    Raises:
+        SessionError, JudgeError, ContainmentError: our fault; there is no result.
+    """
+    if submitted.notebook is None:
+        return nothing_to_grade(lesson, name, submitted.notes, submitted.reasons)
+    other = why_other_lesson(submitted.notebook, lesson, name)
+    if other:
+        return nothing_to_grade(lesson, name, submitted.notes, (other,))
+    answers = extract_answers(submitted.notebook, lesson)
+    clean = answer(lesson, answers)
+    trial = Trial(clean, lesson, judge, limits, trusted=trusted, compiled=compiled)
+    checked = trial.run(on_exercise)
+    sources = [*answers.exercises.values(), *(text for _, text in answers.extras)]
+    reasons = [*evidence(sources), *trial.evidence]
+    reasons += [
+        f"{exercise}: the check could not run. {one.message}"
+        for exercise, one in checked.items()
+        if one.outcome is Outcome.BROKEN
+    ]
+    notes = (*submitted.notes, *answers.notes)
+    status = Status.GRADED_WITH_NOTE if notes else Status.GRADED
+    return Result(
+        lesson=name,
+        exercises=tuple(
+            exercise_result(
+                exercise,
+                checked[exercise],
+                answers,
+                nbgrader_metadata(check)["points"],
+                judge,
+            )
+            for exercise, check in checks(lesson).items()
+        ),
+        status=Status.NEEDS_REVIEW if reasons else status,
+        notes=notes,
+        reasons=tuple(dict.fromkeys(clean_text(text, 500) for text in reasons)),
+        limits=tuple(clean_text(text, 200) for text in trial.limits_hit),
+    )
+
+
+def nothing_to_grade(
+    lesson: NotebookNode, name: str, notes: tuple[str, ...], reasons: tuple[str, ...]
+) -> Result:
+    """Makes the result of a submission that holds no work on this lesson."""
+    exercises = tuple(
+        ExerciseResult(
+            exercise, Outcome.NOT_ATTEMPTED, 0, nbgrader_metadata(check)["points"]
+        )
+        for exercise, check in checks(lesson).items()
+    )
+    return Result(name, exercises, Status.STUDENT_ERROR, notes, reasons)
+
+
+def exercise_result(
+    exercise: str,
+    checked: CheckedExercise,
+    answers: Answers,
+    points: float,
+    judge: JudgeProcess,
+) -> ExerciseResult:
+    """Makes an exercise's result; what comes from the learner is cleaned and cut."""
+    drawn = checked.pictures[:MAX_PICTURES]
+    return ExerciseResult(
+        exercise=exercise,
+        outcome=checked.outcome,
+        points=points if checked.outcome is Outcome.PASSED else 0,
+        max_points=points,
+        message=clean_text(checked.message, 500),
+        details=tuple((name, clean_text(text, 1000)) for name, text in checked.details),
+        source=answers.exercises.get(exercise, "")[:MAX_SOURCE],
+        pictures=tuple(filter(None, map(judge.picture, drawn))),
+    )

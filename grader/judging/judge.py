@@ -1,0 +1,149 @@
+"""The judge: a clean process that runs the checks and never a learner's code.
+
+It reads one JSON message a line from its standard input and writes one to its standard
+output. The checks, with their hidden tests, live in here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from coursekit import check, expect
+from grader.judging.observer import Observer, Remote, NoObservation
+from grader.kernel.inside.compiled_programs import free_compiled_programs
+from grader.results import Outcome
+from grader.submissions.pictures import safe_picture
+
+# What it means that there is no observation to check.
+ENDINGS = {
+    "missing": Outcome.NOT_ATTEMPTED,
+    "died": Outcome.RAISED,
+    "timed out": Outcome.TIMED_OUT,
+    "unreadable": Outcome.FAILED,
+    "distrusted": Outcome.FAILED,
+}
+
+
+class Judge:
+    """Holds one lesson's checks, and runs one at a time.
+
+    `setup` is the lesson's set-up cell, `definitions` what its other cells define,
+    `functions` the names that checks may observe, `checks` the check cells by exercise.
+    """
+
+    def __init__(
+        self,
+        send,
+        receive,
+        *,
+        setup: str,
+        definitions: list[str],
+        functions: list[str],
+        checks: dict[str, str],
+    ):
+        self.send, self.receive = send, receive
+        self.namespace: dict[str, Any] = {"__name__": "__judge__"}
+        self.checks = {
+            exercise: compile(source, f"<check of {exercise}>", "exec")
+            for exercise, source in checks.items()
+        }
+        with contextlib.redirect_stdout(io.StringIO()):
+            for source in [setup, *definitions]:
+                exec(source, self.namespace)
+        expect.count_devices = remembered(expect.count_devices)
+        observer = Observer(self.ask, self.running)
+        self.namespace |= {name: Remote(name) for name in functions}
+        self.namespace["observe"] = observer.observe
+
+    def ask(self, question: dict) -> dict:
+        """Sends a question to the learner's process, by way of the grader."""
+        self.send({"ask": question})
+        return self.receive()
+
+    def running(self, runs: bool) -> None:
+        """Tells the grader whether an untrusted program runs in this process now."""
+        self.send({"running": runs})
+
+    def check(self, exercise: str) -> dict[str, Any]:
+        """Runs one check; returns its verdict as plain data.
+
+        "right" takes positive evidence: the check came to its end and said so.
+        """
+        free_compiled_programs()
+        check._results.pop(exercise, None)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(self.checks[exercise], dict(self.namespace))
+        except NoObservation as end:
+            reply = verdict(ENDINGS[end.kind], str(end))
+            if end.kind == "distrusted":
+                reply["evidence"] = str(end)
+            return reply | {"ended": end.kind}
+        except check.NotPassed as error:
+            # In a notebook a name may be missing; here the learners' are always there.
+            ours = isinstance(error.__context__, NameError)
+            outcome = Outcome.BROKEN if ours else Outcome(error.outcome)
+            return verdict(outcome, error.headline, error.rows)
+        except BaseException as error:
+            return verdict(Outcome.BROKEN, f"{type(error).__name__}: {error}")
+        found, _ = check._results.get(exercise, ("", 0))
+        if found != "right":
+            return verdict(Outcome.BROKEN, "The check ended without a verdict.")
+        return verdict(Outcome.PASSED, "")
+
+
+def remembered(count_devices: Callable[[dict], int | str]) -> Callable:
+    """Makes a `count_devices` that starts no process for an environment twice."""
+    known: dict[str, int] = {}
+
+    def count(env: dict) -> int | str:
+        key = repr(sorted(env.items(), key=repr))
+        found = known.get(key) or count_devices(env)
+        if isinstance(found, int):  # what went wrong may go right another time
+            known[key] = found
+        return found
+
+    return count
+
+
+def verdict(outcome: Outcome, message: str, details: dict | None = None) -> dict:
+    """Makes a verdict: outcome, first sentence, rows of what was seen and expected."""
+    rows = [[name, text] for name, text in (details or {}).items()]
+    return {"verdict": outcome.name, "message": message, "details": rows}
+
+
+def main() -> None:
+    """Serves one grader until its standard input ends."""
+    # What checks and libraries print must not get into the messages.
+    channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def send(message: dict) -> None:
+        channel.write(json.dumps(message) + "\n")
+        channel.flush()
+
+    def receive() -> dict:
+        line = sys.stdin.readline()
+        if not line:
+            sys.exit()
+        return json.loads(line)
+
+    judge = Judge(send, receive, **receive())
+    send({"ready": list(judge.checks)})
+    while True:
+        message = receive()
+        if "check" in message:
+            send(judge.check(message["check"]))
+        else:  # decoding untrusted files is done in here, where it can harm nobody
+            send({"picture": safe_picture(base64.b64decode(message["picture"]))})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Keeps what XLA compiled for our own solutions: no submission compiles it again.
+
+JAX finds a program in such a folder by a hash of the program itself, of its compile
+options and of jaxlib. Only our own solutions write to it, in processes that never run
+untrusted code; boxes see it read-only: with one entry replaced, a program would compute
+something else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+INSIDE = "/tmp/compiled"  # where it lies in a box
+NEVER_S = 10**9
+# What is not found is compiled without optimization: XLA makes the same program of it,
+# but loops go to LLVM directly, not through MLIR, and LLVM does not optimize its code.
+# A JAX that does not know an extra option ignores it.
+FAST_COMPILE_FLAGS = (
+    "--xla_backend_optimization_level=0 "
+    "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters"
+)
+
+
+def variables(folder: Path | str = INSIDE, *, writes: bool = False) -> dict[str, str]:
+    """Returns the variables that let JAX read, or also write, programs in a folder.
+
+    What is not found there is compiled without optimization, as what is there was.
+    """
+    return {
+        "JAX_COMPILATION_CACHE_DIR": str(folder),
+        # Only what takes longer is written; a write that fails would print a warning.
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": str(0 if writes else NEVER_S),
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        # XLA's own caches would make the folder's path a part of the hash.
+        "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
+        "XLA_FLAGS": FAST_COMPILE_FLAGS,
+    }
+
+
+def find(hashes: Mapping[str, str]) -> Path:
+    """Returns the path of the folder for a lesson of these `hashes` on this machine."""
+    parts = processor(), FAST_COMPILE_FLAGS, hashes["lesson"], hashes["packages"]
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    name = hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+    return Path(base) / "distributed-jax-course" / "compiled" / name
+
+
+def fill(folder: Path, run: Callable[[Path], None]) -> Path | None:
+    """Returns a folder of compiled programs; `run` makes them if it does not exist.
+
+    Returns None if it cannot be written: then everything is compiled each time.
+    """
+    if folder.is_dir():
+        return folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix="part-", dir=folder.parent))
+        try:
+            run(part)
+            for path in (part, *part.iterdir()):
+                path.chmod(0o755 if path is part else 0o644)
+            with contextlib.suppress(OSError):  # another process was faster
+                part.rename(folder)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    except OSError:
+        return None
+    return folder if folder.is_dir() else None
+
+
+def processor() -> bytes:
+    """Describes the processor: compiled programs use its particular instructions."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_bytes().split(b"\n\n")[0].splitlines()
+        kept = (b"model", b"flags", b"Features", b"CPU part", b"vendor_id")
+        return b"\n".join(line for line in lines if line.startswith(kept))
+    return f"{platform.machine()} {platform.processor()} {platform.node()}".encode()

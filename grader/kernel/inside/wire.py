@@ -1,0 +1,249 @@
+"""Encodes values and observations as plain JSON, and decodes only such JSON.
+
+Both the judge's process and the learner's use it. Nothing that is decoded can run code.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import math
+from typing import Any
+
+import jax
+import numpy as np
+from jax.dtypes import prng_key
+
+from coursekit.observation import Observation, Opaque
+
+MAX_BYTES = 2**24  # of all arrays in one message
+MAX_DEPTH, MAX_ITEMS, MAX_TEXT = 40, 20_000, 100_000
+MAX_KEYS, MAX_KEY = 1000, 200  # of one dict; characters of one key
+ERROR_TEXT = {"message": 4000, "code": 400, "function": 200}  # most characters
+MAX_BITS = 10_000  # of a whole number: Python prints no more than 4300 digits
+DTYPES = (
+    "bool int4 uint4 int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 "
+    "bfloat16 float32 float64 complex64 complex128"
+).split()
+KINDS = "list tuple dict array key opaque complex bytes".split()
+FIELDS = {"array": ("shape", "data", "on_device", "scalar"), "key": ("data",)}
+KEYS = {name: name for name in ("threefry2x32", "rbg", "unsafe_rbg")}
+KEYS["fry"] = "threefry2x32"  # as some versions of JAX call it
+
+
+class WireError(ValueError):
+    """A message holds what it must not hold."""
+
+
+def require(holds: bool, problem: str) -> None:
+    """Raises `WireError` unless `holds`."""
+    if not holds:
+        raise WireError(f"The answer holds {problem}.")
+
+
+def encode(value: Any, shapes_only: bool = False) -> Any:
+    """Turns plain values and arrays into JSON; with `shapes_only`, arrays lose data.
+
+    Raises:
+        WireError: a value of another kind, or more than `MAX_BYTES` of arrays.
+    """
+    if isinstance(value, np.generic):  # some are Python's floats too
+        return encode_array(value, False) | {"scalar": True}
+    if value is None or isinstance(value, bool | int | float | str):
+        is_huge = isinstance(value, int) and value.bit_length() > MAX_BITS
+        require(not is_huge, "too large a number")
+        return value
+    if isinstance(value, Opaque):
+        return {"opaque": value.type_name}
+    if isinstance(value, bytes):
+        require(len(value) <= MAX_BYTES, f"{len(value)} bytes")
+        return {"bytes": base64.b64encode(value).decode()}
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    if isinstance(value, list | tuple):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [encode(item, shapes_only) for item in value]}
+    if isinstance(value, dict):
+        return {"dict": [[encode(k), encode(v, shapes_only)] for k, v in value.items()]}
+    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, prng_key):
+        data = encode(jax.random.key_data(value), shapes_only)
+        return {"key": str(jax.random.key_impl(value)), "data": data}
+    if isinstance(value, jax.Array | np.ndarray):
+        return encode_array(value, shapes_only)
+    raise WireError(f"A value of type {type(value).__name__} cannot be sent.")
+
+
+def encode_array(value: Any, shapes_only: bool) -> dict[str, Any]:
+    """Writes one array: dtype, shape, whether it lies on a device, and its bytes."""
+    name = str(value.dtype)
+    if name not in DTYPES or value.nbytes > MAX_BYTES:
+        raise WireError(f"An array of {value.nbytes} bytes of {name} cannot be sent.")
+    facts = {"array": name, "shape": list(value.shape)}
+    if isinstance(value, jax.Array):
+        facts["on_device"] = True
+    if not shapes_only:
+        data = np.ascontiguousarray(np.asarray(value)).tobytes()
+        facts["data"] = base64.b64encode(data).decode()
+    return facts
+
+
+def decode(document: Any, *, plain: bool = False) -> Any:
+    """Reads what `encode` wrote; an array without data becomes a ShapeDtypeStruct.
+
+    With `plain`, only what `observation.plain` makes: the host's arrays, with data.
+
+    Raises:
+        WireError: anything that `encode` does not write.
+    """
+    return Reader(plain).value(document, 0)
+
+
+class Reader:
+    """Reads one message and counts what it holds."""
+
+    def __init__(self, plain: bool):
+        self.plain = plain
+        self.items = self.size = self.text = 0
+
+    def value(self, document: Any, depth: int) -> Any:
+        """Reads one value of a document."""
+        self.items += 1
+        require(depth <= MAX_DEPTH, f"more than {MAX_DEPTH} levels")
+        require(self.items <= MAX_ITEMS, f"more than {MAX_ITEMS} items")
+        if document is None or isinstance(document, bool | float):
+            return document
+        if isinstance(document, int):
+            require(document.bit_length() <= MAX_BITS, "too large a number")
+            return document
+        if isinstance(document, str):
+            self.text += len(document)
+            require(self.text <= MAX_TEXT, f"more than {MAX_TEXT} characters")
+            return document
+        require(isinstance(document, dict), "a list where a value belongs")
+        kind, *others = document or ("",)
+        require(kind in KINDS, "a value of an unknown kind")
+        require(set(others) <= set(FIELDS.get(kind, ())), "unknown fields")
+        return getattr(self, kind)(document, depth + 1)
+
+    def list(self, document: dict, depth: int) -> list:
+        """Reads a list."""
+        require(type(document["list"]) is list, "no list")
+        return [self.value(item, depth) for item in document["list"]]
+
+    def tuple(self, document: dict, depth: int) -> tuple:
+        """Reads a tuple."""
+        return tuple(self.list({"list": document["tuple"]}, depth))
+
+    def dict(self, document: dict, depth: int) -> dict:
+        """Reads a dict, whose keys are plain."""
+        found, pairs = {}, document["dict"]
+        require(type(pairs) is list and len(pairs) <= MAX_KEYS, "no pairs, or too many")
+        for pair in pairs:
+            require(type(pair) is list and len(pair) == 2, "no pair")
+            key = self.value(pair[0], depth)
+            plain = key is None or isinstance(key, bool | int | float | str | bytes)
+            require(plain or isinstance(key, tuple), "a key that is no plain value")
+            require(len(str(key)) <= MAX_KEY, "a long key")
+            try:
+                hash(key)
+            except TypeError:
+                raise WireError("The answer holds a key that has no hash.") from None
+            found[key] = self.value(pair[1], depth)
+        return found
+
+    def array(self, document: dict, depth: int) -> Any:
+        """Reads an array, or its shape alone."""
+        name, shape = document["array"], document.get("shape")
+        flags = [flag for flag in ("on_device", "scalar") if flag in document]
+        require(name in DTYPES, "an unknown dtype")
+        fits = type(shape) is list and len(shape) <= 16
+        require(fits and all(type(n) is int and 0 <= n < 2**31 for n in shape), "shape")
+        require(all(document[flag] is True for flag in flags), "an unknown flag")
+        require(not (self.plain and flags), "an array that is not the host's")
+        dtype = np.dtype(jax.numpy.dtype(name))
+        if "data" not in document:
+            require(not self.plain and "scalar" not in flags, "an array without data")
+            return jax.ShapeDtypeStruct(tuple(shape), dtype)
+        data = np.frombuffer(self.binary(document["data"]), np.uint8)
+        size = math.prod(shape) * dtype.itemsize
+        require(data.size == size, f"{data.size} bytes where its shape needs {size}")
+        require(name != "bool" or not (data > 1).any(), "a truth value above 1")
+        require("scalar" not in flags or not shape, "a number with a shape")
+        try:
+            value = data.view(dtype).reshape(shape).copy()
+            if "on_device" in flags:
+                return jax.numpy.asarray(value)
+            return value[()] if "scalar" in flags else value
+        except (ValueError, OverflowError):  # no bytes, and a shape beyond bounds
+            raise WireError("The answer holds a shape beyond bounds.") from None
+
+    def key(self, document: dict, depth: int) -> Any:
+        """Reads a typed random key."""
+        name, data = document["key"], self.value(document.get("data"), depth)
+        known = isinstance(name, str) and name in KEYS
+        require(known and not self.plain, "an unknown key")
+        kinds = jax.Array | np.ndarray | jax.ShapeDtypeStruct
+        require(isinstance(data, kinds), "a key without data")
+        wrap = functools.partial(jax.random.wrap_key_data, impl=KEYS[name])
+        try:
+            if not isinstance(data, jax.ShapeDtypeStruct):
+                return wrap(jax.numpy.asarray(data))
+            whole = jax.eval_shape(wrap, data)
+            return jax.ShapeDtypeStruct(whole.shape, whole.dtype)
+        except (TypeError, ValueError):
+            raise WireError("The answer holds a key with other data.") from None
+
+    def opaque(self, document: dict, depth: int) -> Opaque:
+        """Reads the name of a type."""
+        require(isinstance(document["opaque"], str), "no name")
+        return Opaque(document["opaque"][:200])
+
+    def complex(self, document: dict, depth: int) -> complex:
+        """Reads a complex number."""
+        parts = document["complex"]
+        fits = type(parts) is list and [type(part) for part in parts] == [float, float]
+        require(fits, "no complex number")
+        return complex(*parts)
+
+    def bytes(self, document: dict, depth: int) -> bytes:
+        """Reads bytes."""
+        return self.binary(document["bytes"])
+
+    def binary(self, text: Any) -> bytes:
+        """Reads bytes from their text."""
+        require(isinstance(text, str), "no bytes")
+        self.size += len(text) * 3 // 4
+        require(self.size <= MAX_BYTES + 2, f"more than {MAX_BYTES} bytes")
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise WireError("The answer holds damaged bytes.") from None
+
+
+def encode_observation(seen: Observation) -> dict[str, Any]:
+    """Writes what a call did; a value that cannot be sent is named instead."""
+    layout = {
+        path: [[s.device, [list(bounds) for bounds in s.index]] for s in pieces]
+        for path, pieces in seen.layout.items()
+    }
+    try:
+        value = encode(seen.value)
+        decode(value, plain=True)  # what is too long or too deep here is so there
+        require(sum(map(len, layout.values())) <= MAX_ITEMS, "too many shards")
+    except (WireError, RecursionError) as error:
+        named = f"{type(seen.value).__name__} ({str(error)[:80]})"
+        value, layout = encode(Opaque(named)), {}
+    error = seen.error and {
+        "kinds": [str(kind)[:200] for kind in seen.error.kinds][:20],
+        "line": seen.error.line,
+        **{name: getattr(seen.error, name)[:most] for name, most in ERROR_TEXT.items()},
+    }
+    return {
+        "value": value,
+        "layout": layout,
+        "error": error,
+        "printed": seen.printed[:4000],
+        "changed": list(seen.changed),
+        "num_compiles": seen.num_compiles,
+    }

@@ -1,0 +1,1 @@
+"""Serves the learner: opens JupyterLab, checks their own work, shows progress."""

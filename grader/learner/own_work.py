@@ -1,0 +1,66 @@
+"""Grades the notebooks that a learner has worked on in lessons/."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tqdm import tqdm
+
+from grader import ROOT
+from grader.authoring.build import own_path, read, released_path
+from grader.authoring.notebook import checks, lesson_paths
+from grader.containment.limits import Limits
+from grader.judging.grade_submission import grade_submission
+from grader.judging.judge_process import JudgeProcess
+from grader.results import Result
+from grader.submissions.intake import read_submission
+from lessons.coursekit.i18n import translated
+
+
+def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:
+    """Grades one's own notebooks one by one, by the road that a class's work takes.
+
+    They lie in lessons/, or in another language's folder. Nothing is contained: it is
+    one's own code.
+
+    Raises:
+        ValueError: an unknown lesson, or a file that is missing or no notebook.
+    """
+    for source in lesson_paths(names, root):
+        path = own_path(source, root)
+        if not path.exists():
+            remedy = f"Get it back: git checkout -- {path.relative_to(root).as_posix()}"
+            raise ValueError(f"{path} is missing. {remedy}")
+        submitted = read_submission(path, source.stem)
+        if submitted.notebook is None:
+            raise ValueError(f"{path}: {' '.join(submitted.reasons)}")
+        lesson = read(source, root)
+        judge = JudgeProcess(lesson, trusted=True)
+        total = len(checks(lesson))
+        bar = tqdm(total=total, desc=source.stem, unit="exercise", disable=None)
+        with bar, contextlib.closing(judge):
+            result = grade_submission(
+                submitted,
+                lesson,
+                source.stem,
+                judge,
+                Limits(),
+                trusted=True,
+                on_exercise=bar.update,
+            )
+        if path != released_path(source):
+            note = f"{path.relative_to(root).as_posix()} was graded: it was saved last."
+            result = dataclasses.replace(result, notes=(*result.notes, note))
+        yield in_language(result, path.parent.name)
+
+
+def in_language(result: Result, name: str) -> Result:
+    """Writes what the checks said in the language of the notebook's folder."""
+    said = (
+        dataclasses.replace(one, message=translated(one.message, name))
+        for one in result.exercises
+    )
+    return dataclasses.replace(result, exercises=tuple(said))

@@ -1,0 +1,1 @@
+"""Renders what people read: feedback, class reports, terminal tables."""

@@ -1,0 +1,90 @@
+"""Says outcomes and statuses in words: for the learner, and for the instructor."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from grader.results import Outcome, Status
+
+
+@dataclasses.dataclass(frozen=True)
+class OutcomeWording:
+    """How pages show an exercise's outcome.
+
+    Attributes:
+        name: to the learner.
+        tone: the colour: "right", "wrong", "open" or "fault".
+        fallback: what to say where the check said nothing.
+        column: the heading in the instructor's table.
+    """
+
+    name: str
+    tone: str
+    fallback: str
+    column: str
+
+
+@dataclasses.dataclass(frozen=True)
+class StatusWording:
+    """How pages show a submission's status.
+
+    Attributes:
+        headline: what a learner reads first.
+        explanation: whether the learner has to do something.
+        meaning: to the instructor.
+    """
+
+    headline: str
+    explanation: str
+    meaning: str
+
+
+OUTCOMES = {
+    Outcome.PASSED: OutcomeWording("Right", "right", "", "right"),
+    Outcome.FAILED: OutcomeWording(
+        "Wrong", "wrong", "It does not do what the exercise asks for.", "wrong"
+    ),
+    Outcome.RAISED: OutcomeWording(
+        "Your code raised an error", "wrong", "It ended in an error.", "raised an error"
+    ),
+    Outcome.TIMED_OUT: OutcomeWording(
+        "Took too long", "wrong", "It was stopped at the time limit.", "too long"
+    ),
+    Outcome.NOT_ATTEMPTED: OutcomeWording(
+        "Not attempted yet", "open", "It still holds its stub.", "not tried"
+    ),
+    Outcome.BROKEN: OutcomeWording(
+        "The check could not run",
+        "fault",
+        "It ended without a verdict.",
+        "check broken",
+    ),
+}
+STATUSES = {
+    Status.GRADED: StatusWording(
+        "Graded", "Every exercise was looked at.", "every check ran"
+    ),
+    Status.GRADED_WITH_NOTE: StatusWording(
+        "Graded, with a note",
+        "Every exercise was looked at.",
+        "the same, after a repair",
+    ),
+    Status.STUDENT_ERROR: StatusWording(
+        "Nothing to grade yet",
+        "What was handed in holds no work that can be graded. This is why, and what to "
+        "do:",
+        "nothing to grade; counts as 0",
+    ),
+    Status.NEEDS_REVIEW: StatusWording(
+        "A person will look at it",
+        "Your work has arrived. It gets its score from a person, which takes a little "
+        "longer. There is nothing for you to do until then.",
+        "no score until you decide",
+    ),
+    Status.INFRA_ERROR: StatusWording(
+        "Not graded yet: our fault",
+        "Something failed on our side, not in your work. Your work is kept and will be "
+        "graded. There is nothing for you to do.",
+        "our fault; no score",
+    ),
+}

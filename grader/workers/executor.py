@@ -1,0 +1,189 @@
+"""Grades jobs side by side on an executor: this machine's, or a Dask cluster's."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Protocol
+
+from nbformat import NotebookNode
+
+from grader import CourseError
+from grader.authoring.notebook import dumps
+from grader.judging.grade_submission import nothing_to_grade
+from grader.results import Record, Status
+from grader.submissions.intake import parse_submission
+from grader.workers.job_grader import WORTH_COMPILING
+from grader.workers.jobs import FinishedJob, Job, failed
+
+POLL_S = 0.2
+
+
+class ExecutorError(CourseError):
+    """An executor can grade nothing any more."""
+
+
+class Executor(Protocol):
+    """Where submissions are graded.
+
+    Attributes:
+        lessons: the solved lessons by name.
+        spare: how many more jobs than workers may be in progress while CPUs idle.
+        description: where, by how many workers, and how untrusted code is run.
+    """
+
+    lessons: Mapping[str, NotebookNode]
+    spare: int
+    description: str
+
+    def slots(self, running: int, waiting: int) -> int:
+        """Counts how many jobs may be in progress now, where `running` are.
+
+        Raises:
+            ExecutorError: none ever will be.
+        """
+
+    def prepare(self, job: Job) -> Future[None] | None:
+        """Compiles what all jobs of its lesson share; None: nothing to do here."""
+
+    def submit(self, job: Job) -> Future[Record]:
+        """Begins to grade a job that could be read."""
+
+    def close(self) -> None:
+        """Ends what outlives a run."""
+
+
+def grade_jobs(executor: Executor, jobs: Sequence[Job]) -> Iterator[FinishedJob]:
+    """Begins at once; yields each job as it is finished, in any order.
+
+    Failed ones are retried, each alone. Where one fails then too and its lesson's own
+    solution is graded well, the fault is bound to the submission. What took too long
+    beside spare jobs is graded again without them.
+    """
+    return _with_retries(executor, _Run(executor, jobs))
+
+
+def _with_retries(executor: Executor, first: _Run) -> Iterator[FinishedJob]:
+    retried, late = [], []
+    for finished in first:
+        if finished.error:
+            retried.append(finished.job)
+        elif executor.spare and finished.timed_out:
+            late.append(finished.job)
+        else:
+            yield finished
+    executor.spare = 0
+    for finished in _Run(executor, late):
+        if finished.error:
+            retried.append(finished.job)
+        else:
+            yield finished
+    for job in retried:
+        [finished] = _Run(executor, [job])
+        yield finished if not finished.error else _blamed(executor, finished)
+
+
+def _blamed(executor: Executor, finished: FinishedJob) -> FinishedJob:
+    """Decides about a job that failed twice: this submission, or this machine?"""
+    job = finished.job
+    if job.submitted is None:
+        return finished
+    lesson = executor.lessons[job.lesson]
+    own = parse_submission(dumps(lesson).encode())
+    [check] = _Run(executor, [dataclasses.replace(job, submitted=own)])
+    if check.error or check.record.result.points < check.record.result.max_points:
+        return finished
+    reason = (
+        f"Grading it failed twice ({finished.error}), while the lesson's own solution "
+        "is graded well on this machine."
+    )
+    result = nothing_to_grade(lesson, job.lesson, (), (reason,))
+    result = dataclasses.replace(result, status=Status.NEEDS_REVIEW)
+    return FinishedJob(job, Record(job.key, job.hashes, result))
+
+
+class _Run:
+    """Jobs in progress: never more than the executor has slots for.
+
+    What waits, waits here, so that a job which takes its worker down takes no other one
+    with it. Lessons come one after another, so that their judges are started seldom;
+    the later ones, which take longer, first.
+    """
+
+    def __init__(self, executor: Executor, jobs: Sequence[Job]):
+        self.executor = executor
+        self.finished: list[FinishedJob] = []
+        self.running: dict[Future, Job | None] = {}
+        self.waiting: collections.deque[tuple[Job | None, Callable]] = (
+            collections.deque()
+        )
+        ordered = sorted(jobs, key=lambda job: job.lesson, reverse=True)
+        counts = collections.Counter(job.lesson for job in jobs)
+        for lesson, count in counts.items():
+            if count >= WORTH_COMPILING:
+                first = next(job for job in ordered if job.lesson == lesson)
+                prepare = functools.partial(executor.prepare, first)
+                self.waiting.append((None, prepare))
+        for job in ordered:
+            self.waiting.append((job, functools.partial(executor.submit, job)))
+        self.fill()
+
+    def fill(self) -> None:
+        """Begins what there are slots for."""
+        try:
+            while self.has_slot() and self.waiting:
+                self.begin(*self.waiting.popleft())
+        except ExecutorError as end:
+            left = [*self.running.values(), *(job for job, _ in self.waiting)]
+            self.finished += [FinishedJob(job, error=str(end)) for job in left if job]
+            self.running.clear()
+            self.waiting.clear()
+
+    def has_slot(self) -> bool:
+        """Tells whether one more job may begin now."""
+        running, waiting = len(self.running), len(self.waiting)
+        return running < self.executor.slots(running, waiting)
+
+    def begin(self, job: Job | None, start: Callable[[], Future | None]) -> None:
+        """Begins one job, or the preparation of a lesson."""
+        if job and job.submitted is None:
+            self.finished.append(FinishedJob(job, error=job.problem))
+            return
+        try:
+            future = start()
+        except ExecutorError:
+            raise
+        except Exception as error:  # the scheduler has just gone, say
+            if job:
+                self.finished.append(failed(job, error))
+        else:
+            if future:
+                self.running[future] = job
+
+    def __iter__(self) -> Iterator[FinishedJob]:
+        while self.waiting or self.running or self.finished:
+            yield from self.taken()
+            done, _ = wait(self.running, POLL_S, FIRST_COMPLETED)
+            for future in done:
+                job = self.running.pop(future)
+                if job:
+                    self.finished.append(_outcome(job, future))
+            # The next job begins before anybody looks at what is finished.
+            if self.waiting or self.running:
+                self.fill()
+
+    def taken(self) -> list[FinishedJob]:
+        """Takes out what is finished."""
+        finished, self.finished = self.finished, []
+        return finished
+
+
+def _outcome(job: Job, future: Future[Record]) -> FinishedJob:
+    """Reads a future that is done; a fault of ours or of the machine's is told."""
+    try:
+        return FinishedJob(job, future.result())
+    except Exception as error:
+        return failed(job, error)

@@ -1,0 +1,1 @@
+"""What a lesson's notebook imports: set-up, checks and pictures."""

@@ -1,0 +1,122 @@
+"""The outcomes of a check, how a learner reads them, and the scorecard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .i18n import columns, padded, translated, wrapped
+from .setup import Notice
+
+NOT_WRITTEN = "not written yet"  # what the stub of a released exercise raises
+WIDTH = 88
+_results: dict[str, tuple[str, float]] = {}  # exercise: outcome in words, points
+
+
+class NotPassed(Notice):
+    """A check's answer other than "right"; the class is the outcome.
+
+    Attributes:
+        headline: the first sentence: what went wrong.
+        rows: what was called, what was seen, what was expected, the likely cause.
+    """
+
+    outcome = "wrong"
+
+    def __init__(self, headline: str, **rows: Any):
+        self.headline = headline
+        self.rows = {k: str(text) for k, text in rows.items() if text not in ("", None)}
+        self.score_line = ""
+
+    def __str__(self) -> str:
+        outcome = translated(self.outcome).capitalize()
+        lines = wrapped(f"{outcome}: {translated(self.headline)}", WIDTH)
+        for name, text in self.rows.items():
+            label = f"  {padded(translated(name), 10)}"
+            lines += wrapped(label + translated(text), WIDTH, " " * 12)
+        return "\n".join([*lines, *filter(None, [translated(self.score_line)])])
+
+
+class Wrong(NotPassed):
+    """The function ran and did not do what its contract says."""
+
+
+class NotAttempted(NotPassed):
+    """The exercise still holds its stub, or its cell has not been run."""
+
+    outcome = "not attempted yet"
+
+
+class Raised(NotPassed):
+    """The learner's code raised where the contract asks for a result."""
+
+    outcome = "your code raised"
+
+
+class BrokenCheck(NotPassed):
+    """The check itself failed: a fault of the course, never of the answer."""
+
+    outcome = "the check could not run"
+
+
+class check:
+    """Runs a block of expectations as one exercise's check and keeps its outcome.
+
+    Leaving the block without an exception says "Right"; any other way raises one of
+    the `NotPassed` classes, which a notebook shows without a traceback.
+    """
+
+    def __init__(self, exercise: str, points: float):
+        self.exercise = exercise
+        self.points = points
+
+    def __enter__(self) -> check:
+        _results.pop(self.exercise, None)
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        total = f"{self.points} point{'' if self.points == 1 else 's'}"
+        if error is None:
+            _results[self.exercise] = ("right", self.points)
+            well = f"{self.exercise} does what it should. {self.points} of {total}."
+            print(translated(f"Right: {well}"))
+            return
+        if not isinstance(error, Exception):
+            return  # an interrupt stays an interrupt
+        if isinstance(error, NameError):
+            error = NotAttempted(
+                f"{error.name} is not defined.",
+                likely="the cell that defines it was not run, or the name is misspelt.",
+            )
+        elif not isinstance(error, NotPassed):
+            error = BrokenCheck(
+                f"{type(error).__name__}: {error}",
+                likely="a fault of the course, not of your answer: please report it.",
+            )
+        error.score_line = f"{self.exercise}: 0 of {total}."
+        _results[self.exercise] = (error.outcome, 0)
+        raise error from None
+
+
+def scorecard(**points: float) -> None:
+    """Prints each exercise's latest outcome and points; `points` gives the maxima."""
+    width = max(map(columns, [*points, translated("total")]))
+    for exercise, maximum in points.items():
+        outcome, scored = _results.get(exercise, ("check not run yet", 0))
+        print_row(exercise, width, scored, maximum, outcome)
+    total = sum(_results.get(exercise, ("", 0))[1] for exercise in points)
+    print_row("total", width, total, sum(points.values()))
+
+
+def print_row(name: str, width: int, scored: float, maximum: float, outcome="") -> None:
+    """Prints a line of the scorecard."""
+    scored = translated(f"{scored} of {maximum}")
+    row = f"{padded(translated(name), width)}  {scored}  {translated(outcome)}"
+    print(row.rstrip())
+
+
+def checklist(items: Mapping[str, str]) -> None:
+    """Prints lines with a tick where their exercise's check has passed."""
+    for text, exercise in items.items():
+        passed = _results.get(exercise, ("", 0))[0] == "right"
+        print(f"[{'x' if passed else ' '}] {text} ({exercise})")

@@ -1,0 +1,98 @@
+"""What all pictures share: colours, boxes, arrows, and how they are shown.
+
+The pictures have a white background, so that they look the same in light and dark
+themes, and in grey print. Every colour comes with a label that says the same, and every
+picture with a text alternative.
+"""
+
+from __future__ import annotations
+
+import html
+import sys
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+from ..i18n import translated
+from ..observation import ranges
+
+INK, FAINT, HOST = "#1a1a1a", "#6b6b6b", "#f2f2f2"
+# Light tints of the Okabe-Ito colours, which colour-blind readers can tell apart.
+TINTS = (
+    "#fbe3a8", "#bfe3f7", "#a9dfc9", "#f6f0a0",
+    "#b5cfe8", "#f3c3a4", "#e6c6da", "#d9d9d9",
+)  # fmt: skip
+LINES = ("-", "--", ":", "-.")
+
+
+def canvas(columns: int, height: float, width: float) -> tuple[Figure, Axes]:
+    """Makes a white figure without axes, `columns` wide and one high in its units."""
+    figure, axes = plt.subplots(figsize=(width, height), facecolor="white")
+    axes.set_xlim(0, columns)
+    axes.set_ylim(0, 1)
+    axes.axis("off")
+    return figure, axes
+
+
+def box(axes, x, y, text, device: int | None, *, width=1.0, bold=False) -> None:
+    """Draws a labelled box in its device's tint; None: the host's."""
+    tint = HOST if device is None else TINTS[device % len(TINTS)]
+    style = "round,pad=0,rounding_size=0.08"
+    axes.add_patch(
+        FancyBboxPatch(
+            (x + 0.05, y), width - 0.1, 0.78, style, facecolor=tint, edgecolor=INK
+        )
+    )
+    weight = "bold" if bold else "normal"
+    lines = text.splitlines()
+    size = min(9, 9 * 9.8 * width / max(map(len, lines)), 27 / len(lines))
+    label = axes.text(x + width / 2, y + 0.39, text, fontsize=size, weight=weight)
+    label.set(ha="center", va="center", color=INK)
+
+
+def arrow(axes: Axes, x: float, start: float, stop: float) -> None:
+    """Draws a vertical arrow."""
+    style = {"arrowstyle": "-|>", "color": INK, "linewidth": 1}
+    axes.annotate("", (x, stop), (x, start), arrowprops=style)
+
+
+def show(figure: Figure, alt: str) -> None:
+    """Shows a picture in a notebook, with its text alternative, also folded below it.
+
+    Outside of a notebook the figure stays open and nothing is written.
+    """
+    if "IPython" not in sys.modules:  # then no notebook runs, and its import takes time
+        return
+    from IPython import get_ipython
+    from IPython.display import display
+
+    if get_ipython() is None:
+        return
+    if "inline" in plt.get_backend():  # other backends show figures by themselves
+        display(figure, metadata={"image/png": {"alt": alt}})
+        plt.close(figure)  # or the backend would show it again after the cell
+    # JupyterLab and Colab leave the alternative out, so it is shown as text, too.
+    summary = f"<summary><small>{translated('In words')}</small></summary>"
+    folded = f"<details>{summary}<small>{html.escape(alt)}</small></details>"
+    display({"text/html": folded, "text/plain": alt}, raw=True)
+
+
+def titled(title: str, alt: str) -> str:
+    """Puts a picture's title, where it has one, before its text alternative."""
+    return f"{title.rstrip(': ')}: {alt}" if title else alt
+
+
+def listed(items: Sequence[str], limit: int, mark: str = "; ") -> str:
+    """Joins items; where that is too long, the first two and the last."""
+    text = mark.join(items)
+    if len(text) <= limit or len(items) < 4:
+        return text
+    return mark.join([*items[:2], "...", items[-1]])
+
+
+def named(devices: Sequence[int]) -> str:
+    """Names devices in short: `device 3`, `devices 0-3, 6`."""
+    return f"device{'s' if len(devices) > 1 else ''} {ranges(devices)}"

@@ -1,0 +1,180 @@
+"""Draws collectives: what each device holds before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from .canvas import HOST, INK, TINTS, listed, named, show
+
+CELL = 0.3  # inches: the height of one value
+
+
+def draw_collective(name: str, before: Any, after: Any) -> None:
+    """Draws one collective: every device's block before and after, value by value.
+
+    A value has the colour of the device that it came from; what was combined from
+    several devices is white and bold. Each value of `before` should be unique, for
+    instance 31 for entry 1 on device 3.
+
+    Args:
+        name: what was called.
+        before: (D, n) or (D, n, m): a block per device, on the leading axis.
+        after: the same for the result; (D,) and scalars per device are fine too.
+
+    Raises:
+        ValueError: a block has more than two axes, or the numbers of devices differ.
+    """
+    before, after = _blocks(before), _blocks(after)
+    num_devices = len(before)
+    if len(after) != num_devices:
+        raise ValueError(
+            f"before has {num_devices} devices and after has {len(after)}: both need "
+            "one block per device on the leading axis."
+        )
+    origins: dict[float, set[int]] = {}
+    for device, block in enumerate(before):
+        for value in block.ravel():
+            origins.setdefault(float(value), set()).add(device)
+    rows = before.shape[1], after.shape[1]
+    height = CELL * (sum(rows) + 4.6)
+    figure, axes = plt.subplots(figsize=(9, height), facecolor="white")
+    axes.set_xlim(-0.85, num_devices)
+    axes.set_ylim(sum(rows) + 4.6, -0.2)
+    axes.axis("off")
+    style = {"ha": "center", "va": "center", "color": INK, "fontsize": 8}
+    for device in range(num_devices):
+        axes.text(device + 0.5, 0.4, f"device {device}", **style)
+        _block(axes, device, 1, before[device], origins)
+        _arrow(axes, device + 0.5, rows[0] + 1.05, rows[0] + 1.75)
+        _arrow(axes, device + 0.5, rows[0] + 2.95, rows[0] + 3.65)
+        _block(axes, device, rows[0] + 3.7, after[device], origins)
+    bar = (0.06, rows[0] + 1.8), num_devices - 0.12, 1.1
+    axes.add_patch(Rectangle(*bar, facecolor=HOST, edgecolor=INK))
+    style |= {"fontsize": 10, "weight": "bold"}
+    axes.text(num_devices / 2, rows[0] + 2.35, name, **style)
+    style = {"ha": "right", "va": "center", "color": INK, "fontsize": 9}
+    axes.text(-0.08, 1 + rows[0] / 2, "before", **style)
+    axes.text(-0.08, rows[0] + 3.7 + rows[1] / 2, "after", **style)
+    figure.tight_layout()
+    alt = f"{name} on {num_devices} devices. Before: {_held(before)}. "
+    show(figure, f"{alt}After: {_held(after)}. {_came_from(after, origins)}")
+
+
+def draw_steps(
+    states: Sequence, titles: Sequence[str], complete: float, row: str = ""
+) -> None:
+    """Draws what every device holds after each step of an algorithm, as a strip.
+
+    Args:
+        states: one (D, n) array per step: n values on each of D devices.
+        titles: a line above each step's picture.
+        complete: the final value; cells that hold it are marked and bold.
+        row: what a row is, for the labels at the left.
+    """
+    states = [np.asarray(state) for state in states]
+    num_devices, length = states[0].shape
+    columns = min(4, len(states))
+    rows = -(-len(states) // columns)
+    size = (9, rows * (CELL * length + 0.75))
+    figure, panels = plt.subplots(
+        rows, columns, figsize=size, facecolor="white", squeeze=False
+    )
+    for panel in panels.flat:
+        panel.axis("off")
+    for panel, state, title in zip(panels.flat, states, titles, strict=False):
+        panel.set_xlim(-1.6 if row else -0.05, num_devices + 0.05)
+        panel.set_ylim(length + 1.1, -0.05)
+        panel.set_title(title, fontsize=9, color=INK)
+        style = {"va": "center", "color": INK, "fontsize": 7}
+        for place in range(length if row else 0):
+            panel.text(-0.1, place + 0.5, f"{row} {place}", ha="right", **style)
+        for device in range(num_devices):
+            for place in range(length):
+                value = state[device, place]
+                done = value == complete
+                tint = TINTS[2] if done else "white"
+                _cell(panel, device, place, 1, f"{value:g}", tint, bold=done)
+            panel.text(
+                device + 0.5, length + 0.5, f"dev {device}", ha="center", **style
+            )
+    figure.tight_layout()
+    alt = f"{num_devices} devices hold {length} {row or 'value'}s each, "
+    parts = [
+        f"{title}, {_progress(state, complete)}"
+        for title, state in zip(titles, states, strict=False)
+    ]
+    show(figure, f"{alt}complete at {complete:g}: {listed(parts, 300)}.")
+
+
+def _blocks(array: Any) -> np.ndarray:
+    array = np.asarray(array)
+    if not 1 <= array.ndim <= 3:
+        raise ValueError(
+            f"A block per device has at most two axes; {list(array.shape)} has "
+            f"{array.ndim - 1} beside the devices' axis."
+        )
+    if array.ndim < 3:  # a vector is drawn as a column
+        return array.reshape(len(array), -1, 1)
+    return array
+
+
+def _held(blocks: np.ndarray) -> str:
+    """Says what each device holds; what several hold alike, once."""
+    groups: dict[tuple, list[int]] = {}
+    for device, block in enumerate(blocks):
+        groups.setdefault(tuple(block.ravel()), []).append(device)
+    texts = [
+        f"{named(devices)} [{listed([f'{value:g}' for value in values], 40, ', ')}]"
+        for values, devices in groups.items()
+    ]
+    return listed(texts, 170)
+
+
+def _came_from(after: np.ndarray, origins: dict) -> str:
+    """Says whether the result's values were moved or combined."""
+    moved = sum(len(origins.get(float(value), ())) == 1 for value in after.ravel())
+    if moved == after.size:
+        return "Each of these is one device's value, unchanged."
+    if not moved:
+        return "Each of these is combined from several devices."
+    return f"{moved} of these {after.size} values are one device's, unchanged."
+
+
+def _progress(state: np.ndarray, complete: float) -> str:
+    """Says how many values are complete; where none is, how far they are."""
+    counts = (state == complete).sum(axis=1)
+    if not counts.any():
+        return f"at most {state.max():g}"
+    if (counts == counts[0]).all():
+        return f"{counts[0]} complete on each device"
+    return f"{counts.sum()} of {state.size} complete"
+
+
+def _block(axes: Axes, x: float, y: float, block: np.ndarray, origins: dict) -> None:
+    width = 0.88 / block.shape[1]
+    for (row, column), value in np.ndenumerate(block):
+        sources = origins.get(float(value), set())
+        combined = len(sources) != 1
+        tint = "white" if combined else TINTS[min(sources) % len(TINTS)]
+        left = x + 0.06 + width * column
+        _cell(axes, left, y + row, width, f"{value:g}", tint, bold=combined)
+
+
+def _cell(axes: Axes, x, y, width, text: str, tint: str, *, bold: bool) -> None:
+    style = {"facecolor": tint, "edgecolor": INK, "linewidth": 0.8}
+    axes.add_patch(Rectangle((x, y), width, 1, **style))
+    style = {"ha": "center", "va": "center", "color": INK}
+    style |= {"fontsize": min(9, 60 * width / max(3, len(text)))}
+    weight = "bold" if bold else "normal"
+    axes.text(x + width / 2, y + 0.52, text, weight=weight, **style)
+
+
+def _arrow(axes: Axes, x: float, start: float, stop: float) -> None:
+    style = {"arrowstyle": "-|>", "color": INK, "linewidth": 0.9, "mutation_scale": 7}
+    axes.annotate("", (x, stop), (x, start), arrowprops=style)

@@ -1,0 +1,148 @@
+"""Plots what a training run did, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from .canvas import FAINT, INK, LINES, listed, named, show, titled
+
+PAIRS = ("-", "--", "-", ":")  # whole lines, each under a broken one
+
+
+def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
+    """Plots one line per device over the steps of a run, each labelled at its end.
+
+    Args:
+        history: f32[num_steps, num_devices], a value per step and device.
+        ylabel: what the value is, with its unit where it has one.
+        title: a line above the picture.
+    """
+    history = np.asarray(history)
+    num_devices = history.shape[1]
+    axes = step_axes(ylabel, title)
+    for device in range(num_devices):
+        shade = plt.cm.viridis(0.55 * device / max(1, num_devices - 1))
+        axes.plot(history[:, device], LINES[device % len(LINES)], color=shade)
+    label_ends(axes, [f"device {device}" for device in range(num_devices)])
+    axes.figure.tight_layout()
+    near = 1e-5 * np.abs(history[np.isfinite(history)]).max(initial=0)
+    alt = f"{ylabel}, a line per device. At step 0 {_standing(history[0], near)}; "
+    alt += f"at step {len(history) - 1} {_standing(history[-1], near)}."
+    show(axes.figure, titled(title, alt))
+
+
+def draw_losses(
+    curves: Mapping[str, Any],
+    ylabel: str = "loss",
+    title: str = "",
+    *,
+    log: bool = True,
+) -> None:
+    """Plots named curves over the steps of a run, each labelled at its end.
+
+    Whole and broken lines take turns, ever thinner, the broken ones darker: where two
+    curves lie on each other, both show. So put a pair that may do so side by side.
+
+    Args:
+        curves: a value per step, f32[num_steps], by name; the lengths may differ.
+        ylabel: what the values are, with their unit where they have one.
+        title: a line above the picture.
+        log: whether the values' axis is logarithmic.
+    """
+    axes = step_axes(ylabel, title)
+    last = max(1, len(curves) - 1)
+    for place, values in enumerate(curves.values()):
+        style, part = PAIRS[place % len(PAIRS)], place / last
+        shade = plt.cm.viridis(0.55 - 0.2 * part) if style == "-" else INK
+        width = 7 - 5.6 * part
+        axes.plot(np.asarray(values), style, color=shade, linewidth=width)
+    if log:
+        axes.set_yscale("log")
+    label_ends(axes, list(curves))
+    axes.figure.tight_layout()
+    texts = [f"{name!r} {_course(np.asarray(v))}" for name, v in curves.items()]
+    steps = sorted({len(values) for values in curves.values()})
+    num_steps = " to ".join(map(str, dict.fromkeys((steps[0], steps[-1]))))
+    alt = f"{ylabel}, over {num_steps} steps. {listed(texts, 350)}."
+    show(axes.figure, titled(title, alt))
+
+
+def step_axes(ylabel: str, title: str) -> Axes:
+    """Makes a white figure for values over steps, all writing in ink."""
+    _, axes = plt.subplots(figsize=(8, 3.6), facecolor="white")
+    axes.set_facecolor("white")
+    axes.tick_params(which="both", colors=INK)
+    axes.spines[:].set_color(INK)
+    axes.set_xlabel("step", color=INK)
+    axes.set_ylabel(ylabel, color=INK)
+    axes.set_title(title, fontsize=11, color=INK)
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
+
+
+def label_ends(axes: Axes, names: Sequence[str]) -> None:
+    """Labels each line at the right, in the order of their last values."""
+    ends = [(line.get_xdata()[-1], line.get_ydata()[-1]) for line in axes.lines]
+    order = np.argsort([value for _, value in ends], kind="stable")
+    for place, number in enumerate(order):
+        axes.annotate(
+            names[number],
+            ends[number],
+            xytext=(1.05, (place + 0.5) / len(names)),
+            textcoords="axes fraction",
+            arrowprops={"arrowstyle": "-", "color": FAINT, "relpos": (0, 0.5)},
+            va="center",
+            color=INK,
+        )
+
+
+def _course(values: np.ndarray) -> str:
+    """Says how a curve goes: from where to where, and what lies beyond its ends."""
+    first, last = values[0], values[-1]
+    seen = values[np.isfinite(values)]
+    room = np.ptp(seen) / 10 if seen.size else 0  # less is hardly seen
+    text = f"goes from {_rounded(first)} to {_rounded(last)}"
+    if _rounded(first) == _rounded(last):
+        text = f"starts and ends at {_rounded(last)}"
+    elif last < first:
+        text = text.replace("goes", "falls")
+    elif last > first:
+        text = text.replace("goes", "rises")
+    beyond = []
+    if seen.max(initial=last) > max(first, last) + room:
+        beyond += [f"up to {_rounded(seen.max())}"]
+    if seen.min(initial=last) < min(first, last) - room:
+        beyond += [f"down to {_rounded(seen.min())}"]
+    return f"{text}, in between {' and '.join(beyond)}" if beyond else text
+
+
+def _standing(values: np.ndarray, near: float) -> str:
+    """Says which devices agree at a step."""
+    groups: list[tuple[float, list[int]]] = []
+    for device, value in enumerate(values):
+        for other, devices in groups:
+            if np.isclose(value, other, rtol=0, atol=near, equal_nan=True):
+                devices.append(device)
+                break
+        else:
+            groups.append((value, [device]))
+    if len(groups) == 1:
+        return f"all {len(values)} agree on {_rounded(values[0])}"
+    if len(groups) <= 4:
+        texts = [f"{named(devices)} at {_rounded(v)}" for v, devices in groups]
+        return f"they disagree: {', '.join(texts)}"
+    low, high = int(np.argmin(values)), int(np.argmax(values))
+    return (
+        f"they stand at {len(groups)} different values, from {_rounded(values[low])} "
+        f"on device {low} to {_rounded(values[high])} on device {high}"
+    )
+
+
+def _rounded(value: float) -> str:
+    """Writes two digits, which are the same on another CPU."""
+    return f"{float(f'{value:.2g}'):g}"

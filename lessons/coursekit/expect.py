@@ -1,0 +1,299 @@
+"""Checks observations and says what is wrong in terms of devices and shapes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .check import NOT_WRITTEN, NotAttempted, Raised, Wrong
+from .observation import Observation, Opaque, describe, leaves, plain, ranges, same
+from .processes import count_devices
+
+CAUSES = (  # what JAX's own messages mean in a lesson
+    (
+        r"_internal_pmap|pmap was requested to map|pmap got inconsistent sizes"
+        r"|select an axis to squeeze out"
+        r"|flat_args\[\d+\] is incompatible .* rank at least",
+        "pmap looked for a device axis in an argument that has none, or another one;"
+        " in_axes=None sends an argument whole",
+    ),
+    (
+        r"unbound axis name",
+        "a collective names an axis that nobody bound: use the argument axis_name, or"
+        " the name that pmap was given",
+    ),
+    (
+        r"context mesh .* should match the mesh",
+        "the check maps your function with pmap already: leave pmap out of it",
+    ),
+    (
+        r"NonConcreteBooleanIndex|boolean indices must be concrete",
+        "in traced code the size of an array cannot depend on values: jnp.where(mask,"
+        " x, 0) in place of x[mask]",
+    ),
+    (
+        r"TracerBoolConversion|boolean conversion of traced",
+        "in traced code `if` cannot depend on a value: jnp.where chooses there",
+    ),
+    (
+        r"must have __hash__",
+        "the pairs of ppermute hold traced values: they are plain numbers, the same"
+        " whole list on every device",
+    ),
+    (
+        r"TracerArrayConversion|__array__\(\) method was called on traced",
+        "a NumPy function inside traced code: use jnp there",
+    ),
+    (
+        r"ConcretizationTypeError|TracerIntegerConversion",
+        "traced code has no numbers yet, so int() and float() find none: compute with"
+        " the value as it is",
+    ),
+    (
+        r"only defined for scalar-output",
+        "only a single number can be differentiated: is a sum or a mean missing?",
+    ),
+    (
+        r"(?s)carry input and carry output.*(varying|pcast|\{V:)",
+        "shard_map tracks what differs between devices, and what the loop starts with"
+        " does not yet: check_vma=False, or jax.lax.pcast",
+    ),
+    (
+        r"body function carry input and carry output",
+        "a loop carries on what its first round got, and this round returned something"
+        " else: another order, shape or dtype?",
+    ),
+    (
+        r"require replication which can't be statically inferred",
+        "out_specs say that the result is the same on all devices, but it differs:"
+        " pmean it, and the loss inside of what you differentiate",
+    ),
+    (
+        r"does not match the specs of the input",
+        "jax.make_mesh made explicit axes, its default in newer versions: use"
+        " Mesh(devices, names), or axis_types=(AxisType.Auto,)",
+    ),
+    (
+        r"_specs entry which is too long",
+        "a spec names more axes than its array has: P() for a single number",
+    ),
+)
+__all__ = [
+    "expect",
+    "expect_child_devices",
+    "expect_close",
+    "expect_entries",
+    "expect_error",
+    "expect_result",
+    "expect_shapes",
+    "expect_unchanged",
+]
+
+
+def expect(seen: Observation, holds: Any, headline: str, /, **rows: Any) -> None:
+    """Raises `Wrong(headline)` unless `holds` is true; rows: seen, expected, likely."""
+    expect_result(seen)
+    if not holds:
+        wrong(seen, headline, **rows)
+
+
+def expect_result(seen: Observation) -> None:
+    """Raises unless the call returned: `NotAttempted` for a stub, else `Raised`."""
+    if seen.error is None:
+        return
+    _expect_attempt(seen)
+    error = seen.error
+    said = f"{error.kinds[0]}: {error.message}"
+    causes = (cause for pattern, cause in CAUSES if re.search(pattern, said, re.DOTALL))
+    raise Raised(
+        error.text,
+        likely=next(causes, ""),
+        called=seen.call,
+        # The line may be the lesson's own, in a function that calls the learner's.
+        where=f"in {error.function}, line {error.line} of its cell: {error.code}"
+        if error.line
+        else "",
+    )
+
+
+def expect_error(
+    seen: Observation, kind: str, mentions: Sequence[Any] = (), *, likely: str = ""
+) -> None:
+    """Raises unless the call raised `kind` and its text names all of `mentions`."""
+    _expect_attempt(seen)
+    wanted = f"{kind} whose text names {' and '.join(map(str, mentions))}"
+    expected = wanted if mentions else kind
+    if seen.error is None:
+        was = describe(seen.value)
+        rows = {"seen": f"returned {was}", "expected": expected, "likely": likely}
+        wrong(seen, f"No {kind} was raised.", **rows)
+    was = seen.error.text
+    if kind not in seen.error.kinds:
+        headline = f"{seen.error.kinds[0]} was raised where {kind} was expected."
+        wrong(seen, headline, seen=was, expected=expected, likely=likely)
+    for value in mentions:
+        if not re.search(
+            rf"(?<![\w.]){re.escape(str(value))}(?!\w|\.\d)", seen.error.message
+        ):
+            headline = f"The {kind} does not name {value}."
+            wrong(seen, headline, seen=was, expected=expected, likely=likely)
+
+
+def expect_unchanged(seen: Observation) -> None:
+    """Raises `Wrong` where the call modified one of its arguments in place."""
+    expect_result(seen)
+    if seen.changed:
+        headline = f"Argument {seen.changed[0] + 1} was modified in place."
+        wrong(seen, headline, expected="a new object; the caller's stays as it was")
+
+
+def expect_entries(seen: Observation, entries: Mapping[str, Any]) -> None:
+    """Raises `Wrong` unless the result is a dict that holds all of `entries`."""
+    expect_result(seen)
+    is_dict = isinstance(seen.value, dict)
+    headline = f"The result is {describe(seen.value)}, not a dict."
+    expect(seen, is_dict, headline, expected="a dict")
+    for key, wanted in entries.items():
+        was = describe(seen.value.get(key, "no such entry"))
+        holds = key in seen.value and same(plain(wanted), seen.value[key])
+        headline = f'The entry "{key}" is not what it should be.'
+        expect(seen, holds, headline, seen=was, expected=describe(wanted))
+
+
+def expect_child_devices(seen: Observation, num_devices: int) -> None:
+    """Raises unless a process in the returned environment sees `num_devices`."""
+    expect_entries(seen, {})
+    count = count_devices(seen.value)
+    headline = f"A fresh process saw {count} device{'' if count == 1 else 's'}."
+    if isinstance(count, str):
+        headline = "JAX did not start in a fresh process with this environment."
+    flags = f'XLA_FLAGS="{seen.value.get("XLA_FLAGS", "")}"'
+    flags += f"; it said: {count}" if isinstance(count, str) else ""
+    rows = {"seen": flags, "expected": f"{num_devices} devices"}
+    expect(seen, count == num_devices, headline, **rows)
+
+
+def expect_shapes(seen: Observation, expected: Any) -> None:
+    """Compares the result's structure, shapes and dtypes, not its values."""
+    expect_result(seen)
+    problem = difference(seen.value, plain(expected), 0, None, seen.layout)
+    if problem:
+        wrong(seen, problem[0], seen=problem[1], expected=problem[2])
+
+
+def expect_close(
+    seen: Observation,
+    expected: Any,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 1e-6,
+    mistakes: Mapping[str, Any] | None = None,
+    imprecise: str = "",
+    likely: str = "",
+) -> None:
+    """Compares the result with `expected`: structure, shapes, dtypes, values.
+
+    A float64 leaf of `expected` is a reference for any floating dtype; other dtypes
+    must agree. `mistakes` maps a likely cause to the value that it leads to: the cause
+    that matches the result is shown. `imprecise` is the cause for values that are
+    right within 0.1.
+    """
+    expect_shapes(seen, expected)
+    expected = plain(expected)
+    problem = difference(seen.value, expected, rtol, atol, seen.layout)
+    if problem is None:
+        return
+    if difference(seen.value, expected, 0.1, 0.1, {}) is None:
+        likely = imprecise or likely
+    for cause, value in (mistakes or {}).items():
+        if difference(seen.value, plain(value), rtol, atol, {}) is None:
+            likely = cause
+    headline, was, wanted = problem
+    wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+
+
+def _expect_attempt(seen: Observation) -> None:
+    error = seen.error
+    if error and (error.kinds[0], error.message) == (
+        "NotImplementedError",
+        NOT_WRITTEN,
+    ):
+        raise NotAttempted(
+            f"{error.function or seen.function} still holds its stub.",
+            likely="replace its last line by your answer, run the cell, then this one.",
+        )
+
+
+def wrong(seen: Observation, headline: str, /, **rows: Any) -> NoReturn:
+    """Raises `Wrong`, with the call that was made."""
+    raise Wrong(headline, called=seen.call, **rows)
+
+
+def difference(
+    value: Any, expected: Any, rtol: float, atol: float | None, layout: Mapping
+) -> tuple[str, str, str] | None:
+    """Finds the first difference of two plain values: (headline, seen, expected).
+
+    Without `atol` only structure, shapes and dtypes count.
+    """
+    # A float64 reference stands for f32, the dtype that JAX computes in.
+    whole = describe(value), describe(expected).replace("f64[", "f32[")
+    if value is None and expected is not None:
+        return "The function returned None: is a return missing?", *whole
+    ours, theirs = dict(leaves(expected)), dict(leaves(value))
+    if ours.keys() != theirs.keys():
+        return "The result has another structure.", *whole
+    for path, wanted in ours.items():
+        was, name = theirs[path], path or "The result"
+        if isinstance(was, Opaque) or (was is None and wanted is not None):
+            return f"{name} is {describe(was)}, not {describe(wanted)}.", *whole
+        if isinstance(wanted, str) or not isinstance(was, np.ndarray | int | float):
+            arrays = np.ndarray in (type(was), type(wanted))
+            if arrays or was != wanted:
+                return f"{name} is another value.", describe(was), describe(wanted)
+            continue
+        if np.shape(was) != np.shape(wanted):
+            shapes = f"{list(np.shape(was))}, not {list(np.shape(wanted))}"
+            return f"{name} has shape {shapes}.", *whole
+        a, b = np.asarray(was), np.asarray(wanted)
+        whole_number = type(was) is int and type(wanted) is float
+        if not whole_number and not _same_kind(a.dtype, b.dtype):
+            wanted_dtype = "float32" if b.dtype == np.float64 else b.dtype
+            return f"{name} has dtype {a.dtype}, not {wanted_dtype}.", *whole
+        if atol is None:
+            continue
+        wide = np.complex128 if "c" in a.dtype.kind + b.dtype.kind else np.float64
+        a, b = a.astype(wide), b.astype(wide)
+        wrong = ~np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
+        if wrong.any():
+            first = tuple(int(i) for i in np.argwhere(wrong)[0])
+            at = f" at {list(first)}" if first else ""
+            headline = _where_wrong(wrong, name, layout.get(path, ()))
+            return headline, f"{a[first]:.6g}{at}", f"{b[first]:.6g}{at}"
+    return None
+
+
+def _same_kind(seen, expected) -> bool:
+    if expected == np.float64:  # a reference; bfloat16 is no subtype of np.floating
+        return np.issubdtype(seen, np.floating) or seen.name.startswith("bfloat")
+    return seen == expected
+
+
+def _where_wrong(wrong: np.ndarray, name: str, pieces: Sequence) -> str:
+    if len(pieces) > 1 and len({piece.index for piece in pieces}) == len(pieces):
+        blocks = [wrong[tuple(slice(*b) for b in piece.index)] for piece in pieces]
+        bad = [p.device for p, block in zip(pieces, blocks, strict=True) if block.any()]
+        if len(bad) == len(pieces):
+            return f"{name} is wrong on all {len(bad)} devices."
+        return f"{name} is wrong on devices {ranges(bad)} of {len(pieces)}."
+    if not wrong.ndim:
+        return f"{name} is wrong."
+    if wrong.ndim > 1 and len(wrong) > 1:
+        bad = [row for row, block in enumerate(wrong) if block.any()]
+        if len(bad) == len(wrong):
+            return f"{name} is wrong in all {len(bad)} leading-axis blocks."
+        return f"{name} is wrong in leading-axis blocks {ranges(bad)} of {len(wrong)}."
+    return f"{name} is wrong in {wrong.sum()} of {wrong.size} values."

@@ -1,0 +1,270 @@
+"""Checks where results lie, what the devices send each other, and what is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from .expect import expect, expect_result, wrong
+from .observation import Collective, Observation, bounds, describe, leaves
+
+__all__ = [
+    "expect_arrays",
+    "expect_collectives",
+    "expect_devices",
+    "expect_dtypes",
+    "expect_kept_program",
+    "expect_layout",
+    "expect_moved",
+    "expect_one_sync",
+    "expect_replicas",
+]
+
+
+def expect_devices(seen: Observation, num_devices: int, *, likely: str = "") -> None:
+    """Raises unless each of `num_devices` devices holds one row of every array."""
+    expect_result(seen)
+    wanted = f"{num_devices} devices with one row of the leading axis each"
+    for path, leaf in leaves(seen.value):
+        pieces = seen.layout.get(path, ())
+        name = path or "The result"
+        rows = [piece.index[0] if piece.index else (0, 1) for piece in pieces]
+        if not pieces:
+            headline, was = f"{name} is on no device.", f"{describe(leaf)} on the host"
+            likely = "NumPy computes on the host; jax.pmap computes on devices"
+        elif len(pieces) != num_devices:
+            plural = "s" if len(pieces) > 1 else ""
+            headline = (
+                f"{name} lives on {len(pieces)} device{plural}, not on {num_devices}."
+            )
+            was = f"{describe(leaf)} on {len(pieces)} device{plural}"
+        elif sorted(rows) != [(row, row + 1) for row in range(num_devices)]:
+            headline = f"{name} is not split along its leading axis."
+            start, stop = rows[0]
+            was = f"device {pieces[0].device} holds rows {start} to {stop - 1}"
+        else:
+            continue
+        wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+
+
+def expect_replicas(seen: Observation, *, likely: str = "") -> None:
+    """Raises unless all rows of each array's leading axis agree bit for bit."""
+    expect_result(seen)
+    for path, leaf in leaves(seen.value):
+        rows = [np.ascontiguousarray(row).tobytes() for row in np.atleast_1d(leaf)]
+        distinct = len(set(rows))
+        if distinct > 1:
+            name = path or "result"
+            headline = f"{len(rows)} devices hold {distinct} values of {name}."
+            if distinct == len(rows):
+                headline = f"All {distinct} devices hold a different {name}."
+            wanted = "replicas that agree bit for bit"
+            wrong(seen, headline, expected=wanted, likely=likely)
+
+
+def expect_layout(
+    seen: Observation,
+    where: Mapping[str, tuple[str, Sequence]],
+    mesh_shape: Sequence[int],
+    axis_names: Sequence[str],
+    *,
+    mistakes: Mapping[str, Sequence] | None = None,
+    likely: str = "",
+) -> None:
+    """Raises unless arrays lie on a mesh of the first devices as their specs say.
+
+    Args:
+        seen: an observation.
+        where: per array, by the name to call it, its path in the result and its spec, a
+            plain tuple.
+        mesh_shape: devices along each mesh axis.
+        axis_names: the names of the mesh's axes.
+        mistakes: maps a likely cause to the spec that it leads to.
+        likely: the likely cause of any other layout.
+    """
+    expect_result(seen)
+    for name, (path, spec) in where.items():
+        shape = np.shape(dict(leaves(seen.value))[path])
+        found = {s.device: _block(s.index) for s in seen.layout.get(path, ())}
+        wanted = _blocks(shape, mesh_shape, axis_names, spec)
+        cause = likely
+        if sorted(found.values()) == sorted(wanted.values()):
+            cause = "the mesh takes the first devices, in their order"
+        for mistake, other in (mistakes or {}).items():
+            if found == _blocks(shape, mesh_shape, axis_names, other):
+                cause = mistake
+        for d in sorted({*found, *wanted}):
+            was, expected = found.get(d, "nothing"), wanted.get(d, "nothing")
+            headline = f"Device {d} holds {was} of {name}."
+            expect(seen, was == expected, headline, expected=expected, likely=cause)
+
+
+def _block(index: Sequence[tuple[int, int]]) -> str:
+    return "[" + ", ".join(f"{start}:{stop}" for start, stop in index) + "]"
+
+
+def _blocks(
+    shape: tuple[int, ...], mesh_shape: Any, axis_names: Any, spec: Sequence
+) -> dict[int, str]:
+    devices = jax.devices()[: np.prod(mesh_shape, dtype=int)]
+    types = (AxisType.Auto,) * len(axis_names)
+    mesh = jax.make_mesh(mesh_shape, axis_names, axis_types=types, devices=devices)
+    parts = NamedSharding(mesh, PartitionSpec(*spec)).devices_indices_map(shape)
+    numbers = {device: number for number, device in enumerate(jax.devices())}
+    return {numbers[d]: _block(bounds(index, shape)) for d, index in parts.items()}
+
+
+def expect_arrays(
+    seen: Observation,
+    *,
+    largest: int | None = None,
+    never: Sequence[int] = (),
+    likely: str = "",
+) -> None:
+    """Limits the arrays in the program: their elements, or one shape of them.
+
+    Inside a mapped function, and in a compiled program, an array counts with one
+    device's block.
+    """
+    expect_traced(seen)
+    for shape in seen.array_shapes:
+        if largest is not None and np.prod(shape, dtype=int) > largest:
+            wanted = f"no array of more than {largest} elements"
+        elif never and shape == tuple(never):
+            wanted = "a program without an array of this shape"
+        else:
+            continue
+        headline = f"The program builds an array of shape {list(shape)}."
+        was = f"{np.prod(shape, dtype=int)} elements"
+        wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+
+
+def expect_collectives(
+    seen: Observation,
+    counts: Mapping[str, int] | None = None,
+    *,
+    never: Sequence[str] = (),
+    in_loop: bool = True,
+    likely: str = "",
+) -> None:
+    """Checks which collectives the program runs.
+
+    Args:
+        seen: an observation with `traced=True` or `compiled=True`.
+        counts: how often each kind runs, in XLA's names; other kinds must not run.
+        never: kinds that must not run.
+        in_loop: whether any may run in a loop.
+        likely: the likely cause, where the check fails.
+    """
+    found = expect_traced(seen)
+    was = "; ".join(map(str, found)) or "no collective"
+    for kind in dict.fromkeys([*(counts or {}), *(one.kind for one in found)]):
+        times = [one.times for one in found if one.kind == kind]
+        wanted = (counts or {}).get(kind, 0)
+        unknown = None in times
+        if counts is not None and (unknown or sum(times) != wanted):
+            if unknown:
+                headline = f"The program runs {kind} an unknown number of times."
+            else:
+                headline = f"The program runs {sum(times)} {kind}, not {wanted}."
+            expected = ", ".join(f"{n} x {one}" for one, n in counts.items() if n)
+            expected = expected or "no collective"
+            wrong(seen, headline, seen=was, expected=expected, likely=likely)
+    for one in found:
+        if one.kind in never:
+            headline = f"The program runs {one.kind}, which it must not."
+            wrong(seen, headline, seen=was, expected=f"no {one.kind}", likely=likely)
+        if one.in_loop and not in_loop:
+            headline = f"The {one.kind} runs inside of a loop."
+            expected = "one after the loop"
+            wrong(seen, headline, seen=was, expected=expected, likely=likely)
+
+
+def expect_moved(
+    seen: Observation, *, at_most: float = np.inf, at_least: float = 0, likely: str = ""
+) -> None:
+    """Limits the bytes that a device sends in all (`Collective.bytes_moved`)."""
+    found = expect_traced(seen)
+    was = "; ".join(map(str, found)) or "no collective"
+    moved = sum(one.bytes_moved for one in found)
+    unknown = any(one.times is None for one in found)
+    if moved > at_most or (unknown and np.isfinite(at_most)):
+        wanted = f"at most {at_most:,.0f} bytes"
+    elif moved < at_least or unknown:
+        wanted = f"at least {at_least:,.0f} bytes"
+    else:
+        return
+    headline = f"Each device sends {moved:,.0f} bytes."
+    if unknown:
+        headline = "Each device sends an unknown number of bytes."
+    wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+
+
+def expect_one_sync(
+    seen: Observation,
+    params: Mapping[str, Any],
+    num_devices: int,
+    num_steps: int = 1,
+    *,
+    spare: float = 0.01,
+) -> None:
+    """Limits what is sent to one all-reduce of loss and gradients per step.
+
+    Args:
+        seen: an observation with `traced=True` or `compiled=True`.
+        params: the parameters, whole; each has a gradient of its size.
+        num_devices: how many devices take part.
+        num_steps: how often the program steps.
+        spare: which part of it may be sent besides.
+    """
+    numbers = 1 + sum(map(np.size, params.values()))
+    once = 4 * numbers * 2 * (num_devices - 1) / num_devices
+    likely = "each gradient, and the loss, is sent once per step, and nothing else"
+    expect_moved(seen, at_most=num_steps * (1 + spare) * once, likely=likely)
+
+
+def expect_dtypes(seen: Observation, *, likely: str = "", **roles: str) -> None:
+    """Raises unless the program works in a dtype; roles: matmul="bf16", sum, exp."""
+    expect_traced(seen)
+    verbs = {"matmul": "multiplies matrices", "sum": "adds up elements"}
+    verbs |= {"exp": "takes exponentials"}
+    for role, wanted in roles.items():
+        found = (seen.dtypes or {}).get(role, ())
+        if found != (wanted,):
+            was = " and ".join(found) or "no such operation"
+            headline = f"The program {verbs[role]} in {was}, not in {wanted} alone."
+            if not found:
+                headline = f"The program {verbs[role]} nowhere."
+            wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+
+
+def expect_kept_program(seen: Observation) -> None:
+    """Raises where the call compiled anew; an earlier one had the same shapes."""
+    expect_result(seen)
+    if seen.num_compiles:
+        count = seen.num_compiles
+        headline = f"The call compiled {count} program{'s' if count > 1 else ''} again."
+        likely = (
+            "pmap or jit is called inside of the function, which makes a new program"
+            " each time: decorate the function, or map it once outside"
+        )
+        expected = "the program that an earlier call with these shapes compiled"
+        wrong(seen, headline, expected=expected, likely=likely)
+
+
+def expect_traced(seen: Observation) -> tuple[Collective, ...]:
+    """Raises unless JAX could trace the function; returns its collectives."""
+    expect_result(seen)
+    if seen.array_shapes is None:
+        likely = (
+            "NumPy or float() on a value that devices compute: use jnp, which traces;"
+            " or jax.set_mesh, .lower or .compile inside of the function"
+        )
+        expected = "a program that traces"
+        headline = "JAX could not trace the function."
+        wrong(seen, headline, expected=expected, likely=likely)
+    return seen.collectives or ()

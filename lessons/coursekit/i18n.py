@@ -1,0 +1,98 @@
+"""Says in the learner's language what the set-up and the checks have to say."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import re
+import textwrap
+import unicodedata
+from pathlib import Path
+
+FILLER = "\0"
+VALUE = re.compile(r"\{(\d+)\}")  # stands for a value in a message
+
+
+def language() -> str:
+    """Names the language: COURSE_LANGUAGE, else the notebook's folder, else "en"."""
+    return os.environ.get("COURSE_LANGUAGE") or (
+        Path.cwd().name if is_spoken(Path.cwd().name) else "en"
+    )
+
+
+def is_spoken(name: str) -> bool:
+    """Tells whether the course has messages in a language."""
+    module = f"messages_{name}"  # a folder may have any name
+    path = f"{__package__}.{module}"
+    found = module.isidentifier() and importlib.util.find_spec(path)
+    return name == "en" or bool(found)
+
+
+def translated(text: str, into: str = "") -> str:
+    """Returns a message in the learner's language; an unknown one stays as it is.
+
+    The values in a message are translated too, where they are messages themselves.
+    """
+    into = into or language()
+    if into == "en" or not is_spoken(into):
+        return text
+    for pattern, order, translation in patterns(into):
+        found = pattern.fullmatch(text)
+        if found:
+            # An English plural's s is the one value that no language takes over.
+            values = (
+                "" if value == "s" else translated(value, into)
+                for value in found.groups()
+            )
+            places = dict(zip(order, values, strict=True))
+            return VALUE.sub(lambda place, places=places: places[place[1]], translation)
+    return text
+
+
+@functools.cache
+def patterns(name: str) -> list[tuple[re.Pattern, list[str], str]]:
+    """Reads a language's messages, those with most words of their own first."""
+    messages = importlib.import_module(f"{__package__}.messages_{name}").MESSAGES
+    words = {text: VALUE.sub("", text) for text in messages}
+    return [
+        (pattern_of(text), VALUE.findall(text), messages[text])
+        for text in sorted(messages, key=lambda text: -len(words[text]))
+    ]
+
+
+def pattern_of(text: str) -> re.Pattern:
+    """Makes the pattern that matches a message with any values in it.
+
+    Where a message has hardly a word of its own, its values are numbers: it would match
+    much that is none of the course's.
+    """
+    parts = VALUE.split(text)[::2]
+    value = r"([\d.]*)" if len("".join(parts)) < 6 else "(.*?)"
+    return re.compile(value.join(map(re.escape, parts)), re.DOTALL)
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """Breaks a text into lines of `width` columns, the later ones indented."""
+    fixed = functools.partial(textwrap.wrap, width=width, break_on_hyphens=False)
+    return [
+        line.replace(FILLER, "")
+        for line in fixed(filled(text), subsequent_indent=indent)
+    ]
+
+
+def padded(text: str, width: int) -> str:
+    """Adds blanks up to a width in columns."""
+    return filled(text).ljust(width).replace(FILLER, "")
+
+
+def columns(text: str) -> int:
+    """Counts the columns of a text in a font of fixed width."""
+    return len(filled(text))
+
+
+def filled(text: str) -> str:
+    """Puts a filler behind each sign that is two columns wide, as Korean ones are."""
+    wide = (unicodedata.east_asian_width(sign) in "WF" for sign in text)
+    return "".join(s + FILLER * w for s, w in zip(text, wide, strict=True))

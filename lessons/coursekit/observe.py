@@ -1,0 +1,196 @@
+"""Runs a learner's function and returns plain facts about what it did."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import io
+import linecache
+import re
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from . import tracing
+from .compiled_program import CompiledProgram
+from .observation import (
+    Failure,
+    Observation,
+    Shard,
+    bounds,
+    describe_call,
+    leaves,
+    plain,
+    same,
+)
+from .traced_program import TracedProgram
+
+_compiled: list[str] = []  # one entry for each program that XLA has compiled
+
+
+@jax.monitoring.register_event_duration_secs_listener
+def _count_compiles(event: str, *_: Any, **__: Any) -> None:
+    if event == "/jax/core/compile/backend_compile_duration":
+        _compiled.append(event)
+
+
+def observe(
+    function: Callable,
+    *arguments: Any,
+    traced: bool = False,
+    compiled: bool = False,
+    axis: str | None = None,
+) -> Observation:
+    """Calls `function` on copies of `arguments` and reports what happened.
+
+    Nothing that the function raises escapes, except a keyboard interrupt; what it
+    prints is shown after the call.
+
+    Args:
+        function: what a learner wrote.
+        arguments: its arguments, in order.
+        traced: also list the arrays and the collectives of the program that JAX
+            traces.
+        compiled: the same of what the compiler makes of it, for one device.
+        axis: map the function by `pmap` under this axis name: each device receives its
+            row of every array's leading axis, and everything else whole.
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    call = describe_call(name, arguments, axis)
+    if axis is not None:
+        function = on_devices(function, axis)
+    inputs = [tracing.copy_of(argument) for argument in arguments]
+    printed = io.StringIO()
+    result, error = None, None
+    compiles = num_compiles()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        try:
+            result = jax.block_until_ready(function(*inputs))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as raised:  # SystemExit too: an exit is an outcome here
+            error = failure(raised, function)
+    compiles = num_compiles() - compiles
+    output = without_place(printed.getvalue(), error)
+    show(output)
+    changed = tuple(
+        position
+        for position, (before, after) in enumerate(zip(arguments, inputs, strict=True))
+        if not same(plain(before), plain(after))
+    )
+    program = tracing.lowered(function, arguments) if traced or compiled else None
+    return Observation(
+        function=name,
+        call=call,
+        value=plain(result),
+        layout={path: shards(leaf) for path, leaf in leaves(result) if on_device(leaf)},
+        error=error,
+        printed=output,
+        changed=changed,
+        num_compiles=compiles,
+        **program_facts(program, compiled),
+    )
+
+
+def program_facts(program: Any | None, compiled: bool) -> dict[str, Any]:
+    """Reads a lowered program, and what the compiler makes of it if `compiled`."""
+    if program is None:
+        return {}
+    if compiled:
+        try:
+            executable = program.compile()
+        except Exception:  # what a learner wrote; the call has said so
+            return {}
+        return compiled_facts(executable)
+    return traced_facts(TracedProgram(program.compiler_ir("stablehlo")))
+
+
+def traced_facts(program: TracedProgram) -> dict[str, Any]:
+    """Lists the facts of a traced program."""
+    return {
+        "collectives": program.collectives,
+        "array_shapes": tuple(sorted(program.shapes)),
+        "dtypes": {
+            role: tuple(sorted(found)) for role, found in program.dtypes.items()
+        },
+    }
+
+
+def compiled_facts(executable: Any) -> dict[str, Any]:
+    """Reads a compiled program."""
+    found = CompiledProgram(executable)
+    shapes = tuple(sorted(found.shapes))
+    facts = {"collectives": found.collectives, "array_shapes": shapes}
+    return facts | {"flops": found.flops}
+
+
+def on_devices(function: Callable, axis: str) -> Callable:
+    """Maps `function` over the leading axis of every array among its arguments."""
+
+    @functools.wraps(function)
+    def mapped(*arguments):
+        run, arrays = tracing.program_of(function, arguments)
+        return jax.pmap(run, axis_name=axis)(*arrays)
+
+    return mapped
+
+
+def num_compiles() -> int:
+    """Counts the programs that this process has compiled so far."""
+    return len(_compiled)
+
+
+def without_place(printed: str, error: Failure | None) -> str:
+    """Drops a line that JAX 0.12 prints before it names the same place in an error."""
+    named = re.search(r"occurs at source:  (.+)", error.message) if error else None
+    return printed.replace(f"{named[1]}\n", "") if named else printed
+
+
+def show(text: str, limit: int = 2000) -> None:
+    """Prints what a function printed, shortened."""
+    if text:
+        print(text[:limit].rstrip() + (" ..." if len(text) > limit else ""))
+
+
+def on_device(leaf: Any) -> bool:
+    """Tells whether `leaf` is a JAX array with data behind it."""
+    is_array = isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
+    return is_array and not leaf.is_deleted()
+
+
+def shards(array: jax.Array) -> tuple[Shard, ...]:
+    """Lists which device holds which part of `array`, numbered as `jax.devices()`."""
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
+    numbers = {device: number for number, device in enumerate(jax.devices())}
+    return tuple(
+        sorted(
+            (
+                Shard(numbers[shard.device], bounds(shard.index, array.shape))
+                for shard in array.addressable_shards
+            ),
+            key=lambda shard: shard.device,
+        )
+    )
+
+
+def failure(error: BaseException, function: Callable) -> Failure:
+    """Describes an exception by the last line of the notebook's own code in it."""
+    own = getattr(inspect.unwrap(function), "__globals__", None)
+    frames = [
+        (frame.f_code, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals is own
+    ]
+    code, line = frames[-1] if frames else (None, None)
+    text = linecache.getline(code.co_filename, line).strip() if line else ""
+    try:
+        message = str(error).strip()
+    except Exception:
+        message = ""
+    kinds = [kind.__name__ for kind in type(error).__mro__ if kind is not object]
+    name = code.co_name if code else ""
+    return Failure(tuple(kinds), message, line, text, name)

@@ -1,0 +1,177 @@
+"""Sets up a notebook: the environment, then JAX, then a check of its devices."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+import importlib.util
+import os
+import re
+import sys
+
+from .i18n import is_spoken, language, translated
+
+OLDEST_JAX = (0, 7, 2)
+PYTHONS = ((3, 11), (3, 13))
+COUNT_FLAG = "--xla_force_host_platform_device_count"
+
+
+class Notice(Exception):
+    """An error meant for the learner: notebooks show its text and no traceback."""
+
+    def __str__(self) -> str:
+        return translated(super().__str__())
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython 7.34 and newer ask an exception for its own rendering.
+        return str(self).splitlines()
+
+
+class SetupError(Notice):
+    """The notebook cannot start here; the text says why and what to do."""
+
+
+def with_devices(num_devices: int, made_for: str = "") -> None:
+    """Starts JAX with simulated CPU devices and says how many there are.
+
+    A platform named by `JAX_PLATFORMS` (say `cuda`) is kept, so that the same notebook
+    runs on real devices; Colab always gets simulated ones.
+
+    Args:
+        num_devices: how many.
+        made_for: the version of this package that the notebook was made for.
+
+    Raises:
+        SetupError: Python or JAX is not supported, or JAX had already started with
+            another number of devices.
+    """
+    check_python(sys.version_info[:2])
+    check_language(language())
+    earlier = set_environment(os.environ, num_devices)
+    if in_colab():
+        os.environ["JAX_PLATFORMS"] = "cpu"
+
+    import jax  # only now: the environment above is read when JAX starts
+
+    check_jax(jax.__version__)
+    platforms = os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    jax.config.update("jax_platforms", platforms)
+    try:
+        devices = jax.devices()
+    except (AssertionError, RuntimeError):
+        raise SetupError(
+            f"JAX_PLATFORMS={platforms}, but this machine or this JAX has no such "
+            "device. Unset JAX_PLATFORMS to simulate devices on the CPU."
+        ) from None
+    check_devices(devices, num_devices)
+    if earlier:
+        asked = (
+            f"Your shell asked for {earlier} devices; this notebook uses {num_devices}."
+            " To silence this line, unset XLA_FLAGS or JAX_NUM_CPU_DEVICES there."
+        )
+        print(translated(asked))
+    kind = "simulated CPU" if platforms == "cpu" else jax.devices()[0].platform.upper()
+    print(translated(f"Ready: {num_devices} {kind} devices."))
+    if made_for not in ("", version()):
+        note = (
+            "This notebook was made for another version of the folder coursekit. Where "
+            "a check fails oddly, take your answers into a new copy of the lesson."
+        )
+        print(translated(note))
+
+
+def version() -> str:
+    """Names this package's version: the hash of its modules, messages left out."""
+    found: dict[str, str] = {}
+
+    def collect(folder, prefix: str) -> None:
+        for item in folder.iterdir():
+            if item.is_dir():
+                collect(item, f"{prefix}{item.name}/")
+            elif item.name.endswith(".py") and "messages_" not in item.name:
+                found[prefix + item.name] = item.read_text(encoding="utf-8")
+
+    collect(importlib.resources.files(__package__), "")
+    digest = hashlib.sha256()
+    for name in sorted(found):
+        digest.update(f"{name}\0{found[name]}\0".encode())
+    return digest.hexdigest()[:12]
+
+
+def in_colab() -> bool:
+    """Tells whether this is Google Colab."""
+    names = ("google", "google.colab")  # the first may be another package's
+    return names[1] in sys.modules or all(map(importlib.util.find_spec, names))
+
+
+def set_environment(env, num_devices: int) -> str:
+    """Sets what XLA reads at its start; returns another count found there, or ""."""
+    flags = env.get("XLA_FLAGS", "").split()
+    counts = [flag.partition("=")[2] for flag in flags if flag.startswith(COUNT_FLAG)]
+    counts += [env.pop("JAX_NUM_CPU_DEVICES", "")]
+    others = [flag for flag in flags if not flag.startswith(COUNT_FLAG)]
+    env["XLA_FLAGS"] = " ".join([*others, f"{COUNT_FLAG}={num_devices}"])
+    # Up to JAX 0.11.2 an all-reduce on few cores can run out of threads and abort.
+    env["NPROC"] = env["PJRT_NPROC"] = "32"
+    # JAX 0.7.2 writes an error for a part of TensorFlow's that a profile does without.
+    env.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    return next((count for count in counts if count not in ("", str(num_devices))), "")
+
+
+def environment_of_a_child() -> dict[str, str]:
+    """Returns this process's environment without what sets up its own JAX.
+
+    The compile cache's settings stay: they change nothing but time.
+    """
+    kept = ("JAX_COMPILATION_CACHE_", "JAX_PERSISTENT_CACHE_")
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(kept) or not name.startswith(("XLA_", "JAX_"))
+    }
+
+
+def check_python(version: tuple[int, int]) -> None:
+    """Raises `SetupError` unless the course supports this Python."""
+    if not PYTHONS[0] <= tuple(version) <= PYTHONS[1]:
+        raise SetupError(
+            f"This is Python {version[0]}.{version[1]}; the course needs 3.11, 3.12 or "
+            "3.13. Use one of these (in JupyterLab: Kernel > Change Kernel)."
+        )
+
+
+def check_language(name: str) -> None:
+    """Raises `SetupError` unless the course speaks this language."""
+    if not is_spoken(name):
+        raise SetupError(
+            f"COURSE_LANGUAGE={name}, but the course has no messages in it. Unset "
+            "COURSE_LANGUAGE for English."
+        )
+
+
+def check_jax(version: str) -> None:
+    """Raises `SetupError` unless the course supports this JAX."""
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:3]) < OLDEST_JAX:
+        raise SetupError(
+            f"This is JAX {version}; the course needs 0.7.2 or newer. "
+            'Run `pip install "jax>=0.7.2"`, then restart the kernel.'
+        )
+
+
+def check_devices(devices, num_devices: int) -> None:
+    """Raises `SetupError` unless there are `num_devices` devices."""
+    if len(devices) == num_devices:
+        return
+    if devices[0].platform != "cpu" and os.environ["JAX_PLATFORMS"] != "cpu":
+        raise SetupError(
+            f"JAX_PLATFORMS={os.environ['JAX_PLATFORMS']} gives {len(devices)} devices;"
+            f" this notebook needs {num_devices}. Unset JAX_PLATFORMS to simulate them."
+        )
+    where = "session (Runtime > Restart session)"
+    if not in_colab():
+        where = "kernel (Kernel > Restart Kernel)"
+    raise SetupError(
+        f"JAX had already started with {len(devices)} device(s) before this cell ran, "
+        f"and the number is fixed from then on. Restart the {where} and run this cell "
+        "first."
+    )

@@ -1,0 +1,224 @@
+"""Reads a lowered program: which arrays it computes, which collectives it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import re
+from typing import Any
+
+import numpy as np
+from jax.interpreters import mlir
+
+from .observation import Collective
+
+KINDS = {
+    f"stablehlo.{kind.replace('-', '_')}": kind
+    for kind in (
+        *("all-reduce", "all-gather", "reduce-scatter", "all-to-all"),
+        *("collective-permute", "collective-broadcast"),
+    )
+}
+CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
+MATMULS = ("stablehlo.dot_general", "stablehlo.convolution")
+REDUCTIONS = {"add": "add", "maximum": "max", "minimum": "min", "multiply": "product"}
+Counts = dict[Collective, int | None]
+
+
+class TracedProgram:
+    """What a lowered program holds, operation by operation.
+
+    Args:
+        module: an MLIR module of StableHLO. JAX's own names for its operations vary by
+            version and by how a function is mapped; these do not.
+
+    Attributes:
+        shapes: shape of every array that it computes; inside a mapped function, per
+            device.
+        collectives: what the devices send each other, in the order of the program.
+        dtypes: in which dtypes it multiplies matrices ("matmul") and adds up elements
+            ("sum") and takes exponentials ("exp"): those of their inputs, in short.
+
+    Raises:
+        ValueError: a function of it calls itself.
+    """
+
+    def __init__(self, module: Any):
+        self.shapes: set[tuple[int, ...]] = set()
+        self.dtypes: dict[str, set[str]] = {"matmul": set(), "sum": set(), "exp": set()}
+        self.meshes: dict[str, dict[str, int]] = {}
+        self.symbols = mlir.ir.SymbolTable(module.operation)
+        self.functions: dict[str, Counts | None] = {}
+        module.operation.walk(self.see)
+        self.collectives = self.count()
+
+    def see(self, operation: Any) -> Any:
+        """Adds one operation's results."""
+        if operation.name == "sdy.mesh":
+            name = mlir.ir.StringAttr(operation.attributes["sym_name"]).value
+            axes = re.findall(r'"(\w+)"=(\d+)', str(operation.attributes["mesh"]))
+            self.meshes[name] = {axis: int(size) for axis, size in axes}
+        if operation.name in MATMULS:
+            self.inputs_of(operation, "matmul")
+        elif operation.name == "stablehlo.reduce" and reducer(operation) == "add":
+            self.inputs_of(operation, "sum")
+        elif operation.name == "stablehlo.exponential":
+            self.inputs_of(operation, "exp")
+        for result in operation.results:
+            self.array(result.type)
+        return mlir.ir.WalkResult.ADVANCE
+
+    def inputs_of(self, operation: Any, role: str) -> None:
+        """Adds the dtypes of an operation's inputs."""
+        for operand in operation.operands:
+            element = mlir.ir.RankedTensorType(operand.type).element_type
+            self.dtypes[role].add(short_element(str(element)))
+
+    def array(self, kind: Any) -> None:
+        """Adds the type of a result."""
+        with contextlib.suppress(ValueError):  # a token or a tuple
+            self.shapes.add(tuple(mlir.ir.RankedTensorType(kind).shape))
+
+    def count(self) -> tuple[Collective, ...]:
+        """Lists the collectives that one run of the program takes part in."""
+        found = self.function("main")
+        return tuple(
+            dataclasses.replace(one, times=times)
+            for one, times in found.items()
+            if times != 0
+        )
+
+    def function(self, name: str) -> Counts:
+        """Counts the collectives of one function, those that it calls included."""
+        if name not in self.functions:
+            self.functions[name] = None
+            self.functions[name] = self.inside(self.symbols[name])
+        if self.functions[name] is None:
+            raise ValueError(f"{name} calls itself")
+        return self.functions[name]
+
+    def inside(self, operation: Any) -> Counts:
+        """Counts the collectives in the regions of an operation."""
+        found: Counts = {}
+        for region in operation.regions:
+            for block in region.blocks:
+                for inner in block.operations:
+                    for one, times in self.of(inner.operation).items():
+                        found[one] = added(found.get(one, 0), times)
+        return found
+
+    def of(self, operation: Any) -> Counts:
+        """Counts the collectives of one operation."""
+        if operation.name in KINDS:
+            found: Counts = {}
+            for operand in operation.operands:
+                one = self.collective(operation, operand)
+                found[one] = found.get(one, 0) + 1
+            return found
+        if operation.name in CALLS:
+            callee = operation.attributes[CALLS[operation.name]]
+            return self.function(mlir.ir.FlatSymbolRefAttr(callee).value)
+        found = self.inside(operation)
+        if operation.name == "stablehlo.while" and found:
+            trips = trip_count(operation)
+            found = {
+                dataclasses.replace(one, in_loop=True): multiplied(times, trips)
+                for one, times in found.items()
+            }
+        return found
+
+    def collective(self, operation: Any, operand: Any) -> Collective:
+        """Describes one collective by what a device puts in."""
+        kind = mlir.ir.RankedTensorType(operand.type)
+        does = reducer(operation)
+        reduction = REDUCTIONS.get(does, "other") if does else ""
+        return Collective(
+            KINDS[operation.name],
+            reduction,
+            short_element(str(kind.element_type)),
+            tuple(kind.shape),
+            self.group_size(operation),
+        )
+
+    def group_size(self, operation: Any) -> int:
+        """Tells how many devices exchange data with each other."""
+        attributes = operation.attributes
+        if "source_target_pairs" in attributes:
+            return largest_group(attributes["source_target_pairs"])
+        groups = attributes["replica_groups"]
+        if sizes(groups):
+            return sizes(groups)[1]
+        # From JAX 0.12 on, by the names of a mesh's axes.
+        axes = self.meshes[re.search(r"mesh = @(\w+)", str(groups)).group(1)]
+        names = re.findall(r'axis_ref<name = "(\w+)"', str(groups))
+        return math.prod(axes[name] for name in names)
+
+
+def reducer(operation: Any) -> str:
+    """Names what a reducing operation does with two elements first; "" for others."""
+    for region in operation.regions:
+        return region.blocks[0].operations[0].operation.name.split(".")[-1]
+    return ""
+
+
+def sizes(matrix: Any) -> list[int]:
+    """Reads rows and columns of an attribute that is a matrix; else []."""
+    found = re.search(r"tensor<(\d+)x(\d+)xi64>", str(matrix))
+    return [int(size) for size in found.groups()] if found else []
+
+
+def largest_group(pairs: Any) -> int:
+    """Counts the devices that are joined by pairs of a source and a target."""
+    groups: dict[int, set[int]] = {}
+    for pair in np.array(mlir.ir.DenseIntElementsAttr(pairs)).tolist():
+        joined = set(pair).union(*(groups.get(device, ()) for device in pair))
+        groups |= dict.fromkeys(joined, joined)
+    return max(map(len, groups.values()), default=1)
+
+
+def added(one: int | None, other: int | None) -> int | None:
+    """Adds two counts, of which any may be unknown."""
+    return None if None in (one, other) else one + other
+
+
+def multiplied(one: int | None, other: int | None) -> int | None:
+    """Multiplies two counts, of which any may be unknown."""
+    return None if None in (one, other) else one * other
+
+
+def trip_count(loop: Any) -> int | None:
+    """Reads how often a loop runs that counts up by ones, as scan and fori_loop do."""
+    try:
+        condition, body = (region.blocks[0] for region in loop.regions)
+        test = condition.operations[len(condition.operations) - 1].operands[0].owner
+        counter = position(test.operands[0], condition)
+        step = body.operations[len(body.operations) - 1].operands[counter].owner
+        start, stop = constant(loop.operands[counter]), constant(test.operands[1])
+        compares = test.name == "stablehlo.compare"
+        counts_up = compares and "LT" in str(test.attributes["comparison_direction"])
+        stepped = position(step.operands[0], body) == counter
+        by_one = step.name == "stablehlo.add" and constant(step.operands[1]) == 1
+        return max(0, stop - start) if counts_up and stepped and by_one else None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return None  # another kind of loop
+
+
+def position(value: Any, block: Any) -> int | None:
+    """Tells which argument of a block a value is; None: another block's."""
+    argument = mlir.ir.BlockArgument(value)
+    return argument.arg_number if argument.owner == block else None
+
+
+def constant(value: Any) -> int:
+    """Returns the whole number that a value of the program stands for."""
+    if value.owner.name != "stablehlo.constant":
+        raise ValueError("a value that is computed")
+    return int(mlir.ir.DenseIntElementsAttr(value.owner.attributes["value"])[0])
+
+
+def short_element(name: str) -> str:
+    """Writes an element type of MLIR as JAX does: `ui8` as `u8`, `i1` as `bool`."""
+    if name.startswith("complex"):
+        return "c64" if "32" in name else "c128"
+    return "bool" if name == "i1" else name.replace("ui", "u")

@@ -1,0 +1,412 @@
+"""An instructor grades a class, asks why, exports, regrades and forgets."""
+
+import csv
+import functools
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import types
+import zipfile
+
+import nbformat
+import pytest
+import tiny
+from classes import RIGHT, WRONG, answered, hand_in, make_class
+from nbgrader.api import Gradebook
+
+from grader import ROOT
+from grader.classroom import commands, gradebook
+from grader.classroom.commands import grade, regrade
+from grader.classroom.publishing import decided
+from grader.classroom.records import explain, export, purge
+from grader.classroom.store import StoreError
+from grader.containment.limits import ContainmentError
+from grader.judging.judge_process import JudgeError
+from grader.results import ExerciseResult, Outcome, Result, Status
+from grader.workers import job_grader, jobs, local_executor
+
+NOW = "2026-01-02T03:04:05+00:00"
+NAME = tiny.NAME
+
+
+class Told(list):
+    """Collects what a command says."""
+
+    @property
+    def text(self):
+        return "\n".join(self)
+
+
+def run(command, *arguments, **options):
+    told = Told()
+    if command in (grade, regrade):
+        options = {"now": NOW, "trusted": True, "workers": 2} | options
+    status = command(*arguments, say=told.append, **options)
+    return status, told
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """A class of four, graded: one right, one half, one without work, one damaged."""
+    folder = tmp_path_factory.mktemp("graded")
+    lesson = make_class(folder)
+    hand_in(folder, "ada", answered(lesson, **RIGHT))
+    hand_in(folder, "bob", answered(lesson, **WRONG))
+    hand_in(folder, "cleo", answered(lesson))
+    hand_in(folder, "dan", b"<html>Log in</html>")
+    (folder / "class" / "submitted" / "ada" / "99_else").mkdir()
+    status, told = run(grade, folder / "class")
+    return folder, status, told
+
+
+@pytest.fixture
+def class_of_four(graded, tmp_path):
+    """A copy of that class, to be changed."""
+    shutil.copytree(graded[0], tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def marks(folder):
+    with Gradebook(
+        f"sqlite:///{folder / 'class' / 'gradebook.db'}", "distributed-jax"
+    ) as book:
+        return {
+            s.student.id: {g.name: g.auto_score for g in s.notebooks[0].grades}
+            for s in book.assignment_submissions(NAME)
+        }
+
+
+def test_table_counts_every_submission_once(graded):
+    _folder, status, told = graded
+    assert status == 0
+    assert told[0] == "left alone: submitted/ada/99_else"
+    assert told[1].startswith("4 submissions: 0 graded before, 4 to grade with 2")
+    table = dict(line.split() for line in told.text.split("\n\n")[-1].splitlines()[:6])
+    assert table == {
+        "GRADED": "3",
+        "GRADED_WITH_NOTE": "0",
+        "STUDENT_ERROR": "1",
+        "NEEDS_REVIEW": "0",
+        "INFRA_ERROR": "0",
+        "total": "4",
+    }
+
+
+def test_gradebook_has_the_marks(graded):
+    assert marks(graded[0]) == {
+        "ada": {"check-double": 1, "check-negate": 2},
+        "bob": {"check-double": 0, "check-negate": 2},
+        "cleo": {"check-double": 0, "check-negate": 0},
+        "dan": {"check-double": 0, "check-negate": 0},
+    }
+
+
+def test_pages_and_autograded_notebooks_are_there_without_hidden_tests(graded):
+    folder = graded[0] / "class"
+    for student in ("ada", "bob", "cleo", "dan"):
+        page = folder / "feedback" / student / NAME / f"{NAME}.html"
+        notebook = folder / "autograded" / student / NAME / f"{NAME}.ipynb"
+        nbformat.validate(nbformat.read(notebook, as_version=4))
+        for text in (page.read_text(), notebook.read_text()):
+            assert "observe(double, -7)" not in text and "HIDDEN" not in text
+
+
+def test_grading_again_runs_nothing(graded, monkeypatch):
+    monkeypatch.setattr(job_grader, "grade_submission", None)
+    before = {p: p.stat().st_mtime_ns for p in (graded[0] / "class").rglob("*.html")}
+    status, told = run(grade, graded[0] / "class")
+    assert status == 0
+    assert told[1].startswith("4 submissions: 4 graded before, 0 to grade")
+    reports = {path for path in before if "report" in path.parts}
+    for path in before.keys() - reports:
+        assert path.stat().st_mtime_ns == before[path]
+
+
+def test_same_bytes_of_another_learner_are_graded_once_and_told_for_each(
+    class_of_four, capsys, monkeypatch
+):
+    folder = class_of_four
+    monkeypatch.setattr(job_grader, "grade_submission", None)
+    path = folder / "class" / "submitted" / "ada" / NAME / f"{NAME}.ipynb"
+    hand_in(folder, "bob", path.read_bytes())
+    run(grade, folder / "class")
+    assert "bob 01_tiny: double: wrong, 0 -> right, 1" in capsys.readouterr().out
+    assert marks(folder)["bob"] == {"check-double": 1, "check-negate": 2}
+    told = run(explain, folder / "class", "bob", "1")[1].text
+    assert told.count("  graded ") == 2
+
+
+def test_changed_submission_alone_is_graded_and_its_difference_told(
+    class_of_four, capsys
+):
+    folder = class_of_four
+    lesson = nbformat.read(folder / "class/source" / NAME / f"{NAME}.ipynb", 4)
+    better = {**RIGHT, "double": RIGHT["double"] + "  # better now"}
+    hand_in(folder, "bob", answered(lesson, **better))
+    _status, told = run(grade, folder / "class")
+    assert told[1].startswith("4 submissions: 3 graded before, 1 to grade")
+    assert "bob 01_tiny: double: wrong, 0 -> right, 1" in capsys.readouterr().out
+    assert marks(folder)["bob"] == {"check-double": 1, "check-negate": 2}
+
+
+def give_by_hand(folder, student, exercise, points):
+    with Gradebook(
+        f"sqlite:///{folder / 'class' / 'gradebook.db'}", "distributed-jax"
+    ) as book:
+        grade = book.find_grade(f"check-{exercise}", NAME, NAME, student)
+        grade.manual_score, grade.needs_manual_grade = points, False
+        book.db.commit()
+
+
+def test_regrade_lists_first_applies_when_told_and_keeps_manual_marks(class_of_four):
+    folder = class_of_four
+    give_by_hand(folder, "bob", "double", 0.5)
+    source = folder / "class/source" / NAME / f"{NAME}.ipynb"
+    text = source.read_text()
+    assert text.count("observe(negate, 3), -3)") == 1
+    source.write_text(text.replace("observe(negate, 3), -3)", "observe(negate, 3), 5)"))
+    before = marks(folder)
+    status, told = run(regrade, folder / "class", ["ada", "bob"])
+    assert status == 0
+    assert "ada 01_tiny: negate: right, 2 -> wrong, 0" in told
+    assert "2 graded again, 2 differ." in told
+    assert told[-1].startswith("Nothing was written.")
+    assert marks(folder) == before
+    run(regrade, folder / "class", ["ada", "bob"], apply=True)
+    assert marks(folder)["bob"] == {"check-double": 0, "check-negate": 0}
+    run(export, folder / "class")
+    with open(folder / "class/grading/grades.csv", newline="") as file:
+        scores = {row["student"]: row["score"] for row in csv.DictReader(file)}
+    assert scores == {"ada": "1", "bob": "0.5", "cleo": "0", "dan": "0"}
+
+
+def test_what_a_person_has_marked_waits_for_nobody(class_of_four):
+    folder = class_of_four
+    lesson = nbformat.read(folder / "class/source" / NAME / f"{NAME}.ipynb", 4)
+    reaching = "import sys\nsys.settrace(print)\n" + RIGHT["double"]
+    hand_in(folder, "bob", answered(lesson, **{**RIGHT, "double": reaching}))
+    _, told = run(grade, folder / "class")
+    assert any(line.startswith("A person must decide") for line in told)
+    _, told = run(export, folder / "class")
+    assert any(line.startswith("without a score: bob 01_tiny") for line in told)
+    for exercise, points in (("double", 1), ("negate", 0)):
+        give_by_hand(folder, "bob", exercise, points)
+    _, told = run(grade, folder / "class")
+    assert not any(line.startswith("A person must decide") for line in told)
+    page = (folder / "class/feedback/bob" / NAME / f"{NAME}.html").read_text()
+    assert "1 of 3 points" in page and "A person looked at this work" in page
+    report = (folder / "class/grading/report" / f"{NAME}.html").read_text()
+    assert "For you to decide" not in report
+    _, told = run(explain, folder / "class", "bob", "1")
+    assert told[0] == "bob 01_tiny: GRADED_WITH_NOTE  1 of 3"
+
+
+def test_marks_for_other_exercises_decide_nothing(monkeypatch):
+    """As after a new version of a lesson, which renamed one."""
+    known = {"renamed": gradebook.Mark(None, 1.0, 1.0)}
+    monkeypatch.setattr(gradebook, "marks_of", lambda *_: known)
+    place = types.SimpleNamespace(db_url="", course_id="", lesson=NAME, student="bob")
+    open_one = ExerciseResult("double", Outcome.FAILED, 0, 1)
+    result = Result(NAME, (open_one,), Status.NEEDS_REVIEW)
+    assert decided(place, place, result) == result
+
+
+def test_explain_says_by_what_when_and_why(graded):
+    status, told = run(explain, graded[0] / "class", "bob", "1")
+    assert status == 0
+    assert told[0] == "bob 01_tiny: GRADED            2 of 3"
+    assert "double: 0 of 1" not in told.text
+    for part in ("The result is wrong.", "seen: 3", "expected: 6", NOW, "graded"):
+        assert part in told.text
+    for name in ("submission", "lesson", "grader", "packages"):
+        assert f"  {name:<11}" in told.text
+    assert "web page" in run(explain, graded[0] / "class", "dan", NAME)[1].text
+
+
+@pytest.mark.parametrize("student, lesson", [("zoe", "1"), ("ada", "2")])
+def test_explain_of_nothing_names_what_was_asked(graded, student, lesson):
+    with pytest.raises(ValueError, match=f'"{student}" .*"{lesson}"'):
+        explain(graded[0] / "class", student, lesson)
+
+
+def test_exports_join_names_and_are_the_same_each_time(class_of_four):
+    folder = class_of_four / "class"
+    (folder / "grading" / "people.csv").write_text("id,name\nada,Ada Lovelace\n")
+    for kind in ("csv", "canvas", "moodle"):
+        run(export, folder, kind)
+    files = sorted((folder / "grading").glob("grades*.csv"))
+    first = [path.read_bytes() for path in files]
+    assert len(first) == 3 and all(b"Ada Lovelace" in data for data in first)
+    for kind in ("csv", "canvas", "moodle"):
+        run(export, folder, kind)
+    assert [path.read_bytes() for path in files] == first
+    with pytest.raises(ValueError, match='"excel": choose csv, canvas, moodle'):
+        export(folder, "excel")
+
+
+def test_purge_lists_then_removes_every_trace_but_the_log(class_of_four):
+    folder = class_of_four / "class"
+    log = (folder / "grading" / "audit.jsonl").read_bytes()
+    run(export, folder)
+    _, told = run(purge, folder, ["ada"], now=NOW)
+    assert f"would remove {folder / 'grading' / 'grades.csv'}" in told
+    assert told[-1].startswith("Nothing was removed")
+    assert (folder / "submitted" / "ada").exists()
+    _, told = run(purge, folder, ["ada"], now=NOW, apply=True)
+    left = [str(p) for p in folder.rglob("*") if "ada" in p.parts]
+    assert left == [] and "ada" not in marks(class_of_four)
+    kept = [p for p in (folder / "grading").rglob("*") if p.suffix in (".csv", ".html")]
+    assert not any(re.search(r"\bada\b", path.read_text()) for path in kept)
+    assert (folder / "grading" / "audit.jsonl").read_bytes().startswith(log)
+    assert set(marks(class_of_four)) == {"bob", "cleo", "dan"}
+    with pytest.raises(ValueError, match='kept about "ada"'):
+        purge(folder, ["ada"], now=NOW)
+    database = sqlite3.connect(folder / "gradebook.db").iterdump()
+    assert not any("'ada'" in line for line in database)
+
+
+class Faulty:
+    """Stands for grade_submission: fails for some bytes as often as it is told."""
+
+    def __init__(self, needle, times):
+        self.needle, self.times = needle, times
+        self.real = job_grader.grade_submission
+
+    def __call__(self, submitted, *arguments, **options):
+        if self.needle in submitted.data and self.times:
+            self.times -= 1
+            raise JudgeError("the judge fell ill")
+        return self.real(submitted, *arguments, **options)
+
+
+@pytest.fixture
+def class_of_two(tmp_path):
+    lesson = make_class(tmp_path)
+    marked = {**RIGHT, "double": RIGHT["double"] + "  # the unlucky one"}
+    hand_in(tmp_path, "ada", answered(lesson, **RIGHT))
+    hand_in(tmp_path, "eve", answered(lesson, **marked))
+    return tmp_path
+
+
+def test_our_fault_is_tried_again_alone(class_of_two, monkeypatch):
+    monkeypatch.setattr(job_grader, "grade_submission", Faulty(b"unlucky", 1))
+    status, _told = run(grade, class_of_two / "class")
+    assert status == 0
+    assert marks(class_of_two)["eve"] == {"check-double": 1, "check-negate": 2}
+
+
+def test_fault_that_stays_with_a_submission_goes_to_a_person(class_of_two, monkeypatch):
+    monkeypatch.setattr(job_grader, "grade_submission", Faulty(b"unlucky", 9))
+    status, told = run(grade, class_of_two / "class")
+    assert status == 0
+    assert "NEEDS_REVIEW          1" in told.text
+    _, told = run(explain, class_of_two / "class", "eve", "1")
+    assert "failed twice (JudgeError: the judge fell ill)" in told.text
+    assert marks(class_of_two)["eve"] == {"check-double": None, "check-negate": None}
+    run(export, class_of_two / "class")
+    with open(class_of_two / "class/grading/grades.csv", newline="") as file:
+        scores = {row["student"]: row["score"] for row in csv.DictReader(file)}
+    assert scores == {"ada": "3", "eve": ""}
+
+
+def test_machine_that_cannot_grade_is_our_fault_and_costs_nobody(
+    class_of_two, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(job_grader, "grade_submission", Faulty(b"", 99))
+        status, told = run(grade, class_of_two / "class")
+    assert status == 1
+    assert "INFRA_ERROR           2" in told.text and "mend it and run" in told.text
+    assert marks(class_of_two) == {}
+    status, told = run(grade, class_of_two / "class")
+    assert status == 0 and "GRADED                2" in told.text
+
+
+def test_worker_that_cannot_start_is_our_fault_and_no_silence(
+    class_of_two, monkeypatch
+):
+    def broken(*_, **__):
+        raise MemoryError("no room for a judge")
+
+    monkeypatch.setattr(job_grader, "JudgeProcess", broken)
+    status, told = run(grade, class_of_two / "class")
+    assert status == 1
+    assert "INFRA_ERROR           2" in told.text
+
+
+def test_refusal_on_the_command_line_is_a_text_and_no_traceback(class_of_two):
+    command = [sys.executable, "-m", "grader", "grade", str(class_of_two / "class")]
+    env = os.environ | {"PATH": str(class_of_two / "nothing-is-here")}
+    child = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert child.returncode == 2
+    assert "bwrap is not installed" in child.stderr and "--trusted" in child.stderr
+    assert "Traceback" not in child.stderr
+
+
+def test_file_that_this_machine_cannot_read_is_our_fault(class_of_two, monkeypatch):
+    def broken(path, name):
+        raise OSError(5, "Input/output error", str(path))
+
+    monkeypatch.setattr(jobs, "read_submission", broken)
+    status, told = run(grade, class_of_two / "class")
+    assert status == 1
+    assert "INFRA_ERROR           2" in told.text
+    assert marks(class_of_two) == {}
+
+
+def test_without_containment_untrusted_code_is_refused(class_of_two, monkeypatch):
+    def nothing(*_):
+        raise ContainmentError("nothing here")
+
+    monkeypatch.setattr(local_executor, "backend", nothing)
+    with pytest.raises(ContainmentError):
+        run(grade, class_of_two / "class", trusted=False)
+    assert not (class_of_two / "class" / "grading" / "results").exists()
+
+
+def test_two_gradings_of_a_class_do_not_meet(class_of_two):
+    from grader.classroom.folder import Classroom
+
+    with Classroom(class_of_two / "class").store.writing():
+        with pytest.raises(StoreError, match="in use by another grading"):
+            run(grade, class_of_two / "class")
+
+
+def test_download_gets_a_class_of_its_own(tmp_path, monkeypatch):
+    lesson = tiny.lesson(tmp_path / "course")
+    make = functools.partial(commands.make_course, root=tmp_path / "course")
+    monkeypatch.setattr(commands, "make_course", make)
+    with zipfile.ZipFile(tmp_path / "canvas.zip", "w") as archive:
+        for name, answers in (
+            ("lovelaceada_12345_91234", RIGHT),
+            ("bobb_LATE_12346_91235", WRONG),
+        ):
+            text = nbformat.writes(answered(lesson, **answers))
+            archive.writestr(f"{name}_{NAME}.ipynb", text)
+    status, told = run(grade, tmp_path / "canvas.zip")
+    assert status == 0
+    assert "canvas-graded" in told[0]
+    run(export, tmp_path / "canvas-graded")
+    with open(tmp_path / "canvas-graded/grading/grades.csv", newline="") as file:
+        rows = [(r["student"], r["score"]) for r in csv.DictReader(file)]
+    assert rows == [("12345", "3"), ("12346", "2")]
+
+
+def test_folder_that_is_no_class_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"nowhere does not exist"):
+        run(grade, tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"no course folder.*grader course"):
+        run(export, tmp_path)
+
+
+def test_log_tells_each_grade_from_its_hashes(graded):
+    log = (graded[0] / "class/grading/audit.jsonl").read_text().splitlines()
+    entries = [json.loads(line) for line in log]
+    assert {entry["student"] for entry in entries} == {"ada", "bob", "cleo", "dan"}
+    for entry in entries:
+        assert entry["at"] == NOW and len(entry["key"]) == 64
+        assert set(entry["hashes"]) == {"submission", "lesson", "grader", "packages"}

@@ -1,0 +1,63 @@
+"""A class's folder works on, also one that an earlier version of the course made."""
+
+import subprocess
+import sys
+
+import pytest
+import tiny
+from classes import RIGHT, WRONG, answered, hand_in, make_class
+from nbgrader.api import Gradebook
+from servers import jupyter_env
+
+from grader import ROOT
+from grader.classroom.commands import grade
+from grader.classroom.course import CONFIG
+
+# What nbgrader_config.py said in class folders that were made before December 2026.
+BEFORE = '''\
+"""nbgrader's settings for this course; `nbgrader --help-all` explains each."""
+
+import sys
+
+sys.path.insert(0, {root!r})  # the course's repository, which has grader/
+from grader.exporter import GradingExporter
+from grader.notebooks import RELEASE_CONFIG
+from traitlets.config import Config
+
+c = get_config()
+c.merge(Config(RELEASE_CONFIG))  # the stub and the locks that lessons/ have too
+c.CourseDirectory.course_id = "distributed-jax"
+# `nbgrader autograde` grades as `python -m grader grade` does: contained, and judged
+# by another process than the learner's.
+c.Autograde.exporter_class = GradingExporter
+# zip_collect takes files that are named as this: ada_01_pmap_spmd.ipynb.
+c.FileNameCollectorPlugin.named_regexp = (
+    r".*[/\\\\](?P<student_id>[^/\\\\]+)_(?P<file_id>[0-9][0-9]_\\w+)\\.ipynb"
+)
+'''
+NOW = "2026-12-02T03:04:05+00:00"
+
+
+def nbgrader(folder, *arguments):
+    command = [sys.executable, "-m", "nbgrader", *arguments]
+    env = jupyter_env(folder.parent / "jupyter")
+    run = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("config", [BEFORE, CONFIG], ids=["before", "now"])
+def test_stock_autograde_and_our_grade_take_its_settings(
+    config, tmp_path, contained_here
+):
+    lesson, folder = make_class(tmp_path), tmp_path / "class"
+    (folder / "nbgrader_config.py").write_text(config.format(root=str(ROOT)))
+    hand_in(tmp_path, "ada", answered(lesson, **RIGHT))
+    nbgrader(folder, "generate_assignment", tiny.NAME)
+    nbgrader(folder, "autograde", tiny.NAME)
+    hand_in(tmp_path, "bob", answered(lesson, **WRONG))
+    told = []
+    assert grade(folder, now=NOW, workers=1, say=told.append) == 0
+    assert told[0].startswith("2 submissions: 1 graded before, 1 to grade")
+    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}", "distributed-jax") as book:
+        found = book.assignment_submissions(tiny.NAME)
+        assert {one.student.id: one.score for one in found} == {"ada": 3, "bob": 2}

@@ -1,0 +1,109 @@
+"""Checks and set-up speak the learner's language; what it lacks stays English."""
+
+import sys
+import types
+
+import pytest
+
+from coursekit import setup
+from coursekit.check import Wrong, check, scorecard
+from coursekit.i18n import columns, language, translated
+
+MESSAGES = {
+    "{1} has shape {2}.": "{1}의 모양은 {2}입니다.",
+    "{1}, not {2}": "{2}이 아니라 {1}",
+    "The result": "결과",
+    "{1} is {2}, not {3}.": "{1}은(는) {3}이 아니라 {2}입니다.",
+    "{1} of {2}": "{2} 중 {1}",
+    "{1}: {2} of {3} point{4}.": "{1}: {3}점 중 {2}점.",
+    "Right: {1} does what it should. {2} of {3}.": "맞음: {1}. {3} 중 {2}.",
+    "{1} point{2}": "{1}점",
+    "wrong": "틀림",
+    "right": "맞음",
+    "seen": "결과",
+    "total": "합계",
+    "COURSE_LANGUAGE={1}, but it has none.": "COURSE_LANGUAGE={1}: 없음.",
+}
+
+
+@pytest.fixture(autouse=True)
+def small_catalogue(monkeypatch, tmp_path):
+    """A language of the test's own, spoken in a folder of its name."""
+    name = "coursekit.messages_xx"
+    module = types.ModuleType(name)
+    module.MESSAGES = MESSAGES
+    module.__spec__ = types.SimpleNamespace()
+    monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delenv("COURSE_LANGUAGE", raising=False)
+    folder = tmp_path / "xx"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_folder_chooses_the_language_and_the_environment_overrules_it(monkeypatch):
+    assert language() == "xx"
+    monkeypatch.setenv("COURSE_LANGUAGE", "en")
+    assert language() == "en"
+    assert translated("wrong") == "wrong"
+
+
+@pytest.mark.parametrize("name", ["lessons", "my.class 2", "en", "한국어"])
+def test_other_folders_speak_english(small_catalogue, monkeypatch, name):
+    folder = small_catalogue / name
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert language() == "en"
+
+
+def test_values_go_to_their_places_and_are_translated_themselves():
+    seen = translated("The result has shape [8, 2], not [8].")
+    assert seen == "결과의 모양은 [8]이 아니라 [8, 2]입니다."
+
+
+def test_message_without_a_translation_stays():
+    text = "Devices 0-3 hold { a brace } and \\1."
+    assert translated(text) == text
+
+
+def test_values_that_look_like_patterns_stay_as_they_are():
+    said = translated(r"The result has shape {2} \1 (.*).")
+    assert said == r"결과의 모양은 {2} \1 (.*)입니다."
+
+
+def test_message_of_hardly_a_word_matches_no_sentence():
+    text = "a number of the rows"
+    assert translated(text) == text
+    assert translated("2 of 3") == "3 중 2"
+
+
+def test_outcome_rows_and_points_are_translated(capsys):
+    with pytest.raises(Wrong) as caught, check("shard", points=2):
+        raise Wrong("The result has shape [1].", seen="1 of 2", expected="f32[2]")
+    assert str(caught.value).splitlines() == [
+        "틀림: 결과의 모양은 [1]입니다.",
+        "  결과      2 중 1",
+        "  expected  f32[2]",
+        "shard: 2점 중 0점.",
+    ]
+    with check("split", points=1):
+        pass
+    scorecard(shard=2, split=1)
+    assert capsys.readouterr().out.splitlines() == [
+        "맞음: split. 1점 중 1.",
+        "shard  2 중 0  틀림",
+        "split  1 중 1  맞음",
+        "합계   3 중 1",
+    ]
+
+
+def test_long_text_is_broken_by_its_columns():
+    with pytest.raises(Wrong) as caught, check("shard", points=2):
+        raise Wrong("가나다라 " * 30)
+    assert max(map(columns, str(caught.value).splitlines())) <= 88
+
+
+def test_unknown_language_is_named_with_the_remedy(monkeypatch):
+    monkeypatch.setenv("COURSE_LANGUAGE", "yy")
+    with pytest.raises(setup.SetupError, match=r"COURSE_LANGUAGE=yy.*Unset"):
+        setup.check_language(language())

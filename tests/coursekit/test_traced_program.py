@@ -1,0 +1,516 @@
+"""The collectives of a traced program: their kinds, sizes and how often they run."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import AxisType, Mesh
+from jax.sharding import PartitionSpec as P
+
+from coursekit.observation import Collective
+from coursekit.observe import observe
+from coursekit.tracing import collectives
+
+X = np.arange(128, dtype=np.float32).reshape(8, 16)
+W = np.ones(16, np.float32)
+RING = [(i, (i + 1) % 8) for i in range(8)]
+HALVES = [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def mesh(**axes):
+    sizes = tuple(axes.values())
+    devices = np.array(jax.devices()[: math.prod(sizes)]).reshape(sizes)
+    return Mesh(devices, tuple(axes), axis_types=(AxisType.Auto,) * len(sizes))
+
+
+def by_pmap(function):
+    return jax.pmap(function, axis_name="d")
+
+
+def by_shard_map(check_vma):
+    def wrap(function):
+        def block(rows):  # f32[1, 16], as pmap's function sees one row
+            return jax.tree.map(lambda leaf: leaf[None], function(rows[0]))
+
+        options = {"mesh": mesh(d=8), "in_specs": P("d"), "out_specs": P("d")}
+        return jax.shard_map(block, **options, check_vma=check_vma)
+
+    return wrap
+
+
+WRAPS = [by_pmap, by_shard_map(True), by_shard_map(False)]
+
+
+@pytest.fixture(params=WRAPS, ids=["pmap", "shard_map", "shard_map unchecked"])
+def mapped(request):
+    return request.param
+
+
+def send(x):
+    return lax.ppermute(x, "d", RING)
+
+
+def seen(function, *arguments):
+    """Lists (kind, reduction, dtype, number of elements, devices, times, in_loop)."""
+    return [
+        (
+            *(one.kind, one.reduction, one.dtype, math.prod(one.shape)),
+            *(one.devices, one.times, one.in_loop),
+        )
+        for one in collectives(function, *arguments)
+    ]
+
+
+def reduced(num_elements, reduction="add", dtype="f32"):
+    return ("all-reduce", reduction, dtype, num_elements, 8, 1, False)
+
+
+def sent(times=1, in_loop=True, num_elements=16):
+    return ("collective-permute", "", "f32", num_elements, 8, times, in_loop)
+
+
+KINDS = {
+    "psum": (lambda x: lax.psum(x, "d"), [reduced(16)]),
+    "pmean of a pytree": (
+        lambda x: lax.pmean({"w": x, "b": [x[:3]]}, "d"),
+        [reduced(3), reduced(16)],
+    ),
+    "pmax": (lambda x: lax.pmax(x, "d"), [reduced(16, "max")]),
+    "pmin": (lambda x: lax.pmin(x, "d"), [reduced(16, "min")]),
+    "a number": (lambda x: lax.pmean(jnp.sum(x), "d"), [reduced(1)]),
+    "bfloat16": (
+        lambda x: lax.psum(x.astype(jnp.bfloat16), "d"),
+        [reduced(16, dtype="bf16")],
+    ),
+    "whole numbers": (
+        lambda x: lax.pmax(x.astype(jnp.uint8), "d"),
+        [reduced(16, "max", "u8")],
+    ),
+    "complex numbers": (
+        lambda x: lax.psum(x.astype(jnp.complex64), "d"),
+        [reduced(16, dtype="c64")],
+    ),
+    "all_gather": (
+        lambda x: lax.all_gather(x, "d"),
+        [("all-gather", "", "f32", 16, 8, 1, False)],
+    ),
+    "all_gather, tiled": (
+        lambda x: lax.all_gather(x > 0, "d", tiled=True),
+        [("all-gather", "", "bool", 16, 8, 1, False)],
+    ),
+    "psum_scatter": (
+        lambda x: lax.psum_scatter(x[:8], "d"),
+        [("reduce-scatter", "add", "f32", 8, 8, 1, False)],
+    ),
+    "psum_scatter, tiled": (
+        lambda x: lax.psum_scatter(x, "d", tiled=True),
+        [("reduce-scatter", "add", "f32", 16, 8, 1, False)],
+    ),
+    "ppermute": (send, [sent(in_loop=False)]),
+    "all_to_all": (
+        lambda x: lax.all_to_all(x[:8], "d", 0, 0),
+        [("all-to-all", "", "f32", 8, 8, 1, False)],
+    ),
+    "all_to_all, tiled": (
+        lambda x: lax.all_to_all(x, "d", 0, 0, tiled=True),
+        [("all-to-all", "", "f32", 16, 8, 1, False)],
+    ),
+    "axis_index": (lambda x: x * lax.axis_index("d").astype(x.dtype), []),
+    "the number of devices": (lambda x: x / lax.psum(1, "d"), []),
+    "nothing": (jnp.sin, []),
+    "two of a kind": (
+        lambda x: lax.psum(x, "d") + lax.psum(x * x, "d"),
+        [("all-reduce", "add", "f32", 16, 8, 2, False)],
+    ),
+    "in one branch": (
+        lambda x: lax.cond(lax.axis_index("d") < 9, send, lambda x: x, x),
+        [sent(in_loop=False)],
+    ),
+    "in a jitted function": (jax.jit(send), [sent(in_loop=False)]),
+    "in a function called twice": (
+        lambda x: (lambda twice: twice(twice(x)))(jax.jit(send)),
+        [sent(2, False)],
+    ),
+    "under vmap": (lambda x: jax.vmap(send)(x), [sent(in_loop=False)]),
+    "under checkpoint": (jax.checkpoint(send), [sent(in_loop=False)]),
+}
+
+
+@pytest.mark.parametrize("case", KINDS.values(), ids=KINDS.keys())
+def test_a_collective_is_described_as_one_device_sees_it(case, mapped):
+    function, expected = case
+    assert sorted(seen(mapped(function), X)) == sorted(expected)
+
+
+def count_to(stop, step=1, start=0):
+    def loop(x):
+        init = start, x
+        return lax.while_loop(
+            lambda carry: carry[0] < stop,
+            lambda carry: (carry[0] + step, send(carry[1])),
+            init,
+        )[1]
+
+    return loop
+
+
+def nested(x):
+    inner = jax.jit(lambda x: lax.fori_loop(0, 3, lambda i, y: send(y), x))
+    return lax.fori_loop(0, 5, lambda i, y: inner(y), x)
+
+
+LOOPS = {
+    "scan": (
+        lambda x: lax.scan(lambda c, v: (c, send(v)), 0.0, x)[1],
+        [sent(16, num_elements=1)],
+    ),
+    "scan, unrolled": (
+        lambda x: lax.scan(lambda c, v: (send(c), None), x, x, unroll=4)[0],
+        [sent(16)],
+    ),
+    "scan, reversed": (
+        lambda x: lax.scan(lambda c, v: (send(c), None), x, x, reverse=True)[0],
+        [sent(16)],
+    ),
+    "map": (lambda x: lax.map(send, x), [sent(16, num_elements=1)]),
+    "fori_loop": (
+        lambda x: lax.fori_loop(2, 5, lambda i, y: send(y), x),
+        [sent(3)],
+    ),
+    "a counter": (count_to(7), [sent(7)]),
+    "nested": (nested, [sent(15)]),
+    "called twice and alone": (
+        lambda x: send(nested(nested(x))),
+        [sent(1, False), sent(30)],
+    ),
+    "none in the loop": (
+        lambda x: send(lax.fori_loop(0, 5, lambda i, y: jnp.sin(y), x)),
+        [sent(in_loop=False)],
+    ),
+    "no rounds of fori_loop": (
+        lambda x: lax.fori_loop(5, 5, lambda i, y: send(y), x),
+        [],
+    ),
+    "no rounds of scan": (
+        lambda x: lax.scan(lambda c, v: (send(c), None), x, x[:0])[0],
+        [],
+    ),
+    "no rounds of while_loop": (count_to(3, start=5), []),
+    "an end in the data": (
+        lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: send(y) + 1, x),
+        [sent(None)],
+    ),
+    "bounds in the data": (
+        lambda x: lax.fori_loop(0, x[0].astype(int), lambda i, y: send(y), x),
+        [sent(None)],
+    ),
+    "steps of two": (count_to(7, 2), [sent(None)]),
+    "an unknown loop in a known one": (
+        lambda x: lax.fori_loop(0, 3, lambda i, y: count_to(7, 2)(y), x),
+        [sent(None)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOOPS.values(), ids=LOOPS.keys())
+def test_a_loop_repeats_its_collectives(case, mapped):
+    function, expected = case
+    assert sorted(seen(mapped(function), X), key=str) == sorted(expected, key=str)
+
+
+def test_a_loop_around_a_mapped_function_repeats_its_collectives(mapped):
+    step = mapped(send)
+    assert seen(lambda x: lax.fori_loop(0, 5, lambda i, y: step(y), x), X) == [sent(5)]
+    assert seen(lambda x: step(step(step(x))), X) == [sent(3, False)]
+
+
+@pytest.mark.parametrize("num_devices", [1, 2, 4, 6])
+def test_fewer_devices_make_a_smaller_group(num_devices):
+    total = by_pmap(lambda x: lax.psum(x, "d"))
+    [one] = collectives(total, X[:num_devices])
+    assert (one.devices, one.shape) == (num_devices, (16,))
+
+
+def test_collectives_are_listed_in_the_order_of_the_program(mapped):
+    def function(x):
+        return send(lax.pmax(lax.all_gather(lax.psum(x, "d"), "d"), "d"))
+
+    kinds = [kind for kind, *_ in seen(mapped(function), X)]
+    expected = ["all-reduce", "all-gather", "all-reduce", "collective-permute"]
+    assert kinds == expected
+
+
+def test_a_vmapped_axis_has_no_devices():
+    assert collectives(jax.vmap(lambda x: lax.psum(x, "d"), axis_name="d"), X) == ()
+
+
+GROUPED = {
+    "psum": lambda x, **groups: lax.psum(x, "d", **groups),
+    "all_gather": lambda x, **groups: lax.all_gather(x, "d", **groups),
+    "psum_scatter": lambda x, **groups: lax.psum_scatter(x[:4], "d", **groups),
+    "all_to_all": lambda x, **groups: lax.all_to_all(x[:4], "d", 0, 0, **groups),
+}
+
+
+@pytest.mark.parametrize("function", GROUPED.values(), ids=GROUPED.keys())
+def test_groups_of_an_axis_exchange_data_among_themselves(function):
+    [one] = collectives(by_pmap(lambda x: function(x, axis_index_groups=HALVES)), X)
+    assert one.devices == 4
+
+
+def shift(x, axis):
+    size = lax.axis_size(axis)
+    return lax.ppermute(x, axis, [(i, (i + 1) % size) for i in range(size)])
+
+
+OVER = {
+    "psum": lax.psum,
+    "all_gather": lax.all_gather,
+    "psum_scatter": lambda x, axis: lax.psum_scatter(x, axis, tiled=True),
+    "all_to_all": lambda x, axis: lax.all_to_all(x, axis, 0, 0, tiled=True),
+}
+ONE_AXIS = {"ppermute": shift, "pmax": lax.pmax, **OVER}
+GROUPS = {
+    f"{name} over {axis}": (function, axis, size)
+    for axis, size in (("a", 4), ("b", 2), (("a", "b"), 8), (("b", "a"), 8))
+    for name, function in (OVER if size == 8 else ONE_AXIS).items()
+}
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+@pytest.mark.parametrize("case", GROUPS.values(), ids=GROUPS.keys())
+def test_a_group_is_as_large_as_its_axes(case, check_vma):
+    function, axis, size = case
+    split = jax.shard_map(
+        lambda x: function(x[0], axis)[None],
+        mesh=mesh(a=4, b=2),
+        in_specs=P(("a", "b")),
+        out_specs=P(("a", "b")),
+        check_vma=check_vma,
+    )
+    [one] = collectives(split, X)
+    assert (one.devices, math.prod(one.shape)) == (size, 16)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "devices", "num_bytes"),
+    [
+        (RING, 8, 64),
+        ([(i, i ^ 1) for i in range(8)], 2, 64),
+        ([(0, 5)], 2, 64),
+        ([(i, i + 1) for i in range(7)], 8, 64),
+        ([(i, i) for i in range(8)], 1, 0),
+        ([], 1, 0),
+    ],
+    ids=["ring", "neighbours", "one pair", "open chain", "itself", "nobody"],
+)
+def test_a_permutation_joins_the_devices_that_it_connects(
+    pairs, devices, num_bytes, mapped
+):
+    [one] = collectives(mapped(lambda x: lax.ppermute(x, "d", pairs)), X)
+    assert (one.devices, one.bytes_moved) == (devices, num_bytes)
+
+
+def mean_loss(w, x):
+    return lax.pmean(jnp.sum((w * x) ** 2), "d")
+
+
+def local_loss(w, x):
+    return jnp.sum((w * x) ** 2)
+
+
+def replicated(function, check_vma):
+    return jax.shard_map(
+        lambda w, x: function(w, x[0]),
+        mesh=mesh(d=8),
+        in_specs=(P(), P("d")),
+        out_specs=P(),
+        check_vma=check_vma,
+    )
+
+
+def pmapped(function):
+    return jax.pmap(function, axis_name="d", in_axes=(None, 0))
+
+
+def pmean_of_gradient(w, x):
+    return lax.pmean(jax.grad(local_loss)(w, x), "d")
+
+
+def test_a_synchronised_gradient_is_one_all_reduce():
+    assert seen(pmapped(pmean_of_gradient), W, X) == [reduced(16)]
+    assert seen(replicated(pmean_of_gradient, False), W, X) == [reduced(16)]
+
+
+def test_the_hidden_sum_of_a_replicated_parameters_gradient_counts():
+    both = [("all-reduce", "add", "f32", 16, 8, 2, False)]
+    assert seen(replicated(pmean_of_gradient, True), W, X) == both
+    assert seen(replicated(jax.grad(mean_loss), True), W, X) == [reduced(16)]
+
+
+def test_a_loss_that_is_averaged_alone_synchronises_no_gradient():
+    assert seen(pmapped(jax.grad(mean_loss)), W, X) == [reduced(1)]
+    assert seen(replicated(jax.grad(mean_loss), False), W, X) == [reduced(1)]
+
+
+@jax.custom_vjp
+def cast(x):
+    return send(x)
+
+
+@jax.custom_jvp
+def moved(x):
+    return send(x)
+
+
+cast.defvjp(lambda x: (send(x), None), lambda _, g: (lax.pmax(g, "d"),))
+moved.defjvp(lambda primals, tangents: (moved(*primals), send(*tangents)))
+
+
+def squared(function):
+    return jax.grad(lambda x: jnp.sum(function(x) ** 2))
+
+
+def test_a_rule_of_ones_own_counts_forward_and_backward():
+    assert seen(by_pmap(cast), X) == seen(by_pmap(moved), X) == [sent(1, False)]
+    backward = seen(by_pmap(squared(cast)), X)
+    assert sorted(backward) == [reduced(16, "max"), sent(1, False)]
+    assert seen(by_pmap(squared(moved)), X) == [sent(2, False)]
+
+
+def test_what_checkpoint_computes_again_counts_again():
+    def loss(x):
+        return jnp.sin(send(jnp.sin(x)))
+
+    kept = seen(by_pmap(squared(loss)), X)
+    again = seen(by_pmap(squared(jax.checkpoint(loss))), X)
+    assert (kept, again) == ([sent(2, False)], [sent(3, False)])
+
+
+@pytest.mark.parametrize(
+    ("collective", "num_bytes"),
+    [
+        (Collective("all-reduce", "add", "f32", (4, 5), 8), 2 * 80 * 7 / 8),
+        (Collective("all-reduce", "add", "f32", (4, 5), 2), 80),
+        (Collective("reduce-scatter", "add", "f32", (4, 5), 8), 80 * 7 / 8),
+        (Collective("all-to-all", "", "f32", (4, 5), 4), 80 * 3 / 4),
+        (Collective("all-gather", "", "f32", (4, 5), 8), 80 * 7),
+        (Collective("collective-permute", "", "f32", (4, 5), 8), 80),
+        (Collective("collective-broadcast", "", "f32", (4, 5), 8), 80),
+        (Collective("all-reduce", "add", "f32", (), 8), 7),
+        (Collective("all-reduce", "add", "f32", (0, 5), 8), 0),
+        (Collective("all-gather", "", "bf16", (20,), 3), 80),
+        (Collective("all-gather", "", "bool", (20,), 3), 40),
+        (Collective("all-gather", "", "c64", (20,), 3), 320),
+        (Collective("all-gather", "", "u8", (20,), 3), 40),
+        (Collective("all-gather", "", "f8E4M3FN", (20,), 3), 40),
+        (Collective("all-gather", "", "f32", (20,), 3, True, 5), 800),
+        (Collective("all-gather", "", "f32", (20,), 3, True, None), 160),
+    ],
+    ids=str,
+)
+def test_bytes_are_those_of_ring_algorithms(collective, num_bytes):
+    assert collective.bytes_moved == num_bytes
+
+
+ALONE = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+
+
+@pytest.mark.parametrize("kind", [*ALONE, "collective-permute"])
+def test_a_device_alone_moves_nothing(kind):
+    assert Collective(kind, "", "f32", (20,), 1).bytes_moved == 0
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        (("all-reduce", "add", "f32", (8, 2), 8), "all-reduce (add) of f32[8,2]"),
+        (("all-gather", "", "bf16", (), 8), "all-gather of bf16[]"),
+        (
+            ("all-reduce", "max", "f32", (3,), 8, False, 2),
+            "2 x all-reduce (max) of f32[3]",
+        ),
+        (
+            ("all-to-all", "", "f32", (3,), 8, True, 4),
+            "4 x all-to-all of f32[3], in a loop",
+        ),
+        (
+            ("all-to-all", "", "f32", (3,), 8, True),
+            "all-to-all of f32[3], in a loop",
+        ),
+        (
+            ("all-to-all", "", "f32", (3,), 8, True, None),
+            "some x all-to-all of f32[3], in a loop",
+        ),
+    ],
+)
+def test_a_collective_is_written_in_one_line(facts, text):
+    assert str(Collective(*facts)) == text
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: float(jnp.sum(x)),
+        lambda x: np.asarray(jnp.sin(x)),
+        by_pmap(lambda x: lax.psum(x, "e")),
+        by_pmap(lambda x: 1 / 0),
+    ],
+    ids=["float", "numpy", "another axis", "error"],
+)
+def test_what_does_not_trace_has_no_list_of_collectives(function):
+    with pytest.raises(ValueError, match="cannot trace"):
+        collectives(function, X)
+
+
+def test_an_observation_lists_them_where_a_trace_was_asked_for():
+    total = by_pmap(lambda x: lax.psum(x, "d"))
+    assert observe(total, X).collectives is None
+    assert observe(total, X, traced=True).collectives == (
+        Collective("all-reduce", "add", "f32", (16,), 8),
+    )
+    assert observe(jnp.sin, X, traced=True).collectives == ()
+    assert observe(lambda x: float(x[0, 0]), X, traced=True).collectives is None
+
+
+def low_product(x, w):  # bf16 inside, a float32 sum
+    return jnp.sum(jnp.dot(x.astype(jnp.bfloat16), w.astype(jnp.bfloat16)).astype("f4"))
+
+
+def low_sum(x, w):
+    return lax.reduce(
+        jnp.dot(x, w).astype(jnp.bfloat16), jnp.bfloat16(0), lax.add, (0, 1)
+    )
+
+
+def largest(x, w):
+    return jnp.max(x.astype(jnp.bfloat16)) + jnp.max(w.astype(jnp.bfloat16))
+
+
+def grown(x, w):
+    return jnp.exp(x) * jnp.exp(w.astype(jnp.bfloat16)).astype(jnp.float32)
+
+
+@pytest.mark.parametrize(
+    ("function", "dtypes"),
+    [
+        (grown, {"matmul": (), "sum": (), "exp": ("bf16", "f32")}),
+        (low_product, {"matmul": ("bf16",), "sum": ("f32",), "exp": ()}),
+        (low_sum, {"matmul": ("f32",), "sum": ("bf16",), "exp": ()}),
+        (largest, {"matmul": (), "sum": (), "exp": ()}),
+        (jax.grad(low_product), {"matmul": ("bf16",), "sum": (), "exp": ()}),
+    ],
+)
+def test_dtypes_are_those_that_go_into_products_and_sums(function, dtypes):
+    x = np.ones((4, 4), np.float32)
+    assert observe(function, x, x, traced=True).dtypes == dtypes
+    x = np.ones((8, 4, 4), np.float32)
+    assert observe(jax.pmap(function), x, x, traced=True).dtypes == dtypes
+
+
+def test_the_dtypes_of_a_compiled_program_are_not_read():
+    x = np.ones((4, 4), np.float32)
+    assert observe(low_product, x, x, compiled=True).dtypes is None

@@ -1,0 +1,11 @@
+"""The released lesson as it is: nothing was attempted."""
+
+from hostile.build import NOTHING
+
+from grader.authoring.notebook import release
+
+POINTS = NOTHING
+
+
+def submission(lesson):
+    return release(lesson)

@@ -1,0 +1,120 @@
+"""Each submission of the corpus ends as it should, with the points that it deserves.
+
+By default half of the cases that start a kernel run; `CORPUS=all` runs every one.
+"""
+
+import contextlib
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from hostile.build import MARKER, SECRET, cases, write
+from hostile.corpus_lesson import NAME, NEEDLE, write_course
+
+from grader.authoring.lesson import read_lesson
+from grader.classroom.exports import Grade, write_csv
+from grader.containment.limits import Limits
+from grader.results import Status, to_json
+from grader.workers.executor import grade_jobs
+from grader.workers.jobs import job_of
+from grader.workers.local_executor import LocalExecutor
+from grader.workers.result_key import lesson_hashes
+
+ALL = {case.name: case for case in cases()}
+KERNELS = ("graded/", "harmless/")  # the folders whose cases take most of the time
+CASES = {
+    name: case
+    for number, (name, case) in enumerate(ALL.items())
+    if os.environ.get("CORPUS") == "all"
+    or not name.startswith(KERNELS)
+    or (number % 2 and not case.slow)
+    or name in ("graded/endless_loop_ignores_interrupt", "graded/fork_bomb")
+}
+QUIET = ("harmless/", "graded_with_note/", "student_error/")
+OTHERS = [name for name in CASES if name.startswith(QUIET)][-45:]
+LIMITS = Limits(wall_s=10, memory_mib=1500, output_mib=10)
+
+
+@pytest.fixture(scope="module")
+def grade(contained_here, tmp_path_factory):
+    """Grades cases as a class is graded; returns what became of each."""
+    folder = tmp_path_factory.mktemp("class")
+    lesson = read_lesson(write_course(folder / "course"), "https://example.org/a/b")
+    hashes = lesson_hashes(lesson, LIMITS)
+
+    def run(names, workers):
+        jobs = []
+        for name in names:
+            place = folder / "submitted" / name.replace("/", "-") / NAME
+            if not place.exists():
+                write(CASES[name], lesson, place)
+            jobs.append(job_of(name, NAME, place, hashes))
+        executor = LocalExecutor({NAME: lesson}, LIMITS, workers=workers)
+        with contextlib.closing(executor):
+            return {done.job.student: done for done in grade_jobs(executor, jobs)}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SECRET, NEEDLE)
+        yield run
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def outcomes(grade, request):
+    """All cases that were chosen, shuffled, four side by side."""
+    own = [item for item in request.session.items if item.path == request.path]
+    params = [item.callspec.params for item in own if hasattr(item, "callspec")]
+    chosen = {found["name"] for found in params}
+    names = sorted(chosen | (set(OTHERS) if len(own) > len(params) else set()))
+    random.Random(3).shuffle(names)
+    return grade(names, workers=4)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_submission_ends_as_it_should(name, outcomes):
+    case, done = CASES[name], outcomes[name]
+    assert not done.error
+    result = done.record.result
+    found = {one.exercise: one.points for one in result.exercises}
+    messages = [one.message for one in result.exercises]
+    told = f"{result.status} {found} {result.notes} {result.reasons} {messages}"
+    assert result.status in case.statuses, told
+    assert NEEDLE not in to_json(result)
+    if result.status is Status.NEEDS_REVIEW:
+        assert result.score is None and result.reasons
+        assert all(found[name] <= most for name, most in case.points.items()), told
+    elif result.status is Status.STUDENT_ERROR:
+        assert result.score == 0 and result.reasons
+    else:
+        assert found == case.points, told
+        assert bool(result.notes) == (result.status is Status.GRADED_WITH_NOTE)
+
+
+def exported(path, outcomes):
+    """Returns the bytes of an export of these results."""
+    grades = [
+        Grade(
+            name.replace("/", "-"),
+            NAME,
+            done.record.result.status,
+            done.record.result.score,
+            done.record.result.max_points,
+            "; ".join(done.record.result.notes),
+        )
+        for name, done in outcomes.items()
+    ]
+    write_csv(path, grades, {})
+    return path.read_bytes()
+
+
+def test_others_get_exactly_what_they_get_alone(grade, outcomes, tmp_path):
+    alone = grade(OTHERS, workers=1)
+    assert len(CASES) >= 80 and len(alone) == 45 and len(outcomes) - len(alone) >= 15
+    for name, done in alone.items():
+        assert to_json(outcomes[name].record.result) == to_json(done.record.result)
+    among = {name: outcomes[name] for name in alone}
+    exports = exported(tmp_path / "a.csv", alone), exported(tmp_path / "b.csv", among)
+    assert exports[0] == exports[1]
+    assert not Path(MARKER).exists()  # nothing ran outside of its box

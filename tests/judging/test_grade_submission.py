@@ -1,0 +1,283 @@
+"""A submission gets the points of its right answers, whatever else it does."""
+
+import base64
+import contextlib
+import io
+
+import nbformat
+import pytest
+import tiny
+from PIL import Image
+
+from grader.authoring.notebook import dumps, exercises, release
+from grader.containment.limits import Limits
+from grader.judging.grade_submission import grade_submission
+from grader.judging.judge_process import JudgeProcess
+from grader.results import Outcome, Status, from_json, to_json
+from grader.submissions.intake import parse_submission
+
+DOUBLE = "def double(x):\n    return x + x\n"
+NEGATE = "def negate(x):\n    return 0 - x\n"
+EXIT = "import os\n\n\ndef {}(x):\n    os._exit(0)"
+PICTURE = """\
+import matplotlib.pyplot as plt
+plt.plot([1, 2, 3])
+plt.show()
+"""
+
+
+@pytest.fixture(scope="module")
+def lesson(tmp_path_factory):
+    return tiny.lesson(tmp_path_factory.mktemp("course") / "course")
+
+
+@pytest.fixture(scope="module")
+def judge(lesson):
+    with contextlib.closing(JudgeProcess(lesson, trusted=True)) as judge:
+        yield judge
+
+
+@pytest.fixture
+def grade(lesson, judge):
+    """Grades a notebook; returns the result and its exercises by name."""
+
+    def run(submitted, wall_s=30, **options):
+        intake = parse_submission(dumps(submitted).encode())
+        limits = Limits(wall_s=wall_s)
+        result = grade_submission(
+            intake, lesson, "01_tiny", judge, limits, trusted=True, **options
+        )
+        return result, {r.exercise: r for r in result.exercises}
+
+    return run
+
+
+def submission(lesson, **answers):
+    notebook = release(lesson)
+    for name, source in answers.items():
+        exercises(notebook)[name].source = source
+    return notebook
+
+
+def extra_cells(notebook, *sources, before="double"):
+    place = [cell.id for cell in notebook.cells].index(before)
+    notebook.cells[place:place] = map(nbformat.v4.new_code_cell, sources)
+    return notebook
+
+
+def test_solved_lesson_gets_full_points_and_reports_each_exercise(lesson, grade):
+    told = []
+    result, found = grade(lesson, on_exercise=lambda: told.append(1))
+    assert (result.lesson, result.points, result.max_points) == ("01_tiny", 3, 3)
+    assert result.status is Status.GRADED
+    assert {r.outcome for r in found.values()} == {Outcome.PASSED}
+    assert len(told) == 2
+
+
+def test_untouched_lesson_gets_nothing(lesson, grade):
+    result, found = grade(release(lesson))
+    assert (result.points, result.score, result.max_points) == (0, 0, 3)
+    assert {r.outcome for r in found.values()} == {Outcome.NOT_ATTEMPTED}
+    assert found["double"].message == "double still holds its stub."
+
+
+@pytest.mark.parametrize(
+    "source, outcome, message",
+    [
+        pytest.param(
+            "def double(x):\n    return 6",
+            Outcome.FAILED,
+            "The result is wrong.",
+            id="visible inputs",
+        ),
+        pytest.param(
+            "def double(x:\n", Outcome.RAISED, "SyntaxError: ", id="syntax error"
+        ),
+        pytest.param(
+            "import sys\n\n\ndef double(x):\n    sys.exit(1)",
+            Outcome.RAISED,
+            "SystemExit: 1",
+            id="exit",
+        ),
+        pytest.param(
+            EXIT.format("double"), Outcome.RAISED, "It ended the process", id="_exit"
+        ),
+        pytest.param(
+            "import os\nos._exit(0)", Outcome.RAISED, "It ended", id="_exit in cell"
+        ),
+        pytest.param("1 / 0", Outcome.RAISED, "ZeroDivisionError: ", id="cell raises"),
+        pytest.param("", Outcome.NOT_ATTEMPTED, "double is not defined", id="empty"),
+    ],
+)
+def test_only_the_faulty_exercise_is_lost(lesson, grade, source, outcome, message):
+    result, found = grade(submission(lesson, double=source, negate=NEGATE))
+    assert (found["double"].outcome, found["double"].points) == (outcome, 0)
+    assert found["double"].message.startswith(message)
+    assert (found["negate"].outcome, found["negate"].points) == (Outcome.PASSED, 2)
+    assert result.status is Status.GRADED
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def double(x):\n    while True:\n        pass",
+        "while True:\n    pass",
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "def double(x):\n    while True:\n        pass",
+    ],
+    ids=["in the function", "in the cell", "ignores interrupts"],
+)
+def test_endless_loop_costs_that_exercise_only(lesson, grade, source):
+    submitted = submission(lesson, double=source, negate=NEGATE)
+    _, found = grade(submitted, wall_s=4)
+    assert found["double"].outcome is Outcome.TIMED_OUT
+    assert found["double"].points == 0
+    assert "after 4 s: is there a loop without an end?" in found["double"].message
+    assert found["negate"].outcome is Outcome.PASSED
+
+
+def test_later_exercise_may_end_the_process(lesson, grade):
+    submitted = submission(lesson, double=DOUBLE, negate=EXIT.format("negate"))
+    _, found = grade(submitted)
+    assert found["double"].outcome is Outcome.PASSED
+    assert found["negate"].outcome is Outcome.RAISED
+
+
+def test_cell_that_raises_after_its_function_is_judged_by_the_function(lesson, grade):
+    submitted = submission(lesson, double=DOUBLE + "assert double(2) == 5")
+    _, found = grade(submitted)
+    assert found["double"].outcome is Outcome.PASSED
+
+
+def test_edited_check_and_a_claim_do_not_help(lesson, grade):
+    cheat = 'def negate(x):\n    print("Right: negate")\n    return x'
+    submitted = submission(lesson, double="def double(x):\n    return x", negate=cheat)
+    check = next(cell for cell in submitted.cells if cell.id == "check-double")
+    check.source = 'print("Right: double does what it should. 1 of 1 point.")'
+    result, found = grade(submitted)
+    assert {r.outcome for r in found.values()} == {Outcome.FAILED}
+    assert result.status is Status.GRADED_WITH_NOTE
+    assert "check of double" in " ".join(result.notes)
+
+
+def test_added_cells_count_and_their_faults_cost_nothing(lesson, grade):
+    submitted = submission(
+        lesson, double="def double(x):\n    return helper(x)", negate=NEGATE
+    )
+    extra_cells(
+        submitted,
+        "def helper(x):\n    return 2 * x",
+        "1 / 0",
+        "import sys\nsys.exit()",
+        "input()",
+    )
+    result, found = grade(submitted)
+    assert {r.outcome for r in found.values()} == {Outcome.PASSED}
+    assert result.status is Status.GRADED
+
+
+def test_added_cells_that_never_end_are_left_out(lesson, grade):
+    submitted = submission(lesson, double=DOUBLE, negate=NEGATE)
+    extra_cells(submitted, *(3 * ["while True:\n    pass"]))
+    _, found = grade(submitted, wall_s=4)
+    assert {r.outcome for r in found.values()} == {Outcome.PASSED}
+
+
+def test_neighbour_that_breaks_things_costs_only_itself(lesson, grade):
+    breaks = "import builtins\nbuiltins.abs = None\ndel builtins.print\n" + DOUBLE
+    uses = "def negate(x):\n    print(abs(x))\n    return -x"
+    result, found = grade(submission(lesson, double=breaks, negate=uses))
+    assert {r.outcome for r in found.values()} == {Outcome.PASSED}
+    assert result.status is Status.NEEDS_REVIEW  # and a person sees that it did
+    assert result.score is None
+
+
+def test_settings_are_put_back_before_each_exercise(lesson, grade):
+    sets = """\
+import os, warnings, jax
+jax.config.update("jax_enable_x64", True)
+os.environ["LEFT_BEHIND"] = "1"
+os.chdir("/")
+warnings.simplefilter("error")
+
+
+def double(x):
+    return 2 * x
+"""
+    uses = """\
+def negate(x):
+    import os, warnings, jax
+    assert not jax.config.jax_enable_x64 and "LEFT_BEHIND" not in os.environ
+    assert os.getcwd() != "/"
+    warnings.warn("only a warning")
+    return -x
+"""
+    _, found = grade(submission(lesson, double=sets, negate=uses))
+    assert {r.outcome for r in found.values()} == {Outcome.PASSED}
+
+
+def test_answer_may_use_what_the_lesson_computed(tmp_path):
+    demonstration = ('print("a demonstration")', "factor = 2\nprint(factor)")
+    lesson = tiny.lesson(tmp_path / "course", demonstration)
+    submitted = submission(lesson, double="def double(x):\n    return factor * x")
+    with contextlib.closing(JudgeProcess(lesson, trusted=True)) as judge:
+        intake = parse_submission(dumps(submitted).encode())
+        result = grade_submission(
+            intake, lesson, "01_tiny", judge, Limits(), trusted=True
+        )
+    assert result.exercises[0].outcome is Outcome.PASSED
+
+
+def test_answer_may_use_it_also_beside_one_that_breaks_something(tmp_path):
+    demonstration = ('print("a demonstration")', "factor = 2\nprint(factor)")
+    lesson = tiny.lesson(tmp_path / "course", demonstration)
+    uses = "import math\n\n\ndef double(x):\n    return math.trunc(1) * factor * x"
+    breaks = "import math\n\nmath.trunc = None\n\n\n" + NEGATE
+    submitted = submission(lesson, double=uses, negate=breaks)
+    with contextlib.closing(JudgeProcess(lesson, trusted=True)) as judge:
+        intake = parse_submission(dumps(submitted).encode())
+        result = grade_submission(
+            intake, lesson, "01_tiny", judge, Limits(), trusted=True
+        )
+    assert {one.outcome for one in result.exercises} == {Outcome.PASSED}
+
+
+def test_pictures_of_an_exercise_are_kept_as_plain_png(lesson, grade):
+    submitted = submission(lesson, double=DOUBLE + PICTURE)
+    _, found = grade(submitted)
+    [picture] = found["double"].pictures
+    assert found["negate"].pictures == ()
+    with Image.open(io.BytesIO(base64.b64decode(picture))) as image:
+        assert image.format == "PNG" and image.info == {}
+
+
+def test_result_says_what_was_seen_and_expected_and_keeps_the_code(lesson, grade):
+    wrong = "def double(x):\n    return x"
+    result, found = grade(submission(lesson, double=wrong))
+    details = dict(found["double"].details)
+    assert (details["called"], details["seen"]) == ("double(3)", "3")
+    assert (details["expected"], found["double"].source) == ("6", wrong)
+    assert from_json(to_json(result)) == result
+
+
+@pytest.mark.parametrize(
+    "data, reason",
+    [(b"", "empty"), (b"<html>Log in</html>", "web page"), (b'{"a": 1', "breaks off")],
+    ids=["empty", "web page", "truncated"],
+)
+def test_file_without_work_gets_zero_and_a_reason(lesson, judge, data, reason):
+    submitted = parse_submission(data)
+    result = grade_submission(
+        submitted, lesson, "01_tiny", judge, Limits(), trusted=True
+    )
+    assert result.status is Status.STUDENT_ERROR
+    assert (result.score, result.max_points) == (0, 3)
+    assert reason in " ".join(result.reasons)
+
+
+def test_another_lesson_is_named(lesson, grade):
+    cells = [nbformat.v4.new_markdown_cell("# Lesson 3. Else")]
+    cells += [nbformat.v4.new_code_cell("def other(x):\n    return x")]
+    result, _ = grade(nbformat.v4.new_notebook(cells=cells))
+    assert result.status is Status.STUDENT_ERROR
+    assert "not lesson 01_tiny" in " ".join(result.reasons)

@@ -1,0 +1,548 @@
+"""A learner's kernel as the grader talks to it: what is collected, and every bad end.
+
+The payloads run in boxes only, with limits that are small enough for any machine.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import zmq
+
+from grader import ROOT
+from grader.containment.fork_server import ForkServerError
+from grader.containment.limits import ContainmentError, Limits
+from grader.containment.monitor import MAX_SOCKETS, memory
+from grader.kernel import provisioner
+from grader.kernel import session as sessions
+from grader.kernel.cell_result import MAX_TEXT, REPLY, SessionEnded
+from grader.kernel.session import Session, SessionError
+
+PATIENCE_S = 60  # for what must come to pass, however slow the machine
+LIMITS = Limits(wall_s=40)
+
+
+@pytest.fixture(scope="module")
+def session(contained_here):
+    """A kernel for whatever does not end it."""
+    with Session(LIMITS) as session:
+        yield session
+
+
+@pytest.fixture
+def folder(monkeypatch):
+    """An empty folder for temporary files, of a short name."""
+    folder = tempfile.mkdtemp(prefix="s-", dir="/tmp")
+    monkeypatch.setattr(tempfile, "tempdir", folder)
+    yield Path(folder)
+    shutil.rmtree(folder)
+
+
+def until(condition):
+    """Waits until a condition holds; fails where it never does."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to pass"
+        threading.Event().wait(0.02)
+
+
+def runs(pid):
+    """Tells whether a process still runs: a zombie does not."""
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def found(mark):
+    """Lists the processes with a word in their command line."""
+    pids = []
+    for process in psutil.process_iter(["cmdline"]):
+        if mark in (process.info["cmdline"] or []) and runs(process.pid):
+            pids.append(process.pid)
+    return pids
+
+
+def end_of(code, limits=LIMITS, wall_s=None):
+    """Runs cells until the process is over, and returns why."""
+    with Session(limits) as session:
+        with pytest.raises(SessionEnded) as end:
+            session.run(code, wall_s=wall_s)
+            for _ in range(1000):
+                session.run("print('still here')", wall_s=wall_s)
+        with pytest.raises(SessionEnded) as again:
+            session.run("1 + 1")
+        assert again.value.why == end.value.why
+    return end.value.why
+
+
+# What a cell does is collected.
+
+
+def test_what_a_cell_says_is_collected(session):
+    result = session.run("import sys\nprint('a')\nprint('b', file=sys.stderr)\n3 + 4")
+    assert sorted(result.text.split()) == ["a", "b"]
+    assert (result.error, result.pictures, result.replies) == ("", [], [])
+
+
+def test_an_error_is_collected_and_the_next_cell_runs(session):
+    result = session.run("print('before')\nraise ValueError('wrong')\nprint('after')")
+    assert (result.text, result.error) == ("before\n", "ValueError: wrong")
+    assert session.run("print(1)").text == "1\n"
+
+
+def test_an_error_of_the_syntax_is_collected(session):
+    assert session.run("def f(:").error.startswith("SyntaxError: ")
+
+
+def test_pictures_are_collected(session):
+    code = """
+from IPython.display import display
+display({"image/png": "AAAA", "text/plain": "a picture"}, raw=True)
+display({"text/html": "<b>none</b>"}, raw=True)
+"""
+    assert session.run(code).pictures == ["AAAA"]
+
+
+def test_replies_are_collected_apart(session):
+    answer = json.dumps({"id": 1})
+    code = f"get_ipython().display_pub.publish({{{REPLY!r}: {answer!r}}})"
+    result = session.run(code)
+    assert result.replies == [answer]
+    assert result.text == ""
+
+
+def test_as_much_text_is_kept_as_can_be_read(session):
+    result = session.run(f"for _ in range(30): print('x' * {MAX_TEXT // 10})")
+    assert len(result.text) == MAX_TEXT
+    result = session.run(f"raise ValueError('x' * {2 * MAX_TEXT})")
+    assert len(result.error) == MAX_TEXT
+
+
+def test_many_outputs_all_arrive_from_a_kernel_faster_than_we_read():
+    code = """
+import os, signal
+from IPython.display import display
+os.kill(os.getppid(), signal.SIGSTOP)
+try:
+    for _ in range(10_000):
+        display({"image/png": "AAAA"}, raw=True)
+finally:
+    os.kill(os.getppid(), signal.SIGCONT)
+"""
+    with Session(LIMITS, trusted=True) as session:
+        assert len(session.run(code).pictures) == 10_000
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "os.write(2, bytes(300_000))",
+        "subprocess.run(['sh', '-c', 'head -c 300000 /dev/zero >&2'])",
+        "sys.__stderr__.write('x' * 300_000)",
+    ],
+)
+def test_noise_on_the_standard_error_stops_nothing(session, code):
+    result = session.run(f"import os, subprocess, sys\n{code}\nprint('done')")
+    assert result.error == ""
+    assert "done" in session.run("print('done')").text
+
+
+def test_a_question_to_the_keyboard_fails_at_once(session):
+    assert session.run("input('name? ')").error.startswith("StdinNotImplementedError")
+
+
+def test_leaving_by_an_exception_is_an_error_only(session):
+    assert session.run("raise SystemExit(3)").error == "SystemExit: 3"
+    assert session.run("import sys\nsys.exit()").error.startswith("SystemExit")
+    assert session.run("quit()").error.startswith("SystemExit")
+    assert session.run("exit()").error.startswith("SystemExit")
+    assert session.run("raise KeyboardInterrupt").error.startswith("KeyboardInterrupt")
+    assert session.run("print(1)").text == "1\n"
+
+
+def test_forks_that_share_memory_use_it_once(session):
+    code = """
+import os
+parts = []
+for _ in range(30):
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+    os.close(reading)
+    parts.append((pid, writing))
+print(len(parts))
+"""
+    assert session.run(code).text.splitlines()[-1] == "30"
+    monitor = session.manager.provisioner.monitor
+    processes = monitor.process.children(recursive=True)
+    assert memory(processes) > 2 * memory(processes, exact=True)
+    end = "for pid, pipe in parts: os.close(pipe)\nfor pid, pipe in parts: os.wait()"
+    assert session.run(end).error == ""
+
+
+# What looks like a message, and is none.
+
+FORGE = """
+import json
+kernel = get_ipython().kernel
+own = kernel.session
+parent = kernel.get_parent()
+
+def send(kind, content, parent=parent):
+    own.send(kernel.iopub_socket, kind, content=content, parent=parent)
+
+def raw(header=None, parent=parent, metadata={}, content=None, change=lambda p: p):
+    header = own.msg("stream")["header"] if header is None else header
+    parts = [header, parent, metadata, {} if content is None else content]
+    parts = [p if isinstance(p, bytes) else own.pack(p) for p in parts]
+    parts = change([own.sign(parts), *parts])
+    kernel.iopub_socket.send_multipart([b"topic", b"<IDS|MSG>", *parts])
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "send('stream', {'text': 'forged'}, {'msg_id': 'of-nobody'})",
+        "send('stream', {'text': 'forged'}, None)",
+        "send('status', {'execution_state': 'idle'}, {'msg_id': 'of-nobody'})",
+        "send('stream', {'text': {'a': ['nested']}})",
+        "send('stream', {})",
+        "send('error', {'ename': [1], 'evalue': None})",
+        "send('display_data', {'data': ['image/png']})",
+        "send('nonsense', {'data': 1})",
+        "raw(content=[1])",
+        "raw(content=b'5')",
+        "raw(content=b'{')",
+        "raw(content=b'\\xff\\xfe')",
+        "raw(content=b'[' * 100_000)",
+        "raw(content=b'{\"text\":' + b'[' * 900 + b']' * 900 + b'}')",
+        "raw(content=b'{\"text\":' + b'9' * 5000 + b'}')",
+        "raw(header=[])",
+        "raw(header={'msg_type': 'stream'})",
+        "raw(header={'msg_id': 1, 'msg_type': ['stream'], 'version': '5.0'})",
+        "raw(header={'msg_id': 1, 'msg_type': 'stream', 'version': [5]})",
+        "raw(parent=[])",
+        "raw(parent=b'\"text\"')",
+        "raw(parent={'msg_id': {'a': 1}})",
+        "raw(metadata=b'[')",
+        "raw(content={'text': 'forged'}, change=lambda parts: [b'0' * 64, *parts[1:]])",
+        "raw(content={'text': 'forged'}, change=lambda parts: [b'', *parts[1:]])",
+        "raw(content={'text': 'forged'}, change=lambda parts: parts[:3])",
+        "kernel.iopub_socket.send_multipart([b'no delimiter', b'x'])",
+        "kernel.iopub_socket.send_multipart([b''])",
+        "kernel.iopub_socket.send_multipart([b'<IDS|MSG>'])",
+    ],
+)
+def test_forged_and_malformed_messages_are_ignored(session, code):
+    result = session.run(f"{FORGE}\n{code}\nprint('honest')")
+    assert "forged" not in result.text
+    assert result.text.replace("None: ", "") == "honest\n"
+    assert (result.pictures, result.replies) == ([], [])
+    assert session.run("print('next')").text == "next\n"
+
+
+def test_text_that_no_file_can_hold_is_replaced(session):
+    code = """
+raw(content=b'{"text": "half a pair: \\\\ud800"}')
+raw(own.msg("error")["header"], content=b'{"ename": "\\\\udfff", "evalue": "wrong"}')
+"""
+    result = session.run(FORGE + code)
+    assert (result.text, result.error) == ("half a pair: ?", "?: wrong")
+
+
+def test_a_learner_can_end_its_own_cell_early_and_no_other(session):
+    code = f"{FORGE}\nsend('status', {{'execution_state': 'idle'}})\nprint('late')"
+    session.run(code)
+    assert session.run("print('next')").text == "next\n"
+
+
+def test_what_a_learner_sends_elsewhere_does_not_pile_up(session):
+    for one in (session.client.shell_channel.socket, session.manager._control_socket):
+        assert one.get(zmq.RCVHWM) == 2
+        assert one.get(zmq.MAXMSGSIZE) == sessions.MAX_MESSAGE
+    assert session.client.iopub_channel.socket.get(zmq.MAXMSGSIZE) > 0
+    assert not session.client._stdin_channel
+    assert not session.client._hb_channel
+
+
+# The end of a process.
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os\nos._exit(0)",
+        "import ctypes\nctypes.string_at(0)",
+        "get_ipython().ask_exit()",
+    ],
+)
+def test_a_process_that_ends_itself_died(contained_here, code):
+    assert end_of(code) == "died"
+
+
+def test_a_loop_that_ignores_interrupts_is_stopped(contained_here):
+    code = """
+import signal
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+while True:
+    pass
+"""
+    assert end_of(code, wall_s=0.5) == "timed out"
+
+
+def test_a_flood_of_messages_does_not_put_off_the_end(contained_here):
+    code = "while True: get_ipython().display_pub.publish({'text/plain': 'x'})"
+    assert end_of(code, wall_s=0.5) == "timed out"
+
+
+def test_a_kernel_that_closes_its_own_sockets_is_stopped(contained_here, monkeypatch):
+    monkeypatch.setattr(sessions, "EXIT_S", 1)
+    code = """
+kernel = get_ipython().kernel
+kernel.iopub_thread.socket.close(linger=0)
+"""
+    assert end_of(code) == sessions.DISCONNECTED
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "for _ in range(10): print('x' * 1_000_000)",
+        "while True: get_ipython().display_pub.publish({'image/png': 'A' * 100_000})",
+        "while True: get_ipython().kernel.iopub_socket.send(bytes(100_000))",
+        "raise ValueError('x' * 3_000_000)",
+    ],
+)
+def test_bytes_of_output_are_limited(contained_here, code):
+    limits = Limits(wall_s=40, output_mib=2)
+    assert end_of(code, limits) == "limit: output: more than 2 MiB"
+
+
+def test_a_message_that_is_too_long_to_be_read_ends_its_process(
+    contained_here, monkeypatch
+):
+    monkeypatch.setattr(sessions, "MAX_MESSAGE", 1_000_000)
+    monkeypatch.setattr(sessions, "EXIT_S", 1)
+    code = "get_ipython().display_pub.publish({'image/png': 'A' * 2_000_000})"
+    assert end_of(code) == sessions.DISCONNECTED
+
+
+def test_output_between_questions_is_limited_too(contained_here):
+    code = """
+import threading, time
+def flood():
+    time.sleep(0.2)
+    while True:
+        get_ipython().kernel.iopub_socket.send(bytes(1_000_000))
+threading.Thread(target=flood).start()
+"""
+    with Session(Limits(wall_s=40, output_mib=2)) as session:
+        session.run(code)
+        until(lambda: not session.manager.is_alive())
+        with pytest.raises(SessionEnded, match="output"):
+            session.run("1 + 1")
+
+
+def test_memory_of_all_processes_together_is_limited(contained_here):
+    code = """
+import subprocess, sys
+hold = "import sys; x = bytearray(b'1') * (20 * 2**20); sys.stdin.read()"
+processes = [
+    subprocess.Popen([sys.executable, "-S", "-c", hold], stdin=subprocess.PIPE)
+    for _ in range(6)
+]
+while True:
+    pass
+"""
+    limits = Limits(wall_s=40, memory_mib=150)
+    assert end_of(code, limits) == "limit: memory: more than 150 MiB"
+
+
+def test_the_number_of_files_is_limited(contained_here):
+    code = """
+for number in range(3000):
+    open(f"/tmp/{number}", "w").close()
+while True:
+    pass
+"""
+    limits = Limits(wall_s=40, files=2000)
+    assert end_of(code, limits) == "limit: disk: more than 2000 files"
+
+
+def test_the_number_of_sockets_is_limited(contained_here):
+    code = """
+import socket, os
+for _ in range(6):
+    held = [socket.socketpair() for _ in range(100)]
+    if not os.fork():
+        break
+while True:
+    pass
+"""
+    assert end_of(code) == f"limit: memory: more than {MAX_SOCKETS} sockets"
+
+
+def test_the_kernels_folder_takes_no_files(contained_here, folder):
+    code = """
+import glob, os, socket
+place, = glob.glob("/tmp/box-*") or glob.glob("/tmp/s-*/box-*")
+def outcome(function, *arguments):
+    try:
+        function(*arguments)
+        return "done"
+    except OSError as error:
+        return type(error).__name__
+print(*[
+    outcome(open, f"{place}/file", "w"),
+    outcome(os.mkdir, f"{place}/folder"),
+    outcome(os.symlink, "/etc", f"{place}/s-1"),
+    outcome(socket.socket(socket.AF_UNIX).bind, f"{place}/s-1"),
+    outcome(os.open, place, os.O_TMPFILE | os.O_RDWR),
+])
+"""
+    with Session(LIMITS) as session:
+        result = session.run(code)
+        assert not [path for path in folder.iterdir() if path.name.startswith("box")]
+    assert result.error == ""
+    assert "done" not in result.text.split()[:4]
+    assert [*folder.iterdir()] == []
+
+
+@pytest.mark.parametrize("code", ["1 + 1", "import os\nos._exit(0)"])
+def test_nothing_is_left_behind(contained_here, folder, code):
+    with Session(LIMITS) as session:
+        monitor = session.manager.provisioner.monitor
+        with contextlib.suppress(SessionEnded):
+            session.run(code)
+            session.run(code)
+    assert [*folder.iterdir()] == []
+    for thread in (monitor, session.iopub, session.manager.provisioner.stderr_tail):
+        thread.join(timeout=PATIENCE_S)
+        assert not thread.is_alive()
+    assert not runs(monitor.process.pid)
+
+
+def test_closing_twice_does_no_harm(contained_here):
+    session = Session(LIMITS)
+    session.close()
+    session.close()
+    assert not session.manager.has_kernel
+
+
+DAEMON = """
+import os, sys
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        os.closerange(0, 100)
+        hold = "import signal; signal.pthread_sigmask(0, range(1, 30)); signal.pause()"
+        os.execv(sys.executable, [sys.executable, "-S", "-c", hold, MARK])
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_a_process_that_left_its_kernel_is_gone_after_the_end(contained_here):
+    mark = f"daemon-of-{os.getpid()}-{time.monotonic_ns()}"
+    with Session(LIMITS) as session:
+        assert session.run(DAEMON.replace("MARK", repr(mark))).error == ""
+        until(lambda: found(mark))
+    until(lambda: not found(mark))
+
+
+def test_the_end_of_the_grader_ends_its_boxes(contained_here):
+    mark = f"daemon-of-{os.getpid()}-{time.monotonic_ns()}"
+    grader = f"""
+import psutil
+from grader.containment.limits import Limits
+from grader.kernel.session import Session
+session = Session(Limits())
+session.run({DAEMON.replace("MARK", repr(mark))!r})
+processes = psutil.Process().children(recursive=True)
+print(*(process.pid for process in processes), flush=True)
+session.run("while True: pass")
+"""
+    words, root = [sys.executable, "-c", grader], ROOT
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, text=True, cwd=root
+    ) as process:
+        pids = [int(word) for word in process.stdout.readline().split()]
+        assert len(pids) >= 3
+        until(lambda: found(mark))
+        process.send_signal(signal.SIGKILL)
+    until(lambda: not [pid for pid in pids if runs(pid)])
+    assert found(mark) == []
+
+
+# A kernel that does not start.
+
+
+def test_a_kernel_that_dies_at_its_start_is_no_fault_of_the_learner(
+    contained_here, folder, monkeypatch
+):
+    monkeypatch.setattr(provisioner, "shared_server", no_server)
+    with pytest.raises(SessionError, match="No module named 'encodings'"):
+        Session(LIMITS, env={"PYTHONHOME": "/nowhere"})
+    assert [*folder.iterdir()] == []
+
+
+def no_server(*_):
+    raise ForkServerError("for this test")
+
+
+def test_a_kernel_that_has_too_little_memory_is_no_fault_of_the_learner(
+    contained_here, folder, monkeypatch
+):
+    monkeypatch.setattr(Session, "run", raise_ended)
+    with pytest.raises(SessionError, match="died"):
+        Session(LIMITS)
+    assert [*folder.iterdir()] == []
+
+
+def raise_ended(session, code):
+    session.end("died")
+
+
+def test_a_kernel_that_never_answers_is_given_up(contained_here, folder, monkeypatch):
+    monkeypatch.setattr(sessions, "START_S", 1)
+    hang = "import signal, sys; print('not yet', file=sys.stderr); signal.pause()"
+    monkeypatch.setattr(provisioner, "KERNEL", ["-S", "-c", hang])
+    with pytest.raises(SessionError, match=r"not respond in 1 s\. not yet"):
+        Session(LIMITS)
+    assert [*folder.iterdir()] == []
+
+
+def test_without_containment_nothing_runs_and_nothing_is_left(folder, monkeypatch):
+    def refuse():
+        raise ContainmentError("nothing here contains")
+
+    monkeypatch.setattr(provisioner, "backend", refuse)
+    with pytest.raises(ContainmentError, match="nothing here contains"):
+        Session(LIMITS)
+    assert [*folder.iterdir()] == []
+
+
+# A learner's own work, which needs no containment.
+
+
+def test_a_trusted_kernel_runs_with_the_users_rights(folder):
+    code = "import os\nprint(os.getuid(), 'COURSE_CONTAINED' in os.environ)"
+    with Session(LIMITS, trusted=True) as session:
+        result = session.run(code)
+    assert (result.error, result.text) == ("", f"{os.getuid()} False\n")
+    assert [*folder.iterdir()] == []

@@ -1,0 +1,144 @@
+"""A learner opens the lesson in JupyterLab, solves two exercises, sees the outcomes."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from servers import browser_page, free_port, jupyter_env, server
+
+ROOT = Path(__file__).resolve().parents[2]
+LAB = [sys.executable, "-m", "grader", "lab", "--no-browser"]
+NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "tests", "answers")
+ANSWERS = {
+    "parallel_square": "    return jax.pmap(lambda row: row**2)(x)",
+    # wrong: one device does all of the work
+    "parallel_predict": "    return jax.vmap(predict, in_axes=(None, 0))(params, x)",
+}
+# All cells stay in the page, so that the test can find them without scrolling.
+SETTINGS = '{"@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"}}'
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """Runs `python -m grader lab` on a copy of the course; yields a browser's page."""
+    folder = tmp_path_factory.mktemp("lab")
+    course = folder / "course"
+    shutil.copytree(ROOT, course, ignore=NOT_COPIED)
+    labconfig = folder / "more" / "labconfig"
+    labconfig.mkdir(parents=True)
+    (labconfig / "default_setting_overrides.json").write_text(SETTINGS)
+    env = jupyter_env(folder) | {"JUPYTER_CONFIG_PATH": str(folder / "more")}
+    command = [*LAB, "--port", str(free_port())]
+    with browser_page() as page, server(command, cwd=course, env=env) as address:
+        page.goto(address)
+        yield page
+
+
+def take_screenshot(page, name):
+    """Keeps a picture for people to look at where SCREENSHOTS names a folder."""
+    folder = os.environ.get("SCREENSHOTS")
+    if folder:
+        page.screenshot(path=str(Path(folder) / f"{name}.png"))
+
+
+def exercise(page, name):
+    return page.locator(".jp-CodeCell").filter(has_text=f"# exercise: {name}")
+
+
+def check(page, name):
+    return page.locator(".jp-CodeCell").filter(has_text=f'with check("{name}"')
+
+
+def test_page_opens_on_the_list_of_lessons(lab):
+    preview = lab.locator(".jp-MarkdownViewer")
+    preview.get_by_role("link", name="Lesson 1. pmap").wait_for()
+    lab.locator(".jp-DirListing").get_by_text("01_pmap_spmd.ipynb").wait_for()
+    take_screenshot(lab, "1-list-of-lessons")
+
+
+def test_lesson_opens_from_the_list_and_answers_are_typed(lab):
+    link = lab.locator(".jp-MarkdownViewer").get_by_role("link", name="Lesson 1. pmap")
+    link.click()
+    lab.locator(".jp-NotebookPanel").wait_for()
+    lab.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for()
+    for name, line in ANSWERS.items():
+        stub = exercise(lab, name).locator(".cm-line", has_text="raise NotImplemented")
+        stub.click(click_count=3)
+        lab.keyboard.type(f"{line}\n")
+    take_screenshot(lab, "2-typed-answer")
+    assert ANSWERS["parallel_square"] in exercise(lab, "parallel_square").inner_text()
+
+
+def test_run_all_shows_a_pass_a_failure_and_the_scorecard(lab):
+    lab.get_by_role("menuitem", name="Run", exact=True).click()
+    lab.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    card = lab.locator(".jp-CodeCell").last.locator(".jp-OutputArea-output")
+    card.filter(has_text="total").wait_for(timeout=120_000)
+    passed = check(lab, "parallel_square").locator(".jp-OutputArea-output").inner_text()
+    assert passed.strip() == "Right: parallel_square does what it should. 1 of 1 point."
+    failed = check(lab, "parallel_predict").locator(".jp-OutputArea-output")
+    assert failed.inner_text().strip().splitlines() == [
+        "Wrong: The result lives on 1 device, not on 8.",
+        '  called    parallel_predict({"w": f32[3,5], "b": f32[5]}, f32[8,4,3])',
+        "  seen      f32[8,4,5] on 1 device",
+        "  expected  8 devices with one row of the leading axis each",
+        "  likely    computed on one device, without jax.pmap",
+        "parallel_predict: 0 of 2 points.",
+    ]
+    rows = [line.split(maxsplit=4) for line in card.inner_text().strip().splitlines()]
+    assert rows[2] == ["parallel_square", "1", "of", "1", "right"]
+    assert rows[3] == ["parallel_predict", "0", "of", "2", "wrong"]
+    assert rows[4] == ["pairwise_distances", "0", "of", "3", "not attempted yet"]
+    assert rows[-1] == ["total", "1", "of", "15"]
+    for name, cell in (
+        ("3-pass", "parallel_square"),
+        ("4-failure", "parallel_predict"),
+    ):
+        check(lab, cell).scroll_into_view_if_needed()
+        take_screenshot(lab, name)
+    card.scroll_into_view_if_needed()
+    take_screenshot(lab, "5-scorecard")
+
+
+def test_a_picture_is_said_in_words_which_a_key_unfolds(lab):
+    cell = lab.locator(".jp-CodeCell", has_text='draw_array(y, "y = pmap(f)(x)")')
+    unfolded = cell.locator("details[open]", has_text="device d holds row d")
+    assert unfolded.count() == 0
+    cell.locator("summary:visible").first.focus()
+    lab.keyboard.press("Enter")
+    unfolded.first.wait_for()
+    take_screenshot(lab, "6-picture-in-words")
+
+
+def test_no_cell_of_the_page_shows_a_traceback(lab):
+    outputs = lab.locator(".jp-OutputArea-output").all_inner_texts()
+    assert len(outputs) > 20
+    assert not [text for text in outputs if "Traceback" in text]
+
+
+@pytest.fixture
+def port_in_use():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+def test_port_in_use_is_named(port_in_use, tmp_path):
+    command = [*LAB, "--port", str(port_in_use)]
+    run = subprocess.run(
+        command, cwd=ROOT, env=jupyter_env(tmp_path), capture_output=True, text=True
+    )
+    assert run.returncode == 1
+    assert f"because port {port_in_use} is not available" in run.stderr
+
+
+def test_without_a_port_another_free_one_is_taken(port_in_use, tmp_path):
+    env = jupyter_env(tmp_path) | {"JUPYTER_PORT": str(port_in_use)}  # not 8888
+    with server(LAB, cwd=ROOT, env=env) as address:
+        assert urlsplit(address).port != port_in_use

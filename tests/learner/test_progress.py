@@ -1,0 +1,95 @@
+"""A page shows a learner what is done in all lessons, and what to do next."""
+
+import dataclasses
+import functools
+import re
+
+import nbformat
+import pytest
+import tiny
+from servers import axe_violations, browser_page
+
+from grader.__main__ import main
+from grader.authoring.notebook import release
+from grader.learner import progress
+from grader.learner.progress import keep, write_page
+from grader.results import ExerciseResult, Outcome, Result
+
+RIGHT = ExerciseResult("double", Outcome.PASSED, 1, 1)
+WRONG = ExerciseResult("negate", Outcome.FAILED, 0, 2, "It is <b>off</b> by one.")
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A course of one lesson, with the learner's notebook."""
+    folder = tmp_path / "course"
+    notebook = release(tiny.lesson(folder))
+    nbformat.write(notebook, folder / "lessons" / f"{tiny.NAME}.ipynb")
+    return folder
+
+
+def words(root):
+    """What the page says, tags left out."""
+    page = write_page(root).read_text()
+    body = re.sub(r"<[^>]*>", " ", page.partition("<body>")[2])
+    return " ".join(body.split()), page
+
+
+def test_before_anything_was_checked_it_sends_to_the_first_lesson(root):
+    text, _ = words(root)
+    assert "0 of 3 points in 1 lesson" in text
+    assert f"Open lessons/{tiny.NAME}.ipynb : Lesson 1. Tiny." in text
+    assert "Not checked yet." in text
+
+
+def test_the_first_exercise_that_is_not_right_comes_next_with_what_went_wrong(root):
+    keep(Result(tiny.NAME, (RIGHT, WRONG)), root)
+    text, page = words(root)
+    assert "1 of 3 points, 1 of 2 exercises right." in text
+    assert f"Exercise 1.2, negate , in lessons/{tiny.NAME}.ipynb : wrong." in text
+    assert "It is &lt;b&gt;off&lt;/b&gt; by one." in text
+    assert "<b>off" not in page and "<script" not in page
+
+
+def test_a_notebook_that_changed_since_is_told(root):
+    keep(Result(tiny.NAME, (RIGHT, WRONG)), root)
+    assert "has changed since" not in words(root)[0]
+    path = root / "lessons" / f"{tiny.NAME}.ipynb"
+    path.write_text(path.read_text() + "\n")
+    assert "The notebook has changed since it was checked." in words(root)[0]
+
+
+def test_where_all_is_right_the_course_is_finished(root):
+    solved = dataclasses.replace(WRONG, outcome=Outcome.PASSED, points=2, message="")
+    keep(Result(tiny.NAME, (RIGHT, solved)), root)
+    text, _ = words(root)
+    assert "3 of 3 points in 1 lesson" in text
+    assert "you have finished the course" in text
+
+
+def test_a_damaged_file_counts_as_not_checked(root):
+    keep(Result(tiny.NAME, (RIGHT, WRONG)), root)
+    [path] = (root / ".progress").iterdir()
+    path.write_text("{")
+    assert "Not checked yet." in words(root)[0]
+
+
+def test_the_command_writes_it_and_says_where(root, monkeypatch, capsys):
+    results = [Result(tiny.NAME, (RIGHT, WRONG))]
+    monkeypatch.setattr("grader.learner.own_work.check_own", lambda names: results)
+    for name in ("keep", "write_page"):
+        here = functools.partial(getattr(progress, name), root=root)
+        monkeypatch.setattr(progress, name, here)
+    assert main(["check"]) == 0
+    said = capsys.readouterr().out
+    assert said.endswith(f"what to do next: {root / 'progress.html'}\n")
+    assert "Exercise 1.2" in (root / "progress.html").read_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation(root, scheme):
+    keep(Result(tiny.NAME, (RIGHT, WRONG)), root)
+    with browser_page() as page:
+        page.emulate_media(color_scheme=scheme)
+        page.set_content(write_page(root).read_text())
+        assert axe_violations(page) == []

@@ -1,0 +1,532 @@
+"""Pages for learners and instructors: what they say, and that they are safe to open."""
+
+import base64
+import dataclasses
+import io
+import itertools
+import re
+
+import numpy as np
+import pytest
+from bs4 import BeautifulSoup
+from PIL import Image
+from servers import axe_violations, browser_page
+
+from grader.pages.class_report import class_report
+from grader.pages.feedback import feedback_page
+from grader.results import ExerciseResult, Outcome, Result, Status
+from grader.submissions.pictures import safe_picture
+
+MAX_BYTES = 2_000_000
+TITLE = "Lesson 1. Tiny"
+
+
+def picture(width=40, height=30, noise=False):
+    pixels = np.zeros((height, width, 3), np.uint8)
+    if noise:
+        pixels = np.random.default_rng(0).integers(0, 256, pixels.shape, np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return safe_picture(file.getvalue())
+
+
+RIGHT = ExerciseResult("double", Outcome.PASSED, 1, 1, source="def double(x): ...")
+WRONG = ExerciseResult(
+    "negate",
+    Outcome.FAILED,
+    0,
+    2.5,
+    "The result is wrong.",
+    (("called", "negate(3)"), ("seen", "3"), ("expected", "-3"), ("likely", "no sign")),
+    "def negate(x):\n    return x",
+    (picture(),),
+)
+OPEN = ExerciseResult("shard_batch", Outcome.NOT_ATTEMPTED, 0, 3, "It has its stub.")
+RESULT = Result("01_tiny", (RIGHT, WRONG, OPEN))
+EVIDENCE = ("the verdict of negate was forged", "patched numpy")
+REVIEW = dataclasses.replace(
+    RESULT, status=Status.NEEDS_REVIEW, reasons=EVIDENCE, limits=("processes: 400",)
+)
+INFRA = Result(
+    "01_tiny", (), Status.INFRA_ERROR, reasons=("worker died in /srv/grading",)
+)
+EMPTY = Result("01_tiny", (), Status.STUDENT_ERROR, reasons=("It is empty. Save it.",))
+NOTED = dataclasses.replace(
+    RESULT,
+    status=Status.GRADED_WITH_NOTE,
+    notes=("The file was renamed.",),
+    limits=("wall time: 60 s",),
+)
+
+HOSTILE = "".join(
+    [
+        "<script>window.hacked = 1; alert(1)</script>",
+        '"><svg onload="window.hacked = 1; alert(1)"><img src=x onerror=alert(1)>',
+        "</title></style></pre></code></details><script>alert(1)</script>",
+        '<a href="javascript:alert(1)">javascript:alert(1)</a>',
+        '<img src="http://127.0.0.1:9/a.png"><link rel=stylesheet href="//127.0.0.1">',
+        '<meta http-equiv="refresh" content="0; url=http://127.0.0.1:9/">',
+        "<style>@import url(http://127.0.0.1:9/b.css); * { display: none }</style>",
+        "<iframe src='data:text/html,<script>parent.hacked = 1</script>'></iframe>",
+        "<base href='http://127.0.0.1:9/'><form action='http://127.0.0.1:9/'><input>",
+        "' onmouseover='alert(1)' {{ 7 * 7 }} {% raw %} {# --> ]]>",
+        "\x1b[31mred\x1b]8;;http://127.0.0.1:9/\x07link\x1b]8;;\x07\x9b2J\x00\x07\x08",
+        "\u202egnp.exe\u2066\u200b\ud800" + "e" + "\u0301" * 200,
+    ]
+)
+LONG = HOSTILE + "A" * 5_000_000
+BAD_PICTURES = (
+    HOSTILE,
+    base64.b64encode(b"<html><script>alert(1)</script></html>").decode(),
+    base64.b64encode(b"\x89PNG\r\n\x1a\n<script>alert(1)</script>").decode(),
+    'AAAA" onload="alert(1)',
+    "A" * 5_000_000,
+    "",
+)
+
+
+def hostile_exercise(outcome, text=LONG):
+    rows = tuple((text, text) for _ in range(50))
+    lines = "\n".join([text] * 3 + ["\t" * 300 + "x"] * 10_000)
+    return ExerciseResult(text, outcome, 0, 1, text, rows, lines, BAD_PICTURES)
+
+
+def hostile_result(status):
+    many = (LONG,) * 50
+    exercises = tuple(map(hostile_exercise, Outcome))
+    return Result(LONG, exercises, status, many, many, many)
+
+
+def soup(page):
+    return BeautifulSoup(page, "html.parser")
+
+
+def words(page):
+    return " ".join(soup(page).main.get_text(" ").split())
+
+
+def feedback(result, student="ada"):
+    return feedback_page(result, title=TITLE, student=student)
+
+
+def report(results, seconds=None):
+    return class_report("01_tiny", results, title=TITLE, seconds=seconds or {})
+
+
+def table(page, caption):
+    """The rows of the table that follows a heading."""
+    [heading] = [h for h in soup(page).find_all("h2") if h.get_text() == caption]
+    rows = heading.find_next("table").find_all("tr")
+    return [[cell.get_text(" ", strip=True) for cell in r(["th", "td"])] for r in rows]
+
+
+def test_learner_sees_score_outcomes_and_what_went_wrong():
+    text = words(feedback(RESULT))
+    assert "1 of 6.5 points Graded Every exercise was looked at." in text
+    assert "1 of 3 is right." in text
+    assert table(feedback(RESULT), "Exercises") == [
+        ["Exercise", "Outcome", "Points"],
+        ["double", "Right", "1 of 1"],
+        ["negate", "Wrong", "0 of 2.5"],
+        ["shard_batch", "Not attempted yet", "0 of 3"],
+    ]
+    assert "negate Wrong 0 of 2.5 points The result is wrong." in text
+    assert "Called negate(3) Seen 3 Expected -3 Likely cause no sign" in text
+    assert "Your code, 2 lines def negate(x): return x" in text
+
+
+def test_code_is_open_where_it_helps_and_folded_where_it_is_long_or_right():
+    long = dataclasses.replace(WRONG, source="x = 1\n" * 100)
+    page = soup(feedback(Result("01_tiny", (RIGHT, WRONG, long))))
+    assert [d.has_attr("open") for d in page("details")] == [False, True, False]
+
+
+def test_source_of_hundreds_of_lines_is_cut_and_says_so():
+    long = dataclasses.replace(WRONG, source="x = 1\n" * 10_000)
+    code = soup(feedback(Result("01_tiny", (long,)))).pre.get_text()
+    assert code.count("\n") < 500
+    assert code.endswith(" ...")
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_outcome_is_said_in_words_even_without_a_message(outcome):
+    entry = ExerciseResult("f", outcome, 0, 1)
+    text = words(feedback(Result("01_tiny", (entry,))))
+    verdict = text.split(" f ", 2)[2]
+    assert re.match(r"(Right|Wrong|Not|Your code|Took|The check)", verdict)
+    assert ("a fault of the course" in text) == (outcome is Outcome.BROKEN)
+
+
+def test_note_and_limits_are_told():
+    text = words(feedback(NOTED))
+    assert "1 of 6.5 points Graded, with a note" in text
+    assert "The file was renamed." in text
+    assert "wall time: 60 s" in text
+
+
+def test_nothing_to_grade_comes_with_reason_and_remedy():
+    text = words(feedback(EMPTY))
+    assert "Nothing to grade yet" in text
+    assert "It is empty. Save it." in text
+    assert "it counts as 0 points" in text
+
+
+@pytest.mark.parametrize("result", [REVIEW, INFRA], ids=["review", "infra"])
+def test_without_a_score_the_learner_sees_none_and_no_evidence(result):
+    page = feedback(result)
+    text = words(page)
+    shown = ("A person will look at it", "our fault")[result is INFRA]
+    assert shown in text
+    assert "nothing for you to do" in text
+    assert not re.search(r"\d of \d|points?\b|Right|Wrong|is wrong|Expected|400", text)
+    for secret in (
+        "forged",
+        "patched",
+        "/srv",
+        "evidence",
+        "cheat",
+        "suspic",
+        "tamper",
+    ):
+        assert secret not in page
+
+
+def test_work_under_review_is_shown_as_received():
+    assert "What was received" in words(feedback(REVIEW))
+    assert "def negate(x):" in words(feedback(REVIEW))
+
+
+def test_picture_is_shown_with_a_text_for_those_who_cannot_see_it():
+    [image] = soup(feedback(RESULT))("img")
+    assert image["alt"] == "Picture 1 that your code for negate drew"
+    assert (image["width"], image["height"]) == ("40", "30")
+    assert base64.b64decode(image["src"].partition("base64,")[2]).startswith(b"\x89PNG")
+
+
+def test_bad_pictures_are_dropped_and_counted():
+    entry = dataclasses.replace(WRONG, pictures=(*BAD_PICTURES, picture()))
+    page = feedback(Result("01_tiny", (entry,)))
+    assert len(soup(page)("img")) == 1
+    assert "6 pictures are left out" in words(page)
+
+
+def test_page_stays_small_and_says_what_it_left_out():
+    entry = hostile_exercise(Outcome.FAILED, "&\"'<>" * 1_000)
+    entry = dataclasses.replace(entry, pictures=(picture(600, 600, noise=True),) * 2)
+    page = feedback(Result("01_tiny", (entry,) * 300))
+    assert len(page.encode()) < MAX_BYTES
+    text = words(page)
+    assert "200 more exercises are not shown." in text
+    assert "Some long text is left out" in text
+    assert "pictures are left out" in text
+
+
+@pytest.mark.parametrize("text", ["\U0001f600" * 600, '"' * 600], ids=["emoji", '"'])
+def test_pages_stay_small_at_their_worst(text):
+    entry = hostile_exercise(Outcome.FAILED, text)
+    entry = dataclasses.replace(entry, pictures=(picture(),) * 9)
+    result = Result("01_tiny", (entry,) * 101, Status.GRADED, *[(text,) * 50] * 3)
+    review = dataclasses.replace(result, status=Status.NEEDS_REVIEW)
+    sizes = [len(feedback(kind).encode()) for kind in (result, review)]
+    assert 600_000 < min(sizes)
+    assert max(sizes) < MAX_BYTES
+
+
+@pytest.mark.parametrize("text", ["\U0001f600" * 600, '"' * 600], ids=["emoji", '"'])
+def test_class_report_stays_small_at_its_worst(text):
+    results = {}
+    undecided = (Status.NEEDS_REVIEW, Status.INFRA_ERROR, Status.STUDENT_ERROR)
+    for number, status in itertools.product(range(301), undecided):
+        result = Result("01_tiny", (), status, *[(text,) * 6] * 3)
+        results[f"{number}{status}{text}"] = result
+    for letter in "abcdefg":
+        entries = [
+            ExerciseResult(f"{number}{text}", Outcome.FAILED, 0, 1, letter + text)
+            for number in range(101)
+        ]
+        results[letter] = Result("01_tiny", tuple(entries))
+    size = len(report(results).encode())
+    assert 500_000 < size < MAX_BYTES
+
+
+def test_same_result_gives_the_same_page():
+    assert feedback(RESULT) == feedback(RESULT)
+    people = {"ada": RESULT, "bob": REVIEW}
+    assert report(people) == report(dict(reversed(people.items())))
+
+
+CLASS = {
+    "ada": RESULT,
+    "bob": NOTED,
+    "cyd": REVIEW,
+    "dan": INFRA,
+    "eve": EMPTY,
+    "fay": Result("01_tiny", (RIGHT, dataclasses.replace(WRONG, points=2.5), OPEN)),
+}
+
+
+def test_statuses_are_counted_and_sum_to_the_submissions():
+    rows = table(report(CLASS), "Submissions")
+    counts = {row[0]: int(row[-1]) for row in rows[1:]}
+    assert counts.pop("All submissions") == len(CLASS) == sum(counts.values())
+    assert counts == {
+        "Graded": 2,
+        "Graded with note": 1,
+        "Student error": 1,
+        "Needs review": 1,
+        "Infra error": 1,
+    }
+
+
+def test_scores_are_distributed():
+    page = report(CLASS)
+    rows = {row[0]: row[1] for row in table(page, "Scores")[1:]}
+    assert rows.pop("50 to 59 %") == "1"
+    assert rows.pop("10 to 19 %") == "2"
+    assert rows.pop("0 to 9 %") == "1"
+    assert set(rows.values()) == {"0"}
+    assert "4 of 6 submissions have a score. Median 1, mean 1.38, of 6.5" in words(page)
+
+
+def test_outcomes_are_counted_per_exercise_without_the_undecided():
+    rows = table(report(CLASS), "Exercises")
+    assert rows[0][:4] == ["Exercise", "right", "wrong", "raised an error"]
+    assert rows[1] == ["double", "3", "0", "0", "0", "0", "0", "100 %"]
+    assert rows[2] == ["negate", "0", "3", "0", "0", "0", "0", "0 %"]
+    assert rows[3] == ["shard_batch", "0", "0", "0", "0", "3", "0", "0 %"]
+
+
+def failing(message, outcome=Outcome.FAILED):
+    return Result("01_tiny", (ExerciseResult("f", outcome, 0, 1, message),))
+
+
+def test_messages_that_differ_in_numbers_are_counted_together():
+    results = {
+        "a": failing("It lives on 1 device, not on 8."),
+        "b": failing("It lives on 4 devices, not on 8."),
+        "c": failing("It lives on 4 devices, not on 8."),
+        "d": failing("It lives on 2 devices, not on 16."),
+        "e": failing("KeyError: 'w'", Outcome.RAISED),
+        "f": failing("It has its stub.", Outcome.NOT_ATTEMPTED),
+    }
+    rows = table(report(results), "Most frequent failures")
+    assert rows[1:] == [
+        ["f"],
+        ["3", "wrong", "It lives on 4 devices, not on 8."],
+        ["1", "wrong", "It lives on 1 device, not on 8."],
+        ["1", "raised an error", "KeyError: 'w'"],
+    ]
+
+
+def test_rare_messages_are_summed_up():
+    letters = "abcdefgh"
+    results = {letter: failing(f"It says {letter}.") for letter in letters}
+    assert table(report(results), "Most frequent failures")[-1] == [
+        "3",
+        "various",
+        "3 rarer messages",
+    ]
+
+
+def test_instructor_sees_who_needs_what_and_why():
+    page = report(CLASS)
+    assert table(page, "For you to decide")[1:] == [["cyd", " ".join(EVIDENCE)]]
+    assert table(page, "Failed on our side")[1:] == [["dan", INFRA.reasons[0]]]
+    assert table(page, "Nothing to grade")[1:] == [["eve", "It is empty. Save it."]]
+    assert table(page, "Ran into limits")[1:] == [
+        ["bob", "wall time: 60 s"],
+        ["cyd", "processes: 400"],
+    ]
+    assert table(page, "Graded after a repair")[1:] == [
+        ["bob", "The file was renamed."]
+    ]
+
+
+def test_time_is_summed_up():
+    seconds = {"ada": 10.0, "bob": 20.0, "cyd": 4000.0, "dan": 70.0, "gone": 9e9}
+    page = report(CLASS, seconds)
+    assert "1 h 8 min in all, 45.0 s for the median submission." in words(page)
+    assert table(page, "Time spent on grading")[1:] == [
+        ["cyd", "1 h 6 min"],
+        ["dan", "1 min 10 s"],
+        ["bob", "20.0 s"],
+    ]
+
+
+def test_class_without_submissions_has_a_report():
+    text = words(report({}))
+    assert "All submissions 0" in text
+    assert "No submission has a score." in text
+    assert "It was not measured." in text
+
+
+PAGES = {
+    "mixed": feedback(NOTED),
+    "review": feedback(REVIEW),
+    "nothing": feedback(EMPTY),
+    "class": report(CLASS, {"ada": 1.0}),
+    **{f"hostile {s}": feedback(hostile_result(s), LONG) for s in Status},
+    "hostile class": report(
+        {f"{s}{LONG}": hostile_result(s) for s in Status},
+        {f"{Status.GRADED}{LONG}": 1.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_page_is_made_for_everybody(page):
+    html = soup(page)
+    assert html.html["lang"] == "en"
+    assert html.title.get_text(strip=True)
+    assert len(html("h1")) == 1
+    levels = [int(heading.name[1]) for heading in html(["h1", "h2", "h3"])]
+    assert all(below - above <= 1 for above, below in itertools.pairwise(levels))
+    assert all(cell.has_attr("scope") for cell in html("th") if cell.get_text())
+    assert all(image.get("alt") for image in html("img"))
+    ids = [tag["id"] for tag in html(id=True)]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with browser_page() as page:
+        yield page
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens a page; returns Chromium's page and what happened that must not."""
+    events = []
+
+    def watch(kind, what):
+        def listen(event):
+            events.append((kind, what(event)))
+
+        browser.on(kind, listen)
+        return kind, listen
+
+    listeners = [
+        watch("dialog", lambda event: event.message),
+        watch("console", lambda event: event.text),
+        watch("pageerror", str),
+        watch("request", lambda event: event.url),
+        watch("popup", str),
+    ]
+
+    def open_page(html):
+        file = tmp_path / "page.html"
+        file.write_text(html, encoding="utf-8")
+        browser.goto(file.as_uri())
+        expected = ("request", file.as_uri())
+        return [
+            e for e in events if e != expected and not str(e[1]).startswith("data:")
+        ]
+
+    yield open_page
+    for kind, listen in listeners:
+        browser.remove_listener(kind, listen)
+    browser.emulate_media(media="screen", color_scheme="light")
+
+
+@pytest.mark.parametrize("html", PAGES.values(), ids=PAGES)
+def test_nothing_runs_and_nothing_is_fetched(browser, opened, html):
+    assert len(html.encode()) < MAX_BYTES
+    assert opened(html) == []
+    for summary in browser.locator("summary").all():
+        summary.click()
+    assert browser.evaluate("window.hacked") is None
+    assert (
+        browser.locator("script, iframe, object, embed, form, base, link").count() == 0
+    )
+    assert browser.locator("svg, style >> nth=1").count() == 0
+    attributes = browser.evaluate(
+        "[...document.querySelectorAll('*')].flatMap(e => [...e.attributes])"
+        ".map(a => [a.name, a.value])"
+    )
+    for name, value in attributes:
+        assert not name.startswith("on")
+        if name == "href":
+            assert re.fullmatch(r"#exercise-\d+", value)
+        if name == "src":
+            assert re.fullmatch(r"data:image/png;base64,[A-Za-z0-9+/]+=*", value)
+    text = browser.locator("html").text_content()
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]", text
+    )
+
+
+def test_script_is_shown_as_the_text_that_it_is(browser, opened):
+    entry = dataclasses.replace(WRONG, message=HOSTILE, source=HOSTILE)
+    opened(feedback(Result("01_tiny", (entry,))))
+    for place in (".message", "pre"):
+        shown = browser.locator(place).inner_text()
+        assert shown.startswith("<script>window.hacked = 1; alert(1)</script>")
+        assert "redlink" in shown
+
+
+@pytest.mark.parametrize("html", PAGES.values(), ids=PAGES)
+def test_page_is_no_wider_than_phone_desk_and_paper(browser, opened, html):
+    opened(html)
+    for width, media in ((390, "screen"), (1280, "screen"), (672, "print")):
+        browser.set_viewport_size({"width": width, "height": 800})
+        browser.emulate_media(media=media)
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+
+
+CONTRASTS = """() => {
+  const parts = c => c.match(/[\\d.]+/g).map(Number);
+  const light = c => parts(c).slice(0, 3).map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, k) => sum + v * [0.2126, 0.7152, 0.0722][k], 0);
+  const ground = e => {
+    for (; e; e = e.parentElement) {
+      const color = getComputedStyle(e).backgroundColor;
+      if ((parts(color)[3] ?? 1) > 0) return color;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (walker.nextNode()) {
+    const text = walker.currentNode.data.trim();
+    if (!text) continue;
+    const element = walker.currentNode.parentElement;
+    const two = [getComputedStyle(element).color, ground(element)].map(light);
+    found.push([(Math.max(...two) + 0.05) / (Math.min(...two) + 0.05), text]);
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "html", [PAGES["mixed"], PAGES["class"]], ids=["mixed", "class"]
+)
+@pytest.mark.parametrize("media", ["screen", "print"])
+def test_contrast_is_enough_to_read(browser, opened, html, scheme, media):
+    browser.emulate_media(media=media, color_scheme=scheme)
+    opened(html)
+    found = browser.evaluate(CONTRASTS)
+    assert len(found) > 30
+    assert [pair for pair in found if pair[0] < 4.5] == []
+    ground = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    is_dark = max(map(int, re.findall(r"\d+", ground))) < 60
+    assert is_dark == (scheme == "dark" and media == "screen")
+
+
+def test_folded_code_is_on_paper(browser, opened):
+    opened(feedback(Result("01_tiny", (RIGHT,))))
+    code = browser.get_by_text("def double(x): ...")
+    assert not code.is_visible()
+    browser.emulate_media(media="print")
+    assert code.is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation_on_any_page(browser, scheme):
+    pages = [feedback(one) for one in (RESULT, REVIEW, EMPTY, NOTED)]
+    pages.append(report({"ada": RESULT, "bob": REVIEW, "cleo": EMPTY, "dan": INFRA}))
+    browser.emulate_media(color_scheme=scheme)
+    for text in pages:
+        browser.set_content(text)
+        assert axe_violations(browser) == []

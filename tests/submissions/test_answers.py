@@ -1,0 +1,420 @@
+"""Answers travel from a submission into a clean lesson."""
+
+import copy
+
+import nbformat
+import pytest
+import tiny
+
+from grader.authoring.notebook import checks, exercises, release
+from grader.submissions.answers import Answers, answer, extract_answers
+
+DOUBLE = "# exercise: double\ndef double(x):\n    return x + x"
+NEGATE = "# exercise: negate\ndef negate(x):\n    return 0 - x"
+
+
+@pytest.fixture(scope="module")
+def lesson(tmp_path_factory):
+    return tiny.lesson(tmp_path_factory.mktemp("course") / "course")
+
+
+@pytest.fixture
+def submitted(lesson):
+    """The released lesson, in which both exercises are answered."""
+    notebook = release(lesson)
+    exercises(notebook)["double"].source = DOUBLE
+    exercises(notebook)["negate"].source = NEGATE
+    return notebook
+
+
+def code(source, **metadata):
+    return nbformat.v4.new_code_cell(source, metadata=metadata)
+
+
+def forget(notebook, *, comments=False):
+    """Loses all metadata and ids, as some front ends do."""
+    notebook.metadata = {}
+    for number, cell in enumerate(notebook.cells):
+        cell.metadata, cell.id = {}, f"new-{number}"
+        if comments:
+            cell.source = cell.source.removeprefix("# exercise: double\n")
+            cell.source = cell.source.removeprefix("# exercise: negate\n")
+
+
+def place_of(notebook, cell_id):
+    return [cell.id for cell in notebook.cells].index(cell_id)
+
+
+def sources(notebook):
+    return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def test_answers_are_known_by_their_grade_ids(submitted, lesson):
+    exercises(submitted)["double"].source = "def twice(x):\n    return x + x"
+    found = extract_answers(submitted, lesson)
+    assert found.exercises["double"] == "def twice(x):\n    return x + x"
+    assert found.exercises["negate"] == NEGATE
+    assert found.extras == ()
+
+
+def test_answers_are_known_by_their_comments_where_metadata_is_lost(submitted, lesson):
+    exercises(submitted)["double"].source = "# exercise: double\ntwice = 2"
+    forget(submitted)
+    found = extract_answers(submitted, lesson)
+    assert found.exercises == {
+        "double": "# exercise: double\ntwice = 2",
+        "negate": NEGATE,
+    }
+
+
+def test_answers_are_known_by_their_functions_where_comments_are_lost_too(
+    submitted, lesson
+):
+    forget(submitted, comments=True)
+    assert extract_answers(submitted, lesson).exercises == {
+        "double": "def double(x):\n    return x + x",
+        "negate": "def negate(x):\n    return 0 - x",
+    }
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "def double_all(xs):\n    return xs",
+        "# exercise: double_all\nx = 1",
+        "class C:\n    def double(self):\n        pass",
+        "y = double(3)",
+    ],
+)
+def test_cell_that_only_resembles_an_answer_is_none(submitted, lesson, other):
+    del submitted.cells[place_of(submitted, "double")]
+    submitted.cells.insert(0, code(other))
+    found = extract_answers(submitted, lesson)
+    assert found.exercises == {"negate": NEGATE}
+    assert found.extras == (("", other),)
+
+
+def stub_of(lesson, name):
+    return exercises(release(lesson))[name].source
+
+
+WORSE = DOUBLE.replace("x + x", "0")
+
+
+@pytest.mark.parametrize(
+    "copies, counts",
+    {
+        "last": ([DOUBLE, WORSE], WORSE),
+        "last of three": ([WORSE, DOUBLE, WORSE], WORSE),
+        "stub behind": ([DOUBLE, None], DOUBLE),
+        "stub between": ([WORSE, None, DOUBLE, None], DOUBLE),
+        "blank behind": ([DOUBLE, " \n"], DOUBLE),
+        "only the mark behind": ([DOUBLE, "# exercise: double\n"], DOUBLE),
+        "other spaces in a stub": ([DOUBLE, "more spaces"], DOUBLE),
+    }.values(),
+    ids=["last", "of three", "stub", "stub between", "blank", "mark", "spaces"],
+)
+@pytest.mark.parametrize("lost", [False, True], ids=["with ids", "metadata lost"])
+def test_last_copy_that_was_worked_on_counts(submitted, lesson, copies, counts, lost):
+    stub = stub_of(lesson, "double")
+    spaced = stub.replace("\n", " \n\n")
+    place = place_of(submitted, "double")
+    cell = submitted.cells.pop(place)
+    for source in reversed(copies):
+        source = {None: stub, "more spaces": spaced}.get(source, source)
+        second = copy.deepcopy(cell)
+        second.source = source
+        submitted.cells.insert(place, second)
+    if lost:
+        forget(submitted)
+    found = extract_answers(submitted, lesson)
+    assert found.exercises == {"double": counts, "negate": NEGATE}
+    assert found.extras == ()
+    if not lost:
+        number = len(copies)
+        note = f"double has {number} cells; the last one that was worked on counts."
+        assert found.notes == (note,)
+
+
+def test_copies_of_the_stub_count_as_the_stub(lesson):
+    untouched = release(lesson)
+    untouched.cells.append(copy.deepcopy(exercises(untouched)["double"]))
+    found = extract_answers(untouched, lesson)
+    assert found.exercises["double"] == stub_of(lesson, "double")
+    assert found.notes == ("double has 2 cells; none of them was worked on.",)
+
+
+@pytest.mark.parametrize("kind", ["markdown", "raw"])
+@pytest.mark.parametrize("lost", [False, True], ids=["with ids", "metadata lost"])
+def test_answer_in_a_text_cell_is_taken_as_code(submitted, lesson, kind, lost):
+    cell = submitted.cells[place_of(submitted, "double")]
+    cell.cell_type = kind
+    if lost:
+        forget(submitted)
+    found = extract_answers(submitted, lesson)
+    assert found.exercises == {"double": DOUBLE, "negate": NEGATE}
+    note = "The cell of double is a text cell; its text was taken as code."
+    assert note in found.notes
+
+
+def test_old_attempt_kept_as_text_does_not_count(submitted, lesson):
+    old = copy.deepcopy(exercises(submitted)["double"])
+    old.update(cell_type="raw", source=WORSE)
+    submitted.cells.append(old)
+    assert extract_answers(submitted, lesson).exercises["double"] == DOUBLE
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["", "\n\n", "%%time\n", "import jax\n\n", "# mine\n#exercise : no\n"],
+    ids=["first line", "blank", "magic", "import", "comment"],
+)
+def test_comment_is_found_in_any_of_the_first_lines(submitted, lesson, first):
+    source = f"{first}# exercise: double\ntwice = 2"
+    exercises(submitted)["double"].source = source
+    forget(submitted)
+    assert extract_answers(submitted, lesson).exercises["double"] == source
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import jax\n\n\ndef double(x):\n    return x + x",
+        "async def double(x):\n    return x + x",
+        "@jax.jit\ndef  double (x):\n    return x + x",
+        "def double[T](x: T) -> T:\n    return x + x",
+        "double = jax.pmap(lambda x: x + x)",
+        "double: Callable = lambda x: x + x",
+    ],
+    ids=["function", "async", "decorated", "generic", "value", "annotated value"],
+)
+def test_answer_without_its_mark_is_known_by_what_it_defines(submitted, lesson, source):
+    submitted.cells[place_of(submitted, "double")] = code(source)
+    found = extract_answers(submitted, lesson)
+    assert found.exercises == {"double": source, "negate": NEGATE}
+    assert "of double were known by their comment or function" in found.notes[0]
+
+
+def test_id_alone_is_enough(submitted, lesson):
+    for cell in submitted.cells:
+        cell.metadata = {}
+    assert extract_answers(submitted, lesson) == Answers(
+        {"double": DOUBLE, "negate": NEGATE}
+    )
+
+
+def test_answer_below_an_untouched_stub_counts(submitted, lesson):
+    exercises(submitted)["double"].source = stub_of(lesson, "double")
+    source = "def double(x):\n    return x + x"
+    submitted.cells.append(code(source))
+    found = extract_answers(submitted, lesson)
+    assert found.exercises["double"] == source
+    note = "double has a second definition, in another cell; that one counts."
+    assert found.notes == (note,)
+
+
+def test_second_definition_counts_where_the_check_saw_it(submitted, lesson):
+    exercises(submitted)["double"].source = f"import jax\n{WORSE}"
+    source = "def double(x):\n    return x + x"
+    submitted.cells.insert(place_of(submitted, "check-double"), code(source))
+    found = extract_answers(submitted, lesson)
+    assert found.exercises["double"] == source
+    assert [extra for _, extra in found.extras] == [f"import jax\n{WORSE}"]
+    sources_in_order = sources(answer(lesson, found))
+    assert sources_in_order.index(source) > sources_in_order.index(found.extras[0][1])
+
+
+def test_later_experiment_neither_counts_nor_runs(submitted, lesson):
+    submitted.cells.append(code("def double(x):\n    return 0"))
+    found = extract_answers(submitted, lesson)
+    assert found.exercises["double"] == DOUBLE
+    assert found.extras == () and found.notes == ()
+
+
+def test_wrapping_an_answer_is_a_cell_of_its_own(submitted, lesson):
+    wrap = "double = jax.jit(double)"
+    submitted.cells.insert(place_of(submitted, "double") + 1, code(wrap))
+    found = extract_answers(submitted, lesson)
+    assert found == Answers({"double": DOUBLE, "negate": NEGATE}, (("double", wrap),))
+
+
+def test_both_halves_of_a_split_cell_are_kept(submitted, lesson):
+    place = place_of(submitted, "double")
+    second = copy.deepcopy(submitted.cells[place])
+    submitted.cells[place].source = "# exercise: double\nTWO = 2"
+    second.source = "def double(x):\n    return TWO * x"
+    submitted.cells.insert(place + 1, second)
+    found = extract_answers(submitted, lesson)
+    assert found.exercises["double"] == second.source
+    cells = sources(answer(lesson, found))
+    assert cells.index("# exercise: double\nTWO = 2") < cells.index(second.source)
+
+
+def test_two_answers_in_one_cell_are_both_found(submitted, lesson):
+    both = f"{DOUBLE}\n\n\ndef negate(x):\n    return 0 - x"
+    exercises(submitted)["double"].source = both
+    del submitted.cells[place_of(submitted, "negate")]
+    found = extract_answers(submitted, lesson)
+    assert found.exercises == {"double": both, "negate": both}
+
+
+def test_missing_answer_is_noted(submitted, lesson):
+    del submitted.cells[place_of(submitted, "double")]
+    found = extract_answers(submitted, lesson)
+    assert found == Answers({"negate": NEGATE}, (), ("The cell of double is missing.",))
+
+
+def changed_check(submitted, change):
+    place = place_of(submitted, "check-double")
+    check = submitted.cells[place]
+    if change == "edited":
+        check.source = check.source.replace("6", "0")
+    elif change == "deleted":
+        del submitted.cells[place]
+    elif change == "text":
+        check.cell_type = "markdown"
+    elif change == "copied":
+        submitted.cells.append(copy.deepcopy(check))
+    elif change == "points":
+        check.metadata.nbgrader.points = 1000
+    elif change == "points of a weird type":
+        check.metadata.nbgrader.points = [1]
+    elif change == "spaces":
+        check.source = check.source.replace("\n", "  \n\n") + "\n"
+    elif change == "edited, metadata lost":
+        check.source = check.source.replace("points=1", "points=1000")
+        forget(submitted)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["edited", "deleted", "text", "copied", "points", "points of a weird type"],
+)
+def test_changed_check_is_noted_and_nothing_of_it_runs(submitted, lesson, change):
+    changed_check(submitted, change)
+    found = extract_answers(submitted, lesson)
+    note = "The check of double was changed or removed; the original was used."
+    answers = {"double": DOUBLE, "negate": NEGATE}
+    assert found == Answers(answers, (), (note,))
+
+
+def test_changed_check_without_metadata_does_not_run(submitted, lesson):
+    changed_check(submitted, "edited, metadata lost")
+    found = extract_answers(submitted, lesson)
+    assert found.extras == ()
+    assert "The check of double was changed" in found.notes[-1]
+
+
+@pytest.mark.parametrize("change", ["none", "spaces"])
+def test_check_as_it_was_needs_no_note(submitted, lesson, change):
+    changed_check(submitted, change)
+    assert extract_answers(submitted, lesson).notes == ()
+    assert extract_answers(lesson, lesson).notes == ()
+
+
+def test_copy_of_a_demonstration_made_into_something_else_is_kept(submitted, lesson):
+    place = next(
+        i for i, c in enumerate(submitted.cells) if "a demonstration" in c.source
+    )
+    second = copy.deepcopy(submitted.cells[place])
+    second.source = "def helper(x):\n    return x"
+    submitted.cells.insert(place, second)
+    found = extract_answers(submitted, lesson)
+    assert [source for _, source in found.extras] == [second.source]
+
+
+@pytest.mark.parametrize(
+    "behind", [None, "setup", "double", "check-double", "negate", "scorecard"]
+)
+def test_extra_cells_keep_their_place(submitted, lesson, behind):
+    place = 0 if behind is None else place_of(submitted, behind) + 1
+    submitted.cells[place:place] = [code("a = 1"), code("b = a")]
+    found = extract_answers(submitted, lesson)
+    assert found.extras == ((behind or "", "a = 1"), (behind or "", "b = a"))
+    cells = answer(lesson, found).cells
+    assert [cell.source for cell in cells[place : place + 2]] == ["a = 1", "b = a"]
+    rest = cells[:place] + cells[place + 2 :]
+    assert [cell.id for cell in rest] == [cell.id for cell in lesson.cells]
+
+
+def test_extra_cells_keep_their_place_where_metadata_is_lost(submitted, lesson):
+    submitted.cells.insert(place_of(submitted, "negate"), code("helper = 1"))
+    forget(submitted)
+    found = extract_answers(submitted, lesson)
+    cells = answer(lesson, found).cells
+    place = [cell.source for cell in cells].index("helper = 1")
+    assert cells[place + 1].id == "negate"
+
+
+def test_lesson_itself_holds_no_extras_where_metadata_is_lost(submitted, lesson):
+    forget(submitted)
+    assert extract_answers(submitted, lesson).extras == ()
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [code(""), code(" \n\t\n"), nbformat.v4.new_markdown_cell("My notes.")],
+    ids=["empty", "blank", "text"],
+)
+def test_cells_without_code_are_no_extras(submitted, lesson, cell):
+    submitted.cells.insert(0, cell)
+    assert extract_answers(submitted, lesson).extras == ()
+
+
+def test_changed_demonstration_is_no_extra(submitted, lesson):
+    demo = next(cell for cell in submitted.cells if "a demonstration" in cell.source)
+    demo.source = "del print"
+    assert extract_answers(submitted, lesson).extras == ()
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x", 7, [1], None, {}, *({"grade_id": value} for value in (None, 7, [1], {}))],
+    ids=repr,
+)
+def test_foreign_metadata_loses_no_answer(submitted, lesson, value):
+    for cell in submitted.cells:
+        cell.metadata = nbformat.from_dict({"nbgrader": value, "tags": "x"})
+    found = extract_answers(submitted, lesson)
+    assert found == Answers({"double": DOUBLE, "negate": NEGATE})
+
+
+def test_answers_stand_in_the_lesson(lesson):
+    given = Answers({"double": DOUBLE, "negate": NEGATE})
+    answered = exercises(answer(lesson, given))
+    assert [cell.source for cell in answered.values()] == [DOUBLE, NEGATE]
+
+
+def test_exercise_without_an_answer_gets_its_stub(lesson):
+    answered = exercises(answer(lesson, Answers({"negate": NEGATE})))
+    assert answered["double"].source == exercises(release(lesson))["double"].source
+    assert "secret" not in answered["double"].source
+
+
+@pytest.mark.parametrize("change", ["edited", "deleted", "relabelled", "text"])
+def test_checks_are_those_of_the_lesson(submitted, lesson, change):
+    place = place_of(submitted, "check-double")
+    check = submitted.cells[place]
+    if change == "edited":
+        check.source = "print('Right: double')"
+        check.metadata.nbgrader.points = 1000
+    elif change == "deleted":
+        del submitted.cells[place]
+    elif change == "relabelled":
+        check.metadata.nbgrader.update(grade=False, solution=True, locked=False)
+    else:
+        submitted.cells[place] = nbformat.v4.new_markdown_cell(check.source)
+    answered = answer(lesson, extract_answers(submitted, lesson))
+    assert checks(answered) == checks(lesson)
+    assert "-7" in checks(answered)["double"].source
+
+
+def test_answering_leaves_the_lesson_as_it_was(lesson):
+    before = copy.deepcopy(lesson)
+    answer(lesson, Answers({"double": DOUBLE}, (("setup", "x = 1"),)))
+    assert lesson == before
+
+
+def test_answered_lesson_is_a_valid_notebook(lesson):
+    extras = (("", "x = 1"), ("setup", "y = 2"), ("setup", "z = 3"))
+    nbformat.validate(answer(lesson, Answers({"double": DOUBLE}, extras)))

@@ -1,0 +1,199 @@
+"""The documentation's figures, commands, paths and messages are those of the code."""
+
+import itertools
+import re
+import shlex
+
+import pytest
+
+from coursekit.setup import PYTHONS
+from grader import ROOT
+from grader.__main__ import parse
+from grader.classroom import exports
+from grader.containment import monitor
+from grader.containment.limits import Limits
+from grader.judging import grade_submission, tampering, trial
+from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
+from grader.results import Status
+from grader.submissions import downloads, intake, repair, safe_reading
+from grader.workers import dask_executor, job_grader, opening
+
+MIB, GIB = 2**20, 2**30
+READMES = [ROOT / "README.md", ROOT / "README.ko.md"]
+READMES += [ROOT / "lessons" / "README.md", ROOT / "lessons" / "ko" / "README.md"]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+LIMITS_PAGE = ROOT / "docs" / "handbook" / "limits.md"
+SCALE_PAGE = ROOT / "docs" / "grading-at-scale.md"
+TEXTS = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in [*READMES, ROOT / "CONTRIBUTING.md", *DOCS]
+}
+# Each row of the page's tables, and its figures from the code, in the page's order.
+LIMITS = Limits()
+FIGURES = {
+    "one cell, or one call of a function": [LIMITS.wall_s],
+    "CPU time of any single process": [LIMITS.cpu_s],
+    "memory, all processes together": [LIMITS.memory_mib],
+    "address space of any single process": [LIMITS.address_mib],
+    "processes and threads": [LIMITS.processes],
+    "open files of any single process": [LIMITS.open_files],
+    "the private `/tmp`, and any file": [LIMITS.disk_mib, LIMITS.files],
+    "output that is read before the process is stopped": [LIMITS.output_mib],
+    "processes one after another (a new one after a crash or a timeout)": [
+        trial.MAX_SESSIONS
+    ],
+    "a notebook": [
+        intake.MAX_BYTES / MIB,
+        repair.MAX_CELLS,
+        repair.MAX_SOURCE,
+        repair.MAX_TEXT,
+    ],
+    "code that is searched for signs of tampering": [tampering.MAX_SOURCE],
+    "a file in a download": [safe_reading.MAX_FILE / MIB],
+    "what is unpacked from a learner's archive; from an LMS's": [
+        downloads.MAX_INNER / GIB,
+        downloads.MAX_TOTAL / GIB,
+    ],
+    "entries of an archive; archives in archives": [
+        safe_reading.MAX_ENTRIES,
+        downloads.MAX_DEPTH,
+    ],
+    "pictures of an exercise": [grade_submission.MAX_PICTURES],
+    "a cell of an export": [exports.MAX_CELL],
+    "further submissions per worker, while cores are idle": [opening.SPARE],
+    "free memory that each submission in progress needs": [opening.WORKER_MIB],
+    "submissions of one lesson for which our own solution is compiled first": [
+        job_grader.WORTH_COMPILING
+    ],
+}
+NO_CONSTANT = {"a feedback page", "a message"}  # literals in grader/pages, judging
+NO_FIGURE = {"network", "workers, without `--workers`"}
+PYTHON_PAGES = ["README.md", "docs/index.md", "docs/handbook/setup.md"]
+PATH = re.compile(
+    r"(?<![\w./-])((?:grader|lessons|solutions|tests|docs)/[\w./-]*\w/?)(?=[`\s),]|$)"
+)
+PLACEHOLDER = re.compile("NN_name|VERSION|/xx/")
+COMMAND = re.compile(r"python -m grader(?= |`|$)([^\n`#]*)", re.M)
+
+
+def rows(page):
+    """Reads the page's tables: {first column: second column}."""
+    found = re.findall(r"(?m)^\| ([^|]+?) \| ([^|]+?) \|$", page.read_text())
+    return {name: cell for name, cell in found if name != "what"}
+
+
+def numbers(text):
+    return [int(n.replace(",", "")) for n in re.findall(r"\d(?:[\d,]*\d)?", text)]
+
+
+def test_the_limits_page_states_each_limit_and_no_other():
+    assert rows(LIMITS_PAGE).keys() == FIGURES.keys() | NO_CONSTANT | NO_FIGURE
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_that_of_the_code(name):
+    assert numbers(rows(LIMITS_PAGE)[name]) == FIGURES[name]
+
+
+def test_memory_is_measured_as_often_as_the_page_says():
+    assert 1 / monitor.INTERVAL_S == 4
+    assert "measured four times a second" in LIMITS_PAGE.read_text()
+
+
+def test_the_command_lines_default_is_the_limit():
+    assert parse(["grade", "class"]).seconds == LIMITS.wall_s
+    assert parse(["regrade", "class"]).seconds == LIMITS.wall_s
+
+
+def test_limits_are_stated_once():
+    units = r"[\d,]+ (?:seconds|MiB|GiB|characters|cells|MB)\b"
+    stated = set(re.findall(units, " ".join(rows(LIMITS_PAGE).values())))
+    assert {"60 seconds", "3,000 MiB", "1,000 MiB"} <= stated
+    repeated = [
+        (name, figure)
+        for name, text in TEXTS.items()
+        for figure in stated
+        if name != str(LIMITS_PAGE.relative_to(ROOT))
+        and re.search(rf"(?<![\d,.]){figure}", " ".join(text.split()))
+    ]
+    assert repeated == []
+
+
+def test_pods_and_slurm_jobs_get_the_memory_that_a_worker_needs():
+    page = SCALE_PAGE.read_text()
+    [request] = re.findall(r'requests: \{cpu: "1", memory: (\d+)Gi\}', page)
+    [limit] = re.findall(r"limits: \{memory: (\d+)Gi\}", page)
+    [processes] = re.findall(r"processes=(\d+)", page)
+    [memory] = re.findall(r'memory="(\d+)GB"', page)
+    assert int(request) * GIB >= opening.WORKER_MIB * MIB
+    assert int(limit) * GIB >= LIMITS.memory_mib * MIB
+    assert int(memory) * 10**9 >= int(processes) * opening.WORKER_MIB * MIB
+
+
+def test_the_scale_page_states_dasks_patience_and_xlas_options():
+    page = SCALE_PAGE.read_text()
+    assert dask_executor.PATIENCE_S == 600
+    assert "no worker at all for ten minutes" in page
+    for flag in FAST_COMPILE_FLAGS.split():
+        assert flag.removeprefix("--xla_backend_extra_options=") in page
+
+
+def test_the_handbook_lists_every_status():
+    page = (ROOT / "docs" / "handbook" / "grade.md").read_text()
+    assert re.findall(r"(?m)^\| ([A-Z_]{5,}) \|", page) == [s.name for s in Status]
+
+
+@pytest.mark.parametrize("name", PYTHON_PAGES)
+def test_supported_pythons_are_those_that_the_course_accepts(name):
+    (major, first), (_, last) = PYTHONS
+    *others, newest = [f"{major}.{minor}" for minor in range(first, last + 1)]
+    assert f"Python {', '.join(others)} or {newest}" in " ".join(TEXTS[name].split())
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_each_path_that_is_named_exists(name):
+    named = [p for p in PATH.findall(TEXTS[name]) if not PLACEHOLDER.search(p)]
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_each_link_to_a_file_leads_to_one(name):
+    folder = (ROOT / name).parent
+    links = re.findall(r"\]\(([^)#:\s]+)(?:#[\w-]+)?\)", TEXTS[name])
+    links = [
+        link for link in links if link != "cheats.md"
+    ]  # the website's build makes it
+    assert [link for link in links if not (folder / link).exists()] == []
+
+
+COMMANDS = [
+    pytest.param(words, id=f"{name}:{words.strip()}")
+    for name, text in TEXTS.items()
+    for words in COMMAND.findall(text)
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_each_command_is_one_that_the_grader_takes(words):
+    arguments = shlex.split(words.partition(" ... ")[0])
+    assert parse(arguments).run
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "user namespaces are refused",
+        "every user must be able to read",
+        "left alone: ",
+        "It replaces ",
+        "It changes how cells are run",
+        "It uses ",
+        "the check could not run",
+        "Grading it failed twice",
+        "venv module is missing",
+    ],
+)
+def test_each_message_that_is_quoted_is_one_of_the_code(message):
+    assert any(message.strip() in text for text in TEXTS.values())
+    sources = itertools.chain((ROOT / "grader").rglob("*.py"), [ROOT / "Makefile"])
+    assert any(message in path.read_text(encoding="utf-8") for path in sources)

@@ -1,0 +1,126 @@
+"""A result's key changes with what decides the grade, and with nothing else."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from grader import ROOT
+from grader.containment.limits import Limits
+from grader.kernel.session import Session
+from grader.workers.result_key import (
+    deciding_modules,
+    deciding_source,
+    key_of,
+    lesson_hashes,
+)
+
+PACKAGES = ("submissions", "containment", "kernel", "judging")
+LESSON = nbformat.v4.new_notebook()
+
+
+@pytest.fixture
+def course(tmp_path):
+    """A copy of the grader and of the package that notebooks import."""
+    skip = shutil.ignore_patterns("__pycache__")
+    for name in ("grader", "lessons/coursekit"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=skip)
+    return tmp_path
+
+
+def edit(path):
+    assert path.is_file(), path
+    path.write_text(path.read_text() + "\n# edited\n")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pages/feedback.py",
+        "pages/terminal.py",
+        "classroom/exports.py",
+        "classroom/publishing.py",
+        "authoring/website.py",
+        "authoring/build.py",
+        "learner/progress.py",
+        "workers/executor.py",
+        "__main__.py",
+    ],
+)
+def test_an_edit_of_what_only_shows_grades_regrades_nothing(course, name):
+    before = deciding_source.__wrapped__(course)
+    edit(course / "grader" / name)
+    assert deciding_source.__wrapped__(course) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "submissions/intake.py",
+        "submissions/answers.py",
+        "containment/box.py",
+        "containment/inside/box_init.py",
+        "kernel/session.py",
+        "kernel/inside/wire.py",
+        "judging/trial.py",
+        "judging/judge.py",
+        "judging/exported_program.py",
+        "results.py",
+        "authoring/notebook.py",  # which releases lessons and finds exercises
+    ],
+)
+def test_an_edit_of_what_decides_regrades(course, name):
+    before = deciding_source.__wrapped__(course)
+    edit(course / "grader" / name)
+    assert deciding_source.__wrapped__(course) != before
+
+
+@pytest.mark.parametrize("name", ["expect.py", "setup.py", "draw/array.py"])
+def test_an_edit_of_what_notebooks_import_regrades(course, name):
+    before = lesson_hashes(LESSON, Limits(), course)
+    edit(course / "lessons/coursekit" / name)
+    after = lesson_hashes(LESSON, Limits(), course)
+    assert key_of(after) != key_of(before)
+    assert after["grader"] == before["grader"]
+
+
+def test_a_limit_and_the_lesson_decide_too():
+    before = lesson_hashes(LESSON, Limits())
+    assert lesson_hashes(LESSON, Limits(wall_s=61)) != before
+    other = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x")])
+    assert lesson_hashes(other, Limits()) != before
+
+
+LISTED = (
+    "import json, sys; print(json.dumps(sorted(str(m.__file__) for n, m in "
+    "sys.modules.items() if n.split('.')[0] == 'grader' and "
+    "getattr(m, '__file__', None))))"
+)
+
+
+def test_whatever_a_judge_imports_decides():
+    words = [sys.executable, "-c", f"import grader.judging.judge; {LISTED}"]
+    env = {"PYTHONPATH": f"{ROOT}:{ROOT / 'lessons'}", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+    found = {*json.loads(done.stdout)}
+    assert len(found) > 10
+    assert found <= {str(path) for path in deciding_modules(ROOT)}
+
+
+def test_whatever_a_learners_process_imports_decides(contained_here):
+    with Session(Limits()) as session:
+        responder = "import grader.kernel.inside.responder"
+        found = json.loads(session.run(f"{responder}\n{LISTED}").text)
+    places = {
+        f"/tmp/course/{path.relative_to(ROOT)}" for path in deciding_modules(ROOT)
+    }
+    assert found and {*found} <= places
+
+
+def test_of_each_package_that_decides_some_module_is_found():
+    found = {path.relative_to(ROOT).parts[1] for path in deciding_modules(ROOT)}
+    assert {*PACKAGES, "results.py"} <= found
+    assert not found & {"pages", "classroom", "learner", "workers", "__main__.py"}
