@@ -199,14 +199,14 @@ def run_grade(options: argparse.Namespace) -> int:
 
         start_fork_server_for(options.folder)  # while all the rest is imported
 
-    from grader.classroom.commands import grade
+    from grader.classroom.grade import grade
 
     return grade(options.folder, options.downloads, now=now(), **running(options))
 
 
 def run_regrade(options: argparse.Namespace) -> int:
     """Grades a class again."""
-    from grader.classroom.commands import regrade
+    from grader.classroom.grade import regrade
 
     apply = {"apply": options.apply}
     return regrade(
@@ -228,21 +228,21 @@ def running(options: argparse.Namespace) -> dict:
 
 def run_explain(options: argparse.Namespace) -> int:
     """Explains a grade."""
-    from grader.classroom.records import explain
+    from grader.classroom.explain import explain
 
     return explain(options.folder, options.student, options.lesson)
 
 
 def run_export(options: argparse.Namespace) -> int:
     """Exports all grades."""
-    from grader.classroom.records import export
+    from grader.classroom.export import export
 
     return export(options.folder, options.format, options.to)
 
 
 def run_purge(options: argparse.Namespace) -> int:
     """Removes learners' data."""
-    from grader.classroom.records import purge
+    from grader.classroom.purge import purge
 
     return purge(options.folder, options.students, now=now(), apply=options.apply)
 

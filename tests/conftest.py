@@ -49,3 +49,21 @@ def contained_here():
         return backend("bubblewrap")
     except ContainmentError as error:
         pytest.skip(str(error))
+
+
+# What tests need of the system, and how to get it on Debian and Ubuntu.
+SYSTEM = {"bwrap": "bubblewrap", "chromium": "chromium", "initdb": "postgresql"}
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Says last which tests were skipped for want of a program, and how to get it."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    reasons = [str(report.longrepr) for report in skipped]
+    for program, package in SYSTEM.items():
+        count = sum(program in reason for reason in reasons)
+        if count:
+            terminalreporter.write_line(
+                f"{count} tests were skipped: {package} is missing or does not work; "
+                f"sudo apt install {package}",
+                yellow=True,
+            )

@@ -63,6 +63,6 @@ def make_course(folder: Path, *, update: bool = False, root: Path = ROOT) -> lis
         (target / f"{name}.ipynb").write_text(text, encoding="utf-8")
         coursekit.copy(target, root)
     if not update:
-        folder.chmod(0o700)  # solutions, submissions and marks will lie here
+        folder.chmod(0o700)  # solutions, submissions and scores will lie here
         config.write_text(CONFIG.format(root=str(root)), encoding="utf-8")
     return list(notebooks)

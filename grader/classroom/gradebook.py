@@ -24,8 +24,8 @@ class GradebookError(CourseError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Mark:
-    """One exercise's mark in the gradebook; None where there is none."""
+class ExerciseScore:
+    """One exercise's scores in the gradebook; None where there is none."""
 
     auto: float | None
     manual: float | None
@@ -34,7 +34,7 @@ class Mark:
 
     @property
     def score(self) -> float | None:
-        """The mark that counts: a person's before ours."""
+        """The score that counts: an instructor's before ours."""
         chosen = self.auto if self.manual is None else self.manual
         return None if chosen is None else chosen + self.extra
 
@@ -108,9 +108,9 @@ def ensure_lesson(db_url: str, course_id: str, name: str, lesson: NotebookNode) 
 
 
 def save(db_url: str, course_id: str, student: str, result: Result) -> None:
-    """Writes one result: the automatic marks, never a person's.
+    """Writes one result: the automatic scores, never an instructor's.
 
-    Without a score (NEEDS_REVIEW) the marks stay open until a person gives them.
+    Without a score (NEEDS_REVIEW) the scores stay open until an instructor gives them.
     """
     with opened(db_url, course_id) as book:
         book.update_or_create_student(student)
@@ -128,15 +128,17 @@ def save(db_url: str, course_id: str, student: str, result: Result) -> None:
                 comment.auto_comment = "No response." if untouched else exercise.message
 
 
-def marks_of(db_url: str, course_id: str, lesson: str, student: str) -> dict[str, Mark]:
-    """Reads a learner's marks, by exercise; empty where there are none."""
+def scores_of(
+    db_url: str, course_id: str, lesson: str, student: str
+) -> dict[str, ExerciseScore]:
+    """Reads a learner's scores, by exercise; empty where there are none."""
     with opened(db_url, course_id) as book:
         try:
             notebook = book.find_submission_notebook(lesson, lesson, student)
         except MissingEntry:
             return {}
         return {
-            grade.cell.name.removeprefix(CHECK_PREFIX): Mark(
+            grade.cell.name.removeprefix(CHECK_PREFIX): ExerciseScore(
                 grade.auto_score,
                 grade.manual_score,
                 grade.cell.max_score,
@@ -147,6 +149,6 @@ def marks_of(db_url: str, course_id: str, lesson: str, student: str) -> dict[str
 
 
 def remove_student(db_url: str, course_id: str, student: str) -> None:
-    """Removes a learner with all marks."""
+    """Removes a learner with all scores."""
     with opened(db_url, course_id) as book, contextlib.suppress(MissingEntry):
         book.remove_student(student)

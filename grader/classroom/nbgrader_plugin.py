@@ -1,4 +1,4 @@
-"""Makes stock `nbgrader autograde`, and the formgrader's button, grade by our road.
+"""Makes stock `nbgrader autograde`, and the formgrader's button, grade as `grade` does.
 
 nbgrader converts each submission twice: it cleans the file, then runs it. Here the
 first only reads it, whatever it holds, and the second is the whole of our grading.
@@ -15,9 +15,9 @@ from typing import Any
 from nbconvert.exporters import NotebookExporter
 
 from grader.authoring.notebook import RELEASE_CONFIG, dumps, release
-from grader.classroom.commands import enter, jobs, record_grade, split
 from grader.classroom.folder import Classroom, Submission
-from grader.classroom.publishing import marked, publish
+from grader.classroom.grade import enter, jobs, record_grade, split
+from grader.classroom.publishing import autograded_notebook, publish
 from grader.containment.limits import Limits
 from grader.workers.executor import grade_jobs
 from grader.workers.local_executor import LocalExecutor
@@ -70,4 +70,4 @@ def graded(classroom: Classroom, submission: Submission):
             classroom.store.put(record)
             record_grade(classroom, "graded", now, submission, record)
         publish(classroom, submission, record, autograded=False)
-    return marked(classroom.lesson(submission.lesson), record.result)
+    return autograded_notebook(classroom.lesson(submission.lesson), record.result)

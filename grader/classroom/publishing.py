@@ -38,20 +38,20 @@ def publish(
     lesson = classroom.lesson(submission.lesson)
     if autograded:
         path = classroom.path("autograded", *place) / f"{submission.lesson}.ipynb"
-        write(path, dumps(marked(lesson, result)))
+        write(path, dumps(autograded_notebook(lesson, result)))
     publish_page(classroom, submission, decided(classroom, submission, result), lesson)
     # Last: whoever finds it knows that everything above was written.
     write(marker(classroom, submission), record.key)
 
 
 def decided(classroom: Classroom, submission: Submission, result: Result) -> Result:
-    """Returns what counts: work that a person has marked waits for nobody any more."""
+    """Returns what counts: work that an instructor has scored is decided."""
     if result.status is not Status.NEEDS_REVIEW:
         return result
     place = (submission.lesson, submission.student)
-    marks = gradebook.marks_of(classroom.db_url, classroom.course_id, *place)
+    entered = gradebook.scores_of(classroom.db_url, classroom.course_id, *place)
     scores = {one.exercise: None for one in result.exercises}
-    scores |= {name: mark.score for name, mark in marks.items()}
+    scores |= {name: one.score for name, one in entered.items()}
     if not scores or None in scores.values():
         return result
     return dataclasses.replace(
@@ -102,7 +102,7 @@ def marker(classroom: Classroom, submission: Submission) -> Path:
 
 
 def publish_reports(classroom: Classroom) -> None:
-    """Writes each lesson's class report, and pages of work that a person marked."""
+    """Writes each lesson's class report, and pages of work that instructors scored."""
     found: dict[str, dict[str, Record]] = {}
     for submission, record in records(classroom):
         if record is None:
@@ -130,7 +130,7 @@ def records(classroom: Classroom) -> Iterator[tuple[Submission, Record | None]]:
         yield submission, classroom.store.get(key)
 
 
-def marked(lesson: NotebookNode, result: Result) -> NotebookNode:
+def autograded_notebook(lesson: NotebookNode, result: Result) -> NotebookNode:
     """Makes the notebook that nbgrader shows: answers, and each check's verdict.
 
     It holds the checks as they were released: hidden tests never reach a learner.

@@ -1,4 +1,4 @@
-"""Runs exported programs, which are untrusted, in the judge's own process and devices."""
+"""Runs exported programs, which are untrusted, in the judge's own process."""
 
 from __future__ import annotations
 

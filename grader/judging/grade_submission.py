@@ -11,7 +11,7 @@ from grader.authoring.notebook import checks, nbgrader_metadata
 from grader.containment.limits import Limits
 from grader.judging.judge_process import JudgeProcess
 from grader.judging.tampering import evidence
-from grader.judging.trial import Trial, CheckedExercise
+from grader.judging.trial import CheckedExercise, Trial
 from grader.results import ExerciseResult, Outcome, Result, Status
 from grader.submissions.answers import Answers, answer, extract_answers
 from grader.submissions.clean_text import clean_text

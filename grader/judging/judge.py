@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coursekit import check, expect
-from grader.judging.observer import Observer, Remote, NoObservation
+from grader.judging.observer import NoObservation, Observer, Remote
 from grader.kernel.inside.compiled_programs import free_compiled_programs
 from grader.results import Outcome
 from grader.submissions.pictures import safe_picture

@@ -19,7 +19,7 @@ MAX_KNOWN = 2**26  # bytes of what programs have computed that a judge keeps
 
 
 class NoObservation(BaseException):
-    """Ends a check, as there is nothing to check; no `except Exception` of a check holds it.
+    """Ends a check that has nothing to check; no `except Exception` in it helps.
 
     Attributes:
         kind: what happened: "missing", "died", "timed out", "unreadable" or

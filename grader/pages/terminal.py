@@ -58,9 +58,7 @@ def closing(results: Iterable[Result], number: int, say: Callable[[str], None]) 
     if counts.total() != number:
         say(f"Of {number} submissions {number - counts.total()} have no status.")
     if counts[Status.NEEDS_REVIEW]:
-        say(
-            "A person must decide about NEEDS_REVIEW: see `explain`, then give marks in"
-        )
+        say("A person must decide about NEEDS_REVIEW: see `explain`, enter scores in")
         say("the formgrader (jupyter lab, menu Nbgrader) under Manual Grading.")
     if counts[Status.INFRA_ERROR]:
         say("INFRA_ERROR is a fault of this machine: mend it and run `grade` again.")

@@ -15,7 +15,7 @@ from grader.authoring.notebook import (
     nbgrader_metadata,
     release,
 )
-from grader.submissions.recognition import (
+from grader.submissions.cell_recognition import (
     choose,
     claimed,
     code_of,

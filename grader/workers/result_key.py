@@ -30,7 +30,7 @@ def lesson_hashes(
     lesson: NotebookNode, limits: Limits, root: Path = ROOT
 ) -> dict[str, str]:
     """Hashes everything that a result depends on, but for the submission itself."""
-    package = json.dumps(coursekit.read(root), sort_keys=True)
+    package = coursekit.version(coursekit.read(root))  # but for translated messages
     return {
         "lesson": sha256((dumps(lesson) + package).encode()),
         "grader": sha256(deciding_source() + repr(limits).encode()),

@@ -15,8 +15,8 @@ import pytest
 from nbgrader.api import Gradebook
 from servers import free_port, jupyter_env, server
 
-from grader.classroom.commands import grade
 from grader.classroom.course import make_course
+from grader.classroom.grade import grade
 from grader.containment.backend import backend
 from grader.containment.limits import ContainmentError
 

@@ -10,8 +10,8 @@ from nbgrader.api import Gradebook
 from servers import jupyter_env
 
 from grader import ROOT
-from grader.classroom.commands import grade
 from grader.classroom.course import CONFIG
+from grader.classroom.grade import grade
 
 # What nbgrader_config.py said in class folders that were made before December 2026.
 BEFORE = '''\

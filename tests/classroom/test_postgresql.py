@@ -12,10 +12,11 @@ from classes import RIGHT, WRONG, answered, hand_in, make_class
 from nbgrader.api import Gradebook
 
 from grader.classroom import gradebook
-from grader.classroom.commands import grade, regrade
+from grader.classroom.export import export
 from grader.classroom.folder import Classroom
+from grader.classroom.grade import grade, regrade
 from grader.classroom.gradebook import GradebookError
-from grader.classroom.records import export, purge
+from grader.classroom.purge import purge
 
 NOW = "2026-01-02T03:04:05+00:00"
 DRIVER = "postgresql+psycopg"
@@ -99,7 +100,7 @@ def test_grades_are_those_of_a_file_and_a_persons_marks_stay(server, tmp_path):
     assert not (tmp_path / "server" / "class" / "gradebook.db").exists()
     assert (tmp_path / "file" / "class" / "gradebook.db").exists()
     purge(folder / "class", ["bob"], now=NOW, apply=True)
-    found = gradebook.marks_of(server, classroom.course_id, tiny.NAME, "bob")
+    found = gradebook.scores_of(server, classroom.course_id, tiny.NAME, "bob")
     assert found == {}
 
 

@@ -4,7 +4,7 @@ import pytest
 import tiny
 from classes import make_class
 
-from grader.classroom.commands import grade
+from grader.classroom.grade import grade
 from grader.classroom.roster import add_names, read_names, remove_name
 
 

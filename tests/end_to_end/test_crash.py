@@ -13,7 +13,7 @@ import pytest
 from classes import RIGHT, WRONG, answered, hand_in, make_class
 
 from grader import ROOT
-from grader.classroom.records import export
+from grader.classroom.export import export
 from grader.containment.backend import backend
 from grader.containment.limits import ContainmentError
 

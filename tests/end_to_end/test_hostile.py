@@ -14,7 +14,7 @@ from hostile.build import MARKER, SECRET, cases, write
 from hostile.corpus_lesson import NAME, NEEDLE, write_course
 
 from grader.authoring.lesson import read_lesson
-from grader.classroom.exports import Grade, write_csv
+from grader.classroom.export import Grade, write_csv
 from grader.containment.limits import Limits
 from grader.results import Status, to_json
 from grader.workers.executor import grade_jobs

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from grader.authoring.notebook import dumps, release
-from grader.classroom.publishing import marked
+from grader.classroom.publishing import autograded_notebook
 from grader.containment.limits import Limits
 from grader.judging import grade_submission as grading
 from grader.judging.grade_submission import grade_submission
@@ -139,7 +139,7 @@ def test_no_damage_crashes_the_grader_or_leaves_it_without_a_status(
         has_reason = result.status in (Status.STUDENT_ERROR, Status.NEEDS_REVIEW)
         assert bool(result.reasons) == has_reason
         assert from_json(to_json(result)) == result
-        nbformat.validate(marked(lesson, result))
+        nbformat.validate(autograded_notebook(lesson, result))
         page = feedback_page(result, title="Tiny", student="ada")
         assert len(page.encode()) < 2_000_000
 

@@ -26,7 +26,7 @@ from coursekit.expect_program import (
 from coursekit.observation import Collective, Opaque, same
 from coursekit.observe import observe
 from grader.judging.judge import remembered
-from grader.judging.observer import Observer, Remote, NoObservation
+from grader.judging.observer import NoObservation, Observer, Remote
 from grader.kernel.inside import responder
 from grader.kernel.inside.wire import decode, encode, encode_observation
 
@@ -322,7 +322,9 @@ def test_a_missing_function_is_not_attempted(process, traced):
 )
 @pytest.mark.parametrize("traced", [False, True])
 def test_an_end_of_the_process_ends_the_check(why, kind, traced):
-    assert no_observation(lambda question: {"ended": why}, X, traced=traced).kind == kind
+    assert (
+        no_observation(lambda question: {"ended": why}, X, traced=traced).kind == kind
+    )
 
 
 GOOD = call_of(SQUARE, X)
@@ -345,7 +347,10 @@ FORGED = [
 @pytest.mark.parametrize("answer", FORGED, ids=lambda answer: answer[:20])
 @pytest.mark.parametrize("traced", [False, True])
 def test_an_answer_of_another_form_or_number_is_distrusted(answer, traced):
-    assert no_observation(lambda _: {"answer": answer}, X, traced=traced).kind == "distrusted"
+    assert (
+        no_observation(lambda _: {"answer": answer}, X, traced=traced).kind
+        == "distrusted"
+    )
 
 
 def test_an_earlier_answer_is_not_accepted_again(process):

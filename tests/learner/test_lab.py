@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 from servers import browser_page, free_port, jupyter_env, server
 
+from grader.learner.lab import start_lab
+
 ROOT = Path(__file__).resolve().parents[2]
 LAB = [sys.executable, "-m", "grader", "lab", "--no-browser"]
 NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "tests", "answers")
@@ -142,3 +144,30 @@ def test_without_a_port_another_free_one_is_taken(port_in_use, tmp_path):
     env = jupyter_env(tmp_path) | {"JUPYTER_PORT": str(port_in_use)}  # not 8888
     with server(LAB, cwd=ROOT, env=env) as address:
         assert urlsplit(address).port != port_in_use
+
+
+# How notebooks begin that were made before December 2026.
+EARLIER_SET_UP = """
+import importlib.util
+import sys
+
+sys.path += ["..", "../lessons"]  # where the modules are, seen from other folders
+if not importlib.util.find_spec("start"):
+    raise ModuleNotFoundError("Put this notebook beside start.py, in lessons/.")
+
+import start
+"""
+
+
+def test_a_notebook_of_an_earlier_version_says_in_one_sentence_what_to_do(monkeypatch):
+    ways = {}
+    monkeypatch.setattr(os, "execve", lambda *words: ways.update(words[2]))
+    start_lab(browser=False)
+    words = [sys.executable, "-m", "IPython", "-c", EARLIER_SET_UP]
+    env = os.environ | {"PYTHONPATH": ways["PYTHONPATH"], "IPYTHONDIR": os.devnull}
+    done = subprocess.run(
+        words, cwd=ROOT / "lessons", env=env, capture_output=True, text=True
+    )
+    [said] = [line for line in done.stdout.splitlines() if line.startswith("This ")]
+    assert "an earlier version of the course. Open the lesson in lessons/" in said
+    assert "Traceback" not in done.stdout

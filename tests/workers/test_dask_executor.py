@@ -20,7 +20,7 @@ from distributed.cli.dask_worker import main as dask_worker
 
 from grader import ROOT
 from grader.authoring.notebook import release
-from grader.classroom.records import export
+from grader.classroom.export import export
 from grader.containment.limits import Limits
 from grader.results import Status
 from grader.submissions.intake import Intake

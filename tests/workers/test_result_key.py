@@ -87,6 +87,12 @@ def test_an_edit_of_what_notebooks_import_regrades(course, name):
     assert after["grader"] == before["grader"]
 
 
+def test_an_edit_of_translated_messages_regrades_nothing(course):
+    before = lesson_hashes(LESSON, Limits(), course)
+    edit(course / "lessons/coursekit/messages_ko.py")
+    assert lesson_hashes(LESSON, Limits(), course) == before
+
+
 def test_a_limit_and_the_lesson_decide_too():
     before = lesson_hashes(LESSON, Limits())
     assert lesson_hashes(LESSON, Limits(wall_s=61)) != before

@@ -1,4 +1,4 @@
-"""The instructor's commands on a class: grade, regrade, explain, export, purge."""
+"""Grades a class: collects, grades what is new or changed, saves and publishes it."""
 
 from __future__ import annotations
 

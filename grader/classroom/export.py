@@ -8,11 +8,14 @@ import html
 import io
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from grader.atomic_files import write_file
-from grader.results import Status
+from grader.classroom import gradebook
+from grader.classroom.folder import Classroom, Submission
+from grader.classroom.publishing import records
+from grader.results import Record, Status
 from grader.submissions.clean_text import clean_text
 
 CSV_COLUMNS = ("student", "name", "lesson", "status", "score", "max_score", "note")
@@ -54,6 +57,64 @@ class Grade:
     score: float | None
     max_score: float
     note: str = ""
+
+
+Say = Callable[[str], None]
+
+
+def export(
+    folder: Path, kind: str = "csv", to: Path | None = None, *, say: Say = print
+) -> int:
+    """Writes all grades as CSV, or for Canvas or Moodle; instructors' scores included.
+
+    Raises:
+        ValueError: an unknown format.
+    """
+    if kind not in FORMATS:
+        raise ValueError(f'No format "{kind}": choose {", ".join(FORMATS)}.')
+    classroom = Classroom(folder)
+    name = "grades.csv" if kind == "csv" else f"grades-{kind}.csv"
+    path = to or classroom.folder / "grading" / name
+    open_ones = []
+    grades = []
+    for submission, record in records(classroom):
+        if record is None:
+            open_ones.append(submission)
+        else:
+            grades.append(grade_of(classroom, submission, record))
+    written = FORMATS[kind](path, grades, classroom.names())
+    for place in written or [path]:
+        say(f"wrote {place}: {len(grades)} grades")
+    for grade in grades:
+        if grade.score is None:
+            who = f"{grade.student} {grade.lesson}"
+            say(f"without a score: {who} ({grade.status}: see `explain`)")
+    for submission in open_ones:
+        say(f"not in it: {submission} is not graded yet (run `grade`)")
+    return 1 if open_ones else 0
+
+
+def grade_of(classroom: Classroom, submission: Submission, record: Record) -> Grade:
+    """Joins the result and the scores that instructors gave, which count first."""
+    result = record.result
+    entered = gradebook.scores_of(
+        classroom.db_url, classroom.course_id, submission.lesson, submission.student
+    )
+    scores = [one.score for one in entered.values()]
+    decided = scores and None not in scores
+    by_hand = any(one.manual is not None or one.extra for one in entered.values())
+    score = sum(scores) if decided else result.score
+    note = "; ".join([*result.notes, *(["scored by a person"] if by_hand else [])])
+    if result.status is Status.STUDENT_ERROR:
+        note = "; ".join([*result.reasons, note]).strip("; ")
+    return Grade(
+        student=submission.student,
+        lesson=submission.lesson,
+        status=result.status,
+        score=score,
+        max_score=result.max_points,
+        note=note,
+    )
 
 
 def write_csv(path: Path, grades: Iterable[Grade], names: Mapping[str, str]) -> None:
@@ -175,3 +236,6 @@ def _write(path: Path, rows: Iterable[Sequence[str]]) -> None:
     text = io.StringIO(newline="")
     csv.writer(text).writerows(rows)
     write_file(path, text.getvalue().encode(), mode=0o600)
+
+
+FORMATS = {"csv": write_csv, "canvas": write_canvas, "moodle": write_moodle}

@@ -19,10 +19,13 @@ from classes import RIGHT, WRONG, answered, hand_in, make_class
 from nbgrader.api import Gradebook
 
 from grader import ROOT
-from grader.classroom import commands, gradebook
-from grader.classroom.commands import grade, regrade
+from grader.classroom import grade as grade_module
+from grader.classroom import gradebook
+from grader.classroom.explain import explain
+from grader.classroom.export import export
+from grader.classroom.grade import grade, regrade
 from grader.classroom.publishing import decided
-from grader.classroom.records import explain, export, purge
+from grader.classroom.purge import purge
 from grader.classroom.store import StoreError
 from grader.containment.limits import ContainmentError
 from grader.judging.judge_process import JudgeError
@@ -207,8 +210,8 @@ def test_what_a_person_has_marked_waits_for_nobody(class_of_four):
 
 def test_marks_for_other_exercises_decide_nothing(monkeypatch):
     """As after a new version of a lesson, which renamed one."""
-    known = {"renamed": gradebook.Mark(None, 1.0, 1.0)}
-    monkeypatch.setattr(gradebook, "marks_of", lambda *_: known)
+    known = {"renamed": gradebook.ExerciseScore(None, 1.0, 1.0)}
+    monkeypatch.setattr(gradebook, "scores_of", lambda *_: known)
     place = types.SimpleNamespace(db_url="", course_id="", lesson=NAME, student="bob")
     open_one = ExerciseResult("double", Outcome.FAILED, 0, 1)
     result = Result(NAME, (open_one,), Status.NEEDS_REVIEW)
@@ -378,8 +381,8 @@ def test_two_gradings_of_a_class_do_not_meet(class_of_two):
 
 def test_download_gets_a_class_of_its_own(tmp_path, monkeypatch):
     lesson = tiny.lesson(tmp_path / "course")
-    make = functools.partial(commands.make_course, root=tmp_path / "course")
-    monkeypatch.setattr(commands, "make_course", make)
+    make = functools.partial(grade_module.make_course, root=tmp_path / "course")
+    monkeypatch.setattr(grade_module, "make_course", make)
     with zipfile.ZipFile(tmp_path / "canvas.zip", "w") as archive:
         for name, answers in (
             ("lovelaceada_12345_91234", RIGHT),

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from grader.classroom.exports import (
+from grader.classroom.export import (
     Grade,
     text_cell,
     write_canvas,
