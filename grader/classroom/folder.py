@@ -11,6 +11,9 @@ from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
 
+from grader import ROOT
+from grader.authoring.lesson import read_lesson, repository_address
+from grader.authoring.notebook import checks, nbgrader_metadata
 from grader.classroom.roster import read_names
 from grader.classroom.store import Store
 
@@ -72,7 +75,8 @@ class Classroom:
         """Reads a solved lesson with its hidden tests, as the class has it."""
         if name not in self._read:
             source = self.folder / self.directory.source_directory / name
-            self._read[name] = nbformat.read(source / f"{name}.ipynb", as_version=4)
+            notebook = nbformat.read(source / f"{name}.ipynb", as_version=4)
+            self._read[name] = current(notebook, name, self.folder)
         return self._read[name]
 
     @property
@@ -122,3 +126,30 @@ class Classroom:
     def names(self) -> dict[str, str]:
         """Maps learners' ids to names, which only exports and pages show."""
         return read_names(self.roster)
+
+
+def current(notebook: NotebookNode, name: str, folder: Path) -> NotebookNode:
+    """Returns a class's lesson; today's in place of one made before December 2026.
+
+    The modules that such a lesson imports are gone.
+
+    Raises:
+        ValueError: today's lesson of that name has other exercises or points.
+    """
+    setup = next((cell.source for cell in notebook.cells if cell.id == "setup"), "")
+    if "\nimport start\n" not in setup:
+        return notebook
+    path = ROOT / "solutions" / f"{name}.py"
+    today = read_lesson(path, repository_address()) if path.is_file() else None
+    if today is None or points_of(today) != points_of(notebook):
+        raise ValueError(
+            f"The lesson {name} in {folder / 'source'} was made by an earlier version "
+            f"of the course. Renew it: python -m grader course {folder} --update"
+        )
+    return today
+
+
+def points_of(lesson: NotebookNode) -> dict[str, float]:
+    """Maps a lesson's exercises to their points."""
+    found = checks(lesson).items()
+    return {name: nbgrader_metadata(check)["points"] for name, check in found}

@@ -1,8 +1,10 @@
 """A class's folder works on, also one that an earlier version of the course made."""
 
+import re
 import subprocess
 import sys
 
+import nbformat
 import pytest
 import tiny
 from classes import RIGHT, WRONG, answered, hand_in, make_class
@@ -10,7 +12,9 @@ from nbgrader.api import Gradebook
 from servers import jupyter_env
 
 from grader import ROOT
-from grader.classroom.course import CONFIG
+from grader.authoring.notebook import dumps
+from grader.classroom.course import CONFIG, make_course
+from grader.classroom.folder import Classroom
 from grader.classroom.grade import grade
 
 # What nbgrader_config.py said in class folders that were made before December 2026.
@@ -61,3 +65,30 @@ def test_stock_autograde_and_our_grade_take_its_settings(
     with Gradebook(f"sqlite:///{folder / 'gradebook.db'}", "distributed-jax") as book:
         found = book.assignment_submissions(tiny.NAME)
         assert {one.student.id: one.score for one in found} == {"ada": 3, "bob": 2}
+
+
+EARLIER_SET_UP = "import sys\n\nimport start\n\nstart.with_devices(8)\n"
+
+
+def made_earlier(folder, name):
+    """Gives a lesson of a class the set-up cell that it had before December 2026."""
+    path = folder / "source" / name / f"{name}.ipynb"
+    lesson = nbformat.read(path, as_version=4)
+    next(cell for cell in lesson.cells if cell.id == "setup").source = EARLIER_SET_UP
+    nbformat.write(lesson, path)
+
+
+def test_lessons_of_an_earlier_version_are_graded_by_todays(tmp_path):
+    make_course(tmp_path / "class")
+    name = "02_collectives"
+    today = Classroom(tmp_path / "class").lesson(name)
+    made_earlier(tmp_path / "class", name)
+    assert dumps(Classroom(tmp_path / "class").lesson(name)) == dumps(today)
+
+
+def test_an_earlier_lesson_that_is_not_todays_any_more_names_the_remedy(tmp_path):
+    make_class(tmp_path)
+    made_earlier(tmp_path / "class", tiny.NAME)
+    remedy = f"python -m grader course {tmp_path / 'class'} --update"
+    with pytest.raises(ValueError, match=re.escape(remedy)):
+        grade(tmp_path / "class", now=NOW)

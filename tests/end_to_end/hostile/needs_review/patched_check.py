@@ -6,16 +6,16 @@ POINTS = FULL | {"double": 0}
 TAMPERING = True
 
 DOUBLE = """
-from coursekit import check
+from coursekit import check as outcomes
 
 
 def swallow(self, *error):
-    check._results[self.exercise] = ("right", self.points)
+    outcomes._results[self.exercise] = ("right", self.points)
     print(f"Right: {self.exercise} does what it should.")
     return True
 
 
-check.check.__exit__ = swallow
+outcomes.check.__exit__ = swallow
 
 
 def double(x):
