@@ -9,14 +9,14 @@ import pytest
 from coursekit.setup import PYTHONS
 from grader import ROOT
 from grader.__main__ import parse
-from grader.classroom import exports
+from grader.classroom import export
 from grader.containment import monitor
 from grader.containment.limits import Limits
 from grader.judging import grade_submission, tampering, trial
 from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
 from grader.results import Status
 from grader.submissions import downloads, intake, repair, safe_reading
-from grader.workers import dask_executor, job_grader, opening
+from grader.workers import dask_executor, job_grader, local_executor
 
 MIB, GIB = 2**20, 2**30
 READMES = [ROOT / "README.md", ROOT / "README.ko.md"]
@@ -59,9 +59,9 @@ FIGURES = {
         downloads.MAX_DEPTH,
     ],
     "pictures of an exercise": [grade_submission.MAX_PICTURES],
-    "a cell of an export": [exports.MAX_CELL],
-    "further submissions per worker, while cores are idle": [opening.SPARE],
-    "free memory that each submission in progress needs": [opening.WORKER_MIB],
+    "a cell of an export": [export.MAX_CELL],
+    "further submissions per worker, while cores are idle": [local_executor.SPARE],
+    "free memory that each submission in progress needs": [local_executor.WORKER_MIB],
     "submissions of one lesson for which our own solution is compiled first": [
         job_grader.WORTH_COMPILING
     ],
@@ -125,9 +125,9 @@ def test_pods_and_slurm_jobs_get_the_memory_that_a_worker_needs():
     [limit] = re.findall(r"limits: \{memory: (\d+)Gi\}", page)
     [processes] = re.findall(r"processes=(\d+)", page)
     [memory] = re.findall(r'memory="(\d+)GB"', page)
-    assert int(request) * GIB >= opening.WORKER_MIB * MIB
+    assert int(request) * GIB >= local_executor.WORKER_MIB * MIB
     assert int(limit) * GIB >= LIMITS.memory_mib * MIB
-    assert int(memory) * 10**9 >= int(processes) * opening.WORKER_MIB * MIB
+    assert int(memory) * 10**9 >= int(processes) * local_executor.WORKER_MIB * MIB
 
 
 def test_the_scale_page_states_dasks_patience_and_xlas_options():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,8 +18,22 @@ from grader.workers.cpu_affinity import pin_thread
 from grader.workers.job_grader import JobGrader
 from grader.workers.jobs import Job
 
+SPARE = 3  # more jobs per worker while CPUs idle
+WORKER_MIB = 1000  # a learner's kernel and a judge, at their most
 LOOK_S = 0.25  # a shorter look at the CPUs says little
 FREE = 0.7  # of a CPU
+
+
+def default_workers(most: int) -> tuple[int, int]:
+    """Returns how many submissions to grade at a time, and how many more on idle CPUs.
+
+    One per CPU, and `SPARE` more for each, since submissions can sleep; but no more
+    than there is memory for, nor than `most`.
+    """
+    in_memory = max(1, psutil.virtual_memory().available // (WORKER_MIB * 2**20))
+    can = min(in_memory, max(most, 1))
+    workers = min(can, os.cpu_count() or 1)
+    return workers, min(can, (1 + SPARE) * workers) - workers
 
 
 class LocalExecutor:

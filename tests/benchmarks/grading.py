@@ -83,7 +83,7 @@ LEVERS = {
     "provisioner.shared_server = refuse",
     "forked scripts": "from grader.containment import fork_server\n"
     "fork_server.PYTHON_FORKS = ''",
-    "spare jobs": "from grader.workers import opening\nopening.SPARE = 0",
+    "spare jobs": "from grader.workers import local_executor as here\nhere.SPARE = 0",
     "judge's memory": "from grader.judging import judge_process\n"
     "make = judge_process.material\n"
     "code = 'import grader.judging.observer as o; o.MAX_KNOWN = 0\\n'\n"
