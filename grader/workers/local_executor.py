@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -61,13 +62,10 @@ class LocalExecutor:
         self.lessons, self.workers, self.spare = lessons, workers, spare
         self.grader = JobGrader(lessons, limits, trusted=trusted)
         self.looked_at = time.monotonic()
-        self.pinned = contextlib.ExitStack()
-        self.pool = ThreadPoolExecutor(
-            workers + spare,
-            "grader",
-            initializer=None if spare else pin_thread,
-            initargs=() if spare else (self.pinned,),
-        )
+        self.lock, self.claims = threading.Lock(), contextlib.ExitStack()
+        self.closed = False
+        pin = None if spare else self.pin
+        self.pool = ThreadPoolExecutor(workers + spare, "grader", initializer=pin)
         psutil.cpu_percent()  # the first call says nothing
 
     def slots(self, running: int, waiting: int) -> int:
@@ -96,4 +94,12 @@ class LocalExecutor:
         """Begins nothing more; what is in progress ends by itself."""
         self.pool.shutdown(wait=False, cancel_futures=True)
         self.grader.close()
-        self.pinned.close()
+        with self.lock:
+            self.closed = True
+            self.claims.close()
+
+    def pin(self) -> None:
+        """Gives a thread of the pool a CPU of its own, as long as this is open."""
+        with self.lock:
+            if not self.closed:
+                pin_thread(self.claims)
