@@ -41,7 +41,7 @@ def edit(path):
     [
         "pages/feedback.py",
         "pages/terminal.py",
-        "classroom/exports.py",
+        "classroom/export.py",
         "classroom/publishing.py",
         "authoring/website.py",
         "authoring/build.py",
