@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Protocol
@@ -19,7 +20,7 @@ from grader.submissions.intake import parse_submission
 from grader.workers.job_grader import WORTH_COMPILING
 from grader.workers.jobs import FinishedJob, Job, failed
 
-POLL_S = 0.2
+POLL_S = 0.1
 
 
 class ExecutorError(CourseError):
@@ -109,43 +110,67 @@ class _Run:
     """Jobs in progress: never more than the executor has slots for.
 
     What waits, waits here, so that a job which takes its worker down takes no other one
-    with it. Lessons come one after another, so that their judges are started seldom;
-    the later ones, which take longer, first.
+    with it.
+
+    Attributes:
+        warm: how many judges of a lesson have nothing to do.
     """
 
     def __init__(self, executor: Executor, jobs: Sequence[Job]):
         self.executor = executor
         self.finished: list[FinishedJob] = []
         self.running: dict[Future, Job | None] = {}
-        self.waiting: collections.deque[tuple[Job | None, Callable]] = (
-            collections.deque()
-        )
-        ordered = sorted(jobs, key=lambda job: job.lesson, reverse=True)
-        counts = collections.Counter(job.lesson for job in jobs)
-        for lesson, count in counts.items():
-            if count >= WORTH_COMPILING:
-                first = next(job for job in ordered if job.lesson == lesson)
-                prepare = functools.partial(executor.prepare, first)
-                self.waiting.append((None, prepare))
-        for job in ordered:
-            self.waiting.append((job, functools.partial(executor.submit, job)))
+        self.warm: collections.Counter[str] = collections.Counter()
+        self.jobs: dict[str, collections.deque[Job]] = {}
+        for job in jobs:
+            self.jobs.setdefault(job.lesson, collections.deque()).append(job)
+        self.unprepared = [
+            same[0] for same in self.jobs.values() if len(same) >= WORTH_COMPILING
+        ]
         self.fill()
+
+    @property
+    def waiting(self) -> int:
+        """Counts what waits: jobs, and lessons to be prepared for them."""
+        return len(self.unprepared) + sum(map(len, self.jobs.values()))
+
+    def next_job(self) -> Job:
+        """Takes a job whose lesson has a warm judge, or few others in progress.
+
+        Of equals a later lesson comes first: it takes longer, and should not end alone.
+        """
+        running = collections.Counter(
+            job.lesson for job in self.running.values() if job
+        )
+        lesson = max(
+            (name for name, same in self.jobs.items() if same),
+            key=lambda name: (self.warm[name] > 0, -running[name], name),
+        )
+        used = lesson if self.warm[lesson] else next(iter(+self.warm), "")
+        self.warm[used] -= bool(used)  # another lesson's judge ends for a new one
+        return self.jobs[lesson].popleft()
 
     def fill(self) -> None:
         """Begins what there are slots for."""
         try:
             while self.has_slot() and self.waiting:
-                self.begin(*self.waiting.popleft())
+                if self.unprepared:
+                    first = self.unprepared.pop(0)
+                    self.begin(None, functools.partial(self.executor.prepare, first))
+                else:
+                    job = self.next_job()
+                    self.begin(job, functools.partial(self.executor.submit, job))
         except ExecutorError as end:
-            left = [*self.running.values(), *(job for job, _ in self.waiting)]
+            left = [*self.running.values(), *itertools.chain(*self.jobs.values())]
             self.finished += [FinishedJob(job, error=str(end)) for job in left if job]
             self.running.clear()
-            self.waiting.clear()
+            self.jobs.clear()
+            self.unprepared.clear()
 
     def has_slot(self) -> bool:
         """Tells whether one more job may begin now."""
-        running, waiting = len(self.running), len(self.waiting)
-        return running < self.executor.slots(running, waiting)
+        running = len(self.running)
+        return running < self.executor.slots(running, self.waiting)
 
     def begin(self, job: Job | None, start: Callable[[], Future | None]) -> None:
         """Begins one job, or the preparation of a lesson."""
@@ -170,6 +195,7 @@ class _Run:
             for future in done:
                 job = self.running.pop(future)
                 if job:
+                    self.warm[job.lesson] += 1
                     self.finished.append(_outcome(job, future))
             # The next job begins before anybody looks at what is finished.
             if self.waiting or self.running:

@@ -73,7 +73,7 @@ class JobGrader:
     def judge(self, job: Job) -> Iterator[JudgeProcess]:
         """Takes an idle judge of the job's lesson, or starts one.
 
-        Jobs come sorted by lesson: an idle judge of another lesson has done its work.
+        One of another lesson that idles has no work left, so it is ended.
         """
         with self.lock:
             fitting = [pair for pair in self.idle if pair[0] == job.lesson]

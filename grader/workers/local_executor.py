@@ -21,7 +21,7 @@ from grader.workers.jobs import Job
 
 SPARE = 3  # more jobs per worker while CPUs idle
 WORKER_MIB = 1000  # a learner's kernel and a judge, at their most
-LOOK_S = 0.25  # a shorter look at the CPUs says little
+LOOK_S = 0.2  # a shorter look at the CPUs says little
 FREE = 0.7  # of a CPU
 
 

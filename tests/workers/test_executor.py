@@ -59,6 +59,25 @@ def test_lessons_come_one_after_another_the_later_ones_first():
     assert [name[1] for name in executor.order] == [*"ccbbaa"]
 
 
+def test_workers_spread_over_the_lessons_and_stay_with_them():
+    held = {}
+
+    class Slow(Executor):
+        def submit(self, job):
+            self.order.append(job.lesson)
+            held[job] = Future()
+            return held[job]
+
+    executor = Slow(None, workers=2)
+    found = grade_jobs(executor, jobs("aaabbb"))
+    assert sorted(executor.order) == ["a", "b"]
+    for lesson in "abba":
+        [done] = [job for job in held if job.lesson == lesson][:1]
+        held.pop(done).set_result(record())
+        assert next(found).job is done
+        assert executor.order[-1] == lesson  # whose judge is warm
+
+
 def test_what_six_jobs_of_a_lesson_share_is_compiled_before_them():
     executor = Executor(lambda job: record())
     [*_] = grade_jobs(executor, jobs("a" * 6 + "b" * 5))
