@@ -15,9 +15,9 @@ LEARNERS_TESTS = tests/coursekit tests/lessons solutions
 lab: .venv/ready
 	@.venv/bin/python -m grader lab $(if $(PORT),--port $(PORT))
 
-# Files side by side (or classes: a lesson's answers are one). On two cores three of them:
-# most of their time goes into compiling, the rest into waiting for processes.
-SIDE_BY_SIDE = -n 3 --dist loadscope --no-loadscope-reorder
+# Two files side by side (or classes: a lesson's answers are one): most of their time
+# goes into compiling and into starting kernels; a third one gains nothing.
+SIDE_BY_SIDE = -n 2 --dist loadscope --no-loadscope-reorder
 
 test: .venv/with-tests
 	.venv/bin/python -m pytest $(SIDE_BY_SIDE)
