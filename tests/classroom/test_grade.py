@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from grader.classroom.grade import grade, regrade
 from grader.classroom.publishing import decided
 from grader.classroom.purge import purge
 from grader.classroom.store import StoreError
-from grader.containment.limits import ContainmentError
+from grader.containment.limits import ContainmentError, Limits
 from grader.judging.judge_process import JudgeError
 from grader.results import ExerciseResult, Outcome, Result, Status
 from grader.workers import job_grader, jobs, local_executor
@@ -413,3 +414,22 @@ def test_log_tells_each_grade_from_its_hashes(graded):
     for entry in entries:
         assert entry["at"] == NOW and len(entry["key"]) == 64
         assert set(entry["hashes"]) == {"submission", "lesson", "grader", "packages"}
+
+
+def test_an_interrupt_ends_the_command_at_once_and_says_that_work_is_saved(
+    tmp_path, contained_here
+):
+    lesson = make_class(tmp_path)
+    endless = "def double(x):\n    while True:\n        pass"
+    hand_in(tmp_path, "ada", answered(lesson, double=endless))
+    words = [sys.executable, "-u", "-m", "grader", "grade", tmp_path / "class"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, cwd=ROOT, **pipes) as process:
+        line = next(line for line in process.stdout if "to grade" in line)
+        assert line.startswith("1 submissions: 0 graded before, 1 to grade")
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+    assert process.returncode == 130
+    assert "Stopped. What is finished is saved." in said
+    assert "Traceback" not in said
+    assert grade(tmp_path / "class", now=NOW, limits=Limits(wall_s=3)) == 0
