@@ -24,6 +24,12 @@
 #
 # Below, exercises wait for you. Each is followed by a check, which judges the exercise
 # as it was **last run**: after a change, run the exercise's cell, then its check.
+#
+# Two things hold for every exercise:
+#
+# - [arguments stay] Arguments stay as they are, alive and unchanged.
+# - [nothing is remembered] Nothing is remembered between calls: other numbers of the same
+#   shapes give other results.
 
 # %%
 draw_devices()
@@ -70,12 +76,15 @@ print("set before its first use: ", run_child(IN_TIME), "devices")
 # ### Exercise 1.1: launch_env
 #
 # Write the environment for a new process. `launch_env(num_devices, env)` returns a
-# **copy** of the dict `env` with which a fresh Python process sees `num_devices` CPU
-# devices.
+# **copy** of the dict `env`.
 #
-# - Every other variable stays, and so do other flags in `XLA_FLAGS`, if there are any.
-# - A device count that is already there is replaced.
-# - Below one device: `ValueError`, and its text names the number.
+# - [a fresh process sees them] With the copy, a fresh Python process sees `num_devices`
+#   CPU devices.
+# - [other variables stay] Every other variable stays.
+# - [other flags stay] So do other flags in `XLA_FLAGS`, if there are any, in their order.
+# - [the old count is gone] A device count that is already there is gone, wherever it
+#   stands, and if it stands there twice.
+# - [below one device] Below one device: `ValueError`, and its text names the number.
 
 
 # %% exercise="launch_env" minutes=8 difficulty=1
@@ -84,7 +93,8 @@ def launch_env(num_devices, env):
 
     Args:
         num_devices: how many, at least 1.
-        env: dict of str to str; it may hold XLA_FLAGS, also with an earlier count.
+        env: dict of str to str; it may hold XLA_FLAGS, with blanks between the flags,
+            also with an earlier count.
 
     Raises:
         ValueError: num_devices is below 1; the text names it.
@@ -108,24 +118,80 @@ def launch_env(num_devices, env):
 # - `{**env, "XLA_FLAGS": text}` is a new dict; `env["XLA_FLAGS"] = text` changes the
 #   caller's.
 
+
+# %% helpers="launch_env"
+def check_flags(num_devices, env):  # launch_env, with XLA_FLAGS taken apart
+    given, name = {*env}, "--xla_force_host_platform_device_count="
+    result = launch_env(num_devices, env)
+    if not isinstance(result, dict):
+        return result
+    flags = str(result.get("XLA_FLAGS", "")).split()
+    counts = {flag.removeprefix(name) for flag in flags if flag.startswith(name)}
+    counts |= {str(result.get("JAX_NUM_CPU_DEVICES", ""))} - {""}
+    return {
+        "device counts": " ".join(sorted(counts)),
+        "other flags": " ".join(flag for flag in flags if not flag.startswith(name)),
+        "env": {key: result.get(key) for key in given - {"XLA_FLAGS"}},
+    }
+
+
 # %% check="launch_env" points=1
-flags = "--xla_cpu_enable_fast_math=false --xla_force_host_platform_device_count=2"
-env = {"HOME": "/home/ada", "XLA_FLAGS": flags}
+old = "--xla_force_host_platform_device_count=2"
+env = {"HOME": "/home/ada", "XLA_FLAGS": f"--xla_cpu_enable_fast_math=false {old}"}
+statement("other variables stay")
 seen = observe(launch_env, 4, env)
-expect_unchanged(seen)
 expect_entries(seen, {"HOME": "/home/ada"})
-flags = seen.value.get("XLA_FLAGS", "")
-rows = {"seen": flags, "expected": "--xla_cpu_enable_fast_math=false"}
-expect(seen, "fast_math=false" in flags, "A flag in XLA_FLAGS is gone.", **rows)
+statement("arguments stay")
+expect_unchanged(seen)
+statement("other flags stay")
+found = str(seen.value.get("XLA_FLAGS", "")).split()
+rows = {"seen": " ".join(found), "expected": "--xla_cpu_enable_fast_math=false"}
+kept = rows["expected"] in found
+expect(seen, kept, "A flag in XLA_FLAGS is gone.", **rows)
+statement("the old count is gone")
+rows = {"seen": " ".join(found), "expected": f"XLA_FLAGS without {old}"}
+expect(seen, old not in found, "The old device count is still there.", **rows)
+statement("a fresh process sees them")
 expect_child_devices(seen, 4)
+statement("other variables stay")
 expect_entries(observe(launch_env, 4, {"HOME": "/home/bob"}), {"HOME": "/home/bob"})
+statement("below one device")
 expect_error(observe(launch_env, 0, {}), "ValueError", mentions=[0])
 expect_error(observe(launch_env, -3, {}), "ValueError", mentions=[-3])
+
+
 ### BEGIN HIDDEN TESTS
+def cases(rng):
+    name = "--xla_force_host_platform_device_count="
+    old = "the old count is gone", "other flags stay"
+    fast, dump = "--xla_cpu_enable_fast_math=true", "--xla_dump_hlo_as_text"
+    for num_devices, flags, what in (
+        (1, None, "other variables stay"),
+        (3, "", "other flags stay"),
+        (12, f"{name}2", old),
+        (6, f"  {name}16   {fast} ", old),
+        (2, f"{dump} {name}4 {fast} {name}128", old),
+        (1000, f"{fast}  {dump}", "other flags stay"),
+        (7, f"{dump} {fast} {name}70", old),
+    ):
+        env = {"LANG": f"{rng.integers(99)}", "XLA_FLAGS": flags, "A": "b c"}
+        env = {key: text for key, text in env.items() if text is not None}
+        yield Case(num_devices, env, statements=what)
+    for num_devices in (0, -1, -25):
+        yield Case(num_devices, {"XLA_FLAGS": fast}, mentions=[num_devices])
+
+
+statement("a fresh process sees them")
 expect_child_devices(observe(launch_env, 3, {"PATH": "/bin"}), 3)
-seen = observe(launch_env, 1, {"XLA_FLAGS": "--xla_cpu_enable_fast_math=true"})
-kept = "fast_math=true" in seen.value.get("XLA_FLAGS", "")
-expect(seen, kept, "A flag in XLA_FLAGS is gone.")
+nothing = "texts, which lie on no device"
+expect_like_solution(
+    check_flags,
+    cases,
+    value="other variables stay",
+    error="below one device",
+    arguments="arguments stay",
+    free={"layout collectives sent arrays compiles": nothing},
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -181,11 +247,15 @@ draw_pmap("mean", {"blocks": blocks}, {"means": means})
 # ### Exercise 1.2: shard_batch
 #
 # Real batches are *pytrees*: arrays in nested dicts, lists and tuples, or one bare
-# array. `shard_batch(batch, num_devices)` takes a pytree of arrays `(B, ...)` and
-# returns the same tree of arrays `(num_devices, B / num_devices, ...)`.
+# array. `shard_batch(batch, num_devices)` cuts each array `(B, ...)` of a pytree into
+# `(num_devices, B / num_devices, ...)`. It places nothing, so `num_devices` may be any
+# number from 1 on.
 #
-# - Order stays: device 0 gets the first `B / num_devices` rows. Dtypes stay too.
-# - Where `B` does not divide: `ValueError`, and its text names both sizes.
+# - [the same tree] The tree keeps its containers, named tuples among them.
+# - [order stays] Order stays: device 0 gets the first `B / num_devices` rows.
+# - [dtypes stay] Dtypes stay; none has more than 32 bits.
+# - [uneven rows raise] Where `B` does not divide: `ValueError`, and its text names both
+#   sizes.
 
 
 # %% exercise="shard_batch" minutes=8 difficulty=1
@@ -194,7 +264,7 @@ def shard_batch(batch, num_devices):
 
     Args:
         batch: pytree of arrays (B, ...).
-        num_devices: number of blocks.
+        num_devices: number of blocks, 1 or more.
 
     Returns:
         The same tree with arrays (num_devices, B / num_devices, ...).
@@ -218,49 +288,95 @@ def shard_batch(batch, num_devices):
 # - For one array: `x.reshape(num_devices, -1, *x.shape[1:])`. Test whether `B` divides
 #   before you reshape.
 
+# %% helpers="shard_batch"
+from typing import NamedTuple
+
+
+class CheckPair(NamedTuple):  # a container that is no plain tuple
+    first: object
+    second: object
+
+
+def check_cut(batch, num_devices, named=False):  # blocks, and in which containers
+    blocks = shard_batch(CheckPair(*batch) if named else batch, num_devices)
+    return {"tree": str(jax.tree.structure(blocks)), "arrays": jax.tree.leaves(blocks)}
+
+
 # %% check="shard_batch" points=2
 x = np.arange(48, dtype=np.float32).reshape(16, 3)
 batch = {"x": x, "y": np.arange(16, dtype=np.int32)}
 cut = {"x": x.reshape(8, 2, 3), "y": batch["y"].reshape(8, 2)}
 dealt = {key: np.stack([a[d::8] for d in range(8)]) for key, a in batch.items()}
 causes = {"the rows were dealt out like cards, not cut in order": dealt}
+statement("the same tree", "dtypes stay")
 seen = observe(shard_batch, batch, 8)
+expect_shapes(seen, cut)
+statement("order stays")
 expect_close(seen, cut, mistakes=causes)
+statement("arguments stay")
 expect_unchanged(seen)
+statement("the same tree")
 quarters = x.reshape(4, 4, 3)
 expect_close(observe(shard_batch, [{"x": x}, x], 4), [{"x": quarters}, quarters])
+expect_close(observe(shard_batch, x, 4), quarters)
+statement("uneven rows raise")
 uneven = observe(shard_batch, x[:15], 8)
-likely = "test whether B divides before you reshape: what reshape raises says less"
-expect_error(uneven, "ValueError", mentions=[15, 8], likely=likely)
+cause = "reshape raised this: test whether B divides before you reshape"
+causes = {cause: lambda seen: seen.error and "cannot reshape" in seen.error.message}
+expect_error(uneven, "ValueError", mentions=[15, 8], causes=causes)
 
 
 ### BEGIN HIDDEN TESTS
-def split(a, num_devices):
-    return a.reshape(num_devices, len(a) // num_devices, *a.shape[1:])
+def cases(rng):
+    def rows(count, *shape, dtype=np.float32):
+        return np.asarray(rng.normal(size=(count, *shape)) * 50, dtype)
+
+    yield Case({}, 4, statements="the same tree")
+    yield Case(([], None), 3, statements="the same tree")
+    yield Case(rows(5), 1)
+    yield Case((rows(3, 1) > 0, None, [rows(3, dtype=jnp.bfloat16)]), 3)
+    yield Case({"b": [jnp.asarray(rows(12, 2))], "a": (rows(12, dtype=np.int8),)}, 6)
+    yield Case([rows(8, 2, 1, 3, dtype=np.uint8), rows(8, dtype=np.float16)], 8)
+    yield Case(rows(72, dtype=np.int32), 12)
+    for _ in range(2):
+        yield Case((rows(6, 2), [rows(6)]), 2, True, statements="the same tree")
+    for count, num_devices in ((2, 5), (7, 3), (22, 4)):
+        batch = [{"x": rows(count, num_devices)}]
+        yield Case(batch, num_devices, mentions=[count, num_devices])
 
 
-pixels = np.arange(160, dtype=np.uint8).reshape(8, 5, 4)
-nested = {"image": pixels, "more": (pixels[:, 0, 0] > 40, [np.float16(pixels)])}
-for num_devices in (1, 2, 4, 8):
-    expected = jax.tree.map(lambda a, n=num_devices: split(a, n), nested)
-    expect_close(observe(shard_batch, nested, num_devices), expected)
-expect_error(observe(shard_batch, [x[:10]], 4), "ValueError", mentions=[10, 4])
+expect_like_solution(
+    check_cut,
+    cases,
+    value=("the same tree", "order stays", "dtypes stay"),
+    error="uneven rows raise",
+    arguments="arguments stay",
+    free={"layout collectives sent arrays compiles": "nothing is placed"},
+)
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# From here on, results lie on devices. Where an exercise below says *one row per
+# device*, this holds:
+#
+# - [row d on device d] Row `d` of the result is computed on device `d`, and stays there.
+# - [it traces] The check reads the program that JAX traces from your function, so
+#   use `jnp`, not `np`, on the arrays that it is given.
 
 # %% [markdown]
 # ### Exercise 1.3: parallel_square
 #
-# Your first distributed function. `parallel_square(x)` takes `x: (D, ...)` and returns
-# its square, of the same shape and dtype, computed on `D` devices: row `d` of the
-# result lies on one device of its own.
+# Your first distributed function.
 #
-# The check reads the program that JAX traces, so use `jnp`, not `np`, on `x`. This holds
-# for every exercise below whose result lies on devices.
+# - [each number squared] `parallel_square(x)` takes `x: (D, ...)` and returns its square,
+#   one row per device.
+# - [shape and dtype stay] Shape and dtype stay those of `x`, which holds numbers of 32
+#   bits at most.
 
 
 # %% exercise="parallel_square" minutes=4 difficulty=1
 def parallel_square(x):
-    """Squares `x: (D, ...)` on D devices, one row of the leading axis on each."""
+    """Squares `x: (D, ...)` on D devices, row d of the leading axis on device d."""
     ### BEGIN SOLUTION
     return jax.pmap(lambda row: row**2)(x)
     ### END SOLUTION
@@ -270,17 +386,98 @@ def parallel_square(x):
 # - `jax.pmap(g)` is a function. Call it on `x`.
 # - `g` receives one row, without the leading axis: it only has to square it.
 
+
+# %% helpers="parallel_square"
+def check_alone(function, *arguments):  # what runs before the rows are spread
+    import re
+
+    from coursekit import tracing
+
+    spreads = r"shard_map|xla_pmap|Sharding\(|PartitionSpec|\w@\w"
+    math = "add|sub|mul|div|pow|integer_pow|square|sqrt|dot_general|reduce_sum"
+    num_rows = len(jax.tree.leaves(arguments[-1])[0])
+    traced = tracing.trace(function, lambda: jax.make_jaxpr(function)(*arguments))
+    inputs = traced.jaxpr.invars
+    alone = {id(one) for one in inputs if one.aval.shape[:1] == (num_rows,)}
+    found = []
+    for step in traced.jaxpr.eqns:
+        text = str(step)
+        if alone & {*map(id, step.invars)} and not re.search(spreads, text):
+            alone |= {*map(id, step.outvars)}
+            found += re.findall(rf"= (?:{math})\b", text)
+    return found
+
+
+def check_one_device(seen):
+    return all(len(pieces) == 1 for pieces in seen.layout.values())
+
+
+def check_square_alone(x):
+    return check_alone(parallel_square, x)
+
+
+def check_rows(tree):  # row d on device d
+    return jax.pmap(lambda rows: rows)(tree)
+
+
+def check_deleted(*arrays):
+    return [leaf.is_deleted() for leaf in jax.tree.leaves(arrays)]
+
+
+def check_square_placed(x):  # of what lies on the devices, and must stay there
+    rows = check_rows(x)
+    return {"result": parallel_square(rows), "deleted": check_deleted(rows)}
+
+
 # %% check="parallel_square" points=1
 x = np.arange(16, dtype=np.float32).reshape(8, 2)
 seen = observe(parallel_square, x, traced=True)
+statement("shape and dtype stay")
+expect_shapes(seen, x)
+statement("each number squared")
 expect_close(seen, x**2)
-expect_devices(seen, 8, likely="computed as one array on one device, without jax.pmap")
+statement("it traces")
+expect_arrays(seen)
+statement("row d on device d")
+causes = {"jax.pmap runs on a device per row; here is one": check_one_device}
+expect_devices(seen, 8, causes=causes)
+alone = observe(check_square_alone, x)
+expect(alone, not alone.value, "One device squared all rows, before they were spread.")
+statement("arguments stay")
+expect_unchanged(seen)
+
+
 ### BEGIN HIDDEN TESTS
-for num_devices in (2, 4):
-    x = np.arange(num_devices * 6, dtype=np.int32).reshape(num_devices, 2, 3) - 5
-    seen = observe(parallel_square, x, traced=True)
-    expect_close(seen, x**2)
-    expect_devices(seen, num_devices)
+def cases(rng):
+    before = ()
+    for shape, dtype in (
+        ((1, 2), np.int32),
+        ((3,), np.float32),
+        ((3,), np.float32),
+        ((6, 1), np.uint8),
+        ((4, 3), np.float16),
+        ((2, 3, 1, 5), jnp.bfloat16),
+    ):
+        x = np.asarray(rng.normal(size=shape) * 10.0 ** rng.integers(-3, 3), dtype)
+        what = {"each number squared", "shape and dtype stay"}
+        what |= {"nothing is remembered"} if shape == before else set()
+        yield Case(jnp.asarray(x) if len(x) == 4 else x, statements=sorted(what))
+        before = shape
+
+
+expect_like_solution(
+    parallel_square,
+    cases,
+    value=("each number squared", "shape and dtype stay"),
+    layout="row d on device d",
+    arguments="arguments stay",
+    free={"error": "it raises none", "collectives sent arrays compiles": "none stated"},
+)
+statement("arguments stay")
+seen = observe(check_square_placed, x[:3])
+expect_result(seen)
+expect(seen, not any(seen.value["deleted"]), "The rows of x were donated or deleted.")
+expect_close(seen, {"result": x[:3] ** 2, "deleted": [False]})
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -332,12 +529,13 @@ draw_pmap("total", {"x": x}, {"totals": totals}, {"params": params})
 # %% [markdown]
 # ### Exercise 1.4: parallel_predict
 #
-# `parallel_predict(params, x)` runs `predict` above on all devices. The parameters
-# `{"w": (F, C), "b": (C,)}` are broadcast, the batch `x: (D, B, F)` is mapped; the
-# result is `(D, B, C)`, one block per device.
+# `parallel_predict(params, x)` runs `predict` above on `D` devices. The parameters
+# `{"w": (F, C), "b": (C,)}` are broadcast, the batch `x: (D, B, F)` is mapped.
 #
-# Do not stack `D` copies of the parameters yourself: the check reads the traced
-# program, which must hold no array `(D, F, C)`.
+# - [a prediction of each block] The result is `(D, B, C)`, one row per device: block `d`
+#   of `x`, predicted with the same parameters.
+# - [no stacked parameters] Do not stack `D` copies of the parameters yourself: the traced
+#   program must hold no array `(D, F, C)`, nor one of another shape and that size.
 
 
 # %% exercise="parallel_predict" minutes=6 difficulty=1
@@ -345,11 +543,11 @@ def parallel_predict(params, x):
     """Applies `predict` to one block of `x` per device, with the same parameters.
 
     Args:
-        params: {"w": (F, C), "b": (C,)}, without a device axis.
-        x: (D, B, F).
+        params: {"w": f32 (F, C), "b": f32 (C,)}, without a device axis.
+        x: f32 (D, B, F).
 
     Returns:
-        (D, B, C), one row of the leading axis on each of D devices.
+        f32 (D, B, C), row d on device d.
     """
     ### BEGIN SOLUTION
     return jax.pmap(predict, in_axes=(None, 0))(params, x)
@@ -360,38 +558,97 @@ def parallel_predict(params, x):
 # - Without `in_axes`, `pmap` would look for a device axis in the parameters as well.
 # - `in_axes` is a tuple with one entry per argument of `predict`.
 
+
+# %% helpers="parallel_predict"
+def check_predict_alone(params, x):
+    return check_alone(parallel_predict, params, x)
+
+
+def check_predict_placed(params, x):  # with what lies on the devices, and must stay
+    x = check_rows(x)
+    params = jax.pmap(lambda p, x: p, in_axes=(None, 0), out_axes=None)(params, x)
+    result = parallel_predict(params, x)
+    return {"result": result, "deleted": check_deleted(params, x)}
+
+
 # %% check="parallel_predict" points=2
 rng = np.random.default_rng(0)
-w, b = np.float32(rng.normal(size=(3, 5))), np.arange(5, dtype=np.float32)
-x = np.float32(rng.normal(size=(8, 4, 3)))
+w, b = np.float32(rng.normal(size=(7, 5))), np.arange(5, dtype=np.float32)
+x = np.float32(rng.normal(size=(8, 3, 7)))
 product = np.float64(x) @ np.float64(w)
 causes = {"the bias was not added": product}
+statement("a prediction of each block")
 seen = observe(parallel_predict, {"w": w, "b": b}, x, traced=True)
 expect_close(seen, product + b, rtol=1e-4, atol=1e-5, mistakes=causes)
-expect_devices(seen, 8, likely="computed on one device, without jax.pmap")
-likely = "the parameters were stacked by hand; in_axes=None sends them whole"
-expect_arrays(seen, never=(8, 3, 5), likely=likely)
+statement("it traces")
+expect_arrays(seen)
+statement("no stacked parameters")
+expect_arrays(seen, largest=8 * 7 * 5 - 1)
+statement("row d on device d")
+causes = {"jax.pmap runs on a device per row; here is one": check_one_device}
+expect_devices(seen, 8, causes=causes)
+alone = observe(check_predict_alone, {"w": w, "b": b}, x)
+headline = "One device predicted all blocks, before they were spread."
+expect(alone, not alone.value, headline)
+statement("arguments stay")
+expect_unchanged(seen)
+
+
 ### BEGIN HIDDEN TESTS
-for num_devices in (2, 4):
-    x = np.float32(rng.normal(size=(num_devices, 6, 3)))
-    seen = observe(parallel_predict, {"w": w, "b": b}, x, traced=True)
-    expected = np.float64(x) @ np.float64(w) + b
-    expect_close(seen, expected, rtol=1e-4, atol=1e-5)
-    expect_devices(seen, num_devices)
-    expect_arrays(seen, never=(num_devices, 3, 5))
+def cases(rng):
+    before = ()
+    for sizes in (
+        (1, 1, 1, 1),
+        (3, 1, 2, 5),
+        (3, 1, 2, 5),
+        (6, 5, 7, 1),
+        (8, 2, 11, 3),
+    ):
+        num_devices, num_rows, n_in, n_out = sizes
+        w, b, x = (
+            np.float32(rng.normal(size=shape) * rng.choice([0.01, 1, 300]))
+            for shape in ((n_in, n_out), n_out, (num_devices, num_rows, n_in))
+        )
+        params = {"w": w, "b": b}
+        placed = jax.tree.map(jnp.asarray, params) if num_devices == 6 else params
+        what = ("nothing is remembered",) if sizes == before else ()
+        yield Case(placed, x, statements=("a prediction of each block", *what))
+        before = sizes
+
+
+expect_like_solution(
+    parallel_predict,
+    cases,
+    value="a prediction of each block",
+    layout="row d on device d",
+    arguments="arguments stay",
+    free={
+        "error": "it raises none",
+        "arrays": "asked for above",
+        "collectives sent compiles": "none stated",
+    },
+)
+statement("arguments stay")
+params = {"w": np.eye(2, dtype=np.float32), "b": np.ones(2, np.float32)}
+x = np.ones((3, 2, 2), np.float32)
+seen = observe(check_predict_placed, params, x)
+expect_result(seen)
+expect(seen, not any(seen.value["deleted"]), "An argument was donated or deleted.")
+expect_close(seen, {"result": x + 1, "deleted": [False] * 3})
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ### Exercise 1.5: pairwise_distances
 #
-# `points: (D, N, F)` are split, `queries: (Q, F)` go to every device. Return the
-# Euclidean distance of each point to each query, `(D, N, Q)`, one block per device:
-# `pmap` over `vmap`.
+# `points: (D, N, F)` are split, `queries: (Q, F)` go to every device.
 #
-# - Memory is what large models run out of, so no array `(D, N, Q, F)` of all
-#   differences may exist in the program. One device's block `(N, Q, F)` is fine.
-# - Four digits must be right, also for points with coordinates near 1000: subtract
-#   before you square.
+# - [each distance] Return the Euclidean distance of each point to each query,
+#   `(D, N, Q)`, one row per device: `pmap` over `vmap`.
+# - [never all differences] Memory is what large models run out of, so no array of all
+#   differences `(D, N, Q, F)` may exist in the traced program, whatever its shape. One
+#   device's block `(N, Q, F)` is fine.
+# - [four digits] Four digits must be right, also for points with coordinates near 1000:
+#   subtract before you square.
 
 
 # %% exercise="pairwise_distances" minutes=12 difficulty=2
@@ -403,7 +660,7 @@ def pairwise_distances(points, queries):
         queries: f32 (Q, F), the same on every device.
 
     Returns:
-        f32 (D, N, Q), one row of the leading axis on each of D devices.
+        f32 (D, N, Q), row d on device d.
     """
 
     ### BEGIN SOLUTION
@@ -422,30 +679,90 @@ def pairwise_distances(points, queries):
 #   now it takes `(N, F), (Q, F)` and returns `(N, Q)`.
 # - `pmap` that with `in_axes=(0, None)`.
 
+
+# %% helpers="pairwise_distances"
+def check_distances_alone(queries, points):
+    return check_alone(lambda q, p: pairwise_distances(p, q), queries, points)
+
+
+def check_distances_placed(points, queries):  # from what lies there, and must stay
+    points, queries = check_rows(points), jnp.asarray(queries)
+    result = pairwise_distances(points, queries)
+    return {"result": result, "deleted": check_deleted(points, queries)}
+
+
 # %% check="pairwise_distances" points=3
 rng = np.random.default_rng(1)
-points = np.float32(rng.normal(size=(8, 4, 3)) + 1000)
-queries = np.float32(rng.normal(size=(5, 3)) + 1000)
-gaps = np.float64(points)[:, :, None] - np.float64(queries)
+far = np.float32(rng.normal(size=(8, 4, 3)) + 1000)
+far_queries = np.float32(rng.normal(size=(5, 3)) + 1000)
+points, queries = far - 1000, far_queries - 1000  # exact: the distances stay
+gaps = np.float64(points)[:, :, None] - queries
 squares = (gaps**2).sum(-1)
-causes = {"the square root is missing": squares}
-causes["absolute differences were added up"] = np.abs(gaps).sum(-1)
-imprecise = "|p|^2 - 2pq + |q|^2 cancels near 1000: subtract before you square"
+mistakes = {"the square root is missing": squares}
+mistakes["absolute differences were added up"] = np.abs(gaps).sum(-1)
+statement("each distance")
 seen = observe(pairwise_distances, points, queries, traced=True)
-expected = np.sqrt(squares)
-expect_close(seen, expected, rtol=1e-4, mistakes=causes, imprecise=imprecise)
-expect_devices(seen, 8, likely="computed on one device, without jax.pmap")
-likely = "the differences of all devices were built at once"
-expect_arrays(seen, largest=8 * 4 * 5, likely=likely)
+expect_close(seen, np.sqrt(squares), rtol=1e-4, mistakes=mistakes)
+statement("it traces")
+expect_arrays(seen)
+statement("never all differences")
+causes = {"jax.pmap runs on a device per row; here is one": check_one_device}
+expect_arrays(seen, largest=8 * 4 * 5 * 3 - 1, causes=causes)
+statement("row d on device d")
+expect_devices(seen, 8, causes=causes)
+alone = observe(check_distances_alone, queries, points)
+expect(alone, not alone.value, "One device did the work, before the rows were spread.")
+statement("four digits")
+cause = "right near 0, not near 1000: what is subtracted after squaring cancels"
+causes = {cause: lambda seen: np.allclose(seen.value, np.sqrt(squares), atol=2)}
+seen = observe(pairwise_distances, far, far_queries)
+expect_close(seen, np.sqrt(squares), rtol=1e-4, causes=causes)
+statement("arguments stay")
+expect_unchanged(seen)
+
+
 ### BEGIN HIDDEN TESTS
-for num_devices, rows in ((2, 6), (4, 1)):
-    points = np.float32(rng.normal(size=(num_devices, rows, 7)))
-    queries = np.float32(rng.normal(size=(9, 7)))
-    gaps = np.float64(points)[:, :, None] - np.float64(queries)
-    seen = observe(pairwise_distances, points, queries, traced=True)
-    expect_close(seen, np.sqrt((gaps**2).sum(-1)), rtol=1e-4)
-    expect_devices(seen, num_devices)
-    expect_arrays(seen, largest=rows * 9 * 7)
+def cases(rng):
+    before = ()
+    for sizes, center, width in (
+        ((1, 1, 1, 1), 0, 1),
+        ((3, 1, 2, 7), 1000, 1),
+        ((3, 1, 2, 7), -2000, 20),
+        ((6, 5, 3, 1), 0, 1e-3),
+        ((4, 2, 11, 2), 0, 1e5),
+    ):
+        num_devices, num_points, num_queries, width_of_row = sizes
+        shape = num_devices, num_points, width_of_row
+        points = np.float32(center + width * rng.normal(size=shape))
+        shape = num_queries, width_of_row
+        queries = np.float32(center + width * rng.normal(size=shape))
+        queries[-1] = points[-1, -1]  # a distance of 0
+        if num_devices == 4:
+            points, queries = jnp.asarray(points), jnp.asarray(queries)
+        what = ("nothing is remembered",) if sizes == before else ()
+        what += ("four digits",) if center else ("each distance",)
+        yield Case(points, queries, rtol=1e-4, atol=1e-5 * width, statements=what)
+        before = sizes
+
+
+expect_like_solution(
+    pairwise_distances,
+    cases,
+    value="each distance",
+    layout="row d on device d",
+    arguments="arguments stay",
+    free={
+        "error": "it raises none",
+        "arrays": "asked for above",
+        "collectives sent compiles": "none stated",
+    },
+)
+statement("arguments stay")
+points, queries = np.zeros((3, 2, 2), np.float32), np.zeros((2, 2), np.float32)
+seen = observe(check_distances_placed, points, queries)
+expect_result(seen)
+expect(seen, not any(seen.value["deleted"]), "An argument was donated or deleted.")
+expect_close(seen, {"result": points, "deleted": [False] * 2})
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -496,15 +813,18 @@ print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
 # ### Exercise 1.6: init_ensemble
 #
 # An ensemble trains one model per device; its members must start apart.
-# `init_ensemble(key, num_devices, sizes)` returns the parameters of a multi-layer
-# perceptron for every device, stacked on a leading device axis: a list with `{"w": (D,
-# n_in, n_out), "b": (D, n_out)}` for each pair of neighbours in `sizes`.
+# `init_ensemble(key, num_devices, sizes)` makes the parameters of a multi-layer
+# perceptron for every device, stacked on a leading device axis.
 #
-# - Weights are normal with mean zero and standard deviation `1 / sqrt(n_in)`, biases
-#   zero, all f32.
-# - Each device draws from its own key, each layer too.
-# - The same `key` gives the same parameters, another `key` gives others.
-# - Where the arrays lie does not matter: the first `pmap` will spread them.
+# - [a list of layers] It returns a list with `{"w": (D, n_in, n_out), "b": (D, n_out)}`
+#   for each pair of neighbours in `sizes`, all f32.
+# - [normal weights] Weights are normal with mean zero and standard deviation
+#   `1 / sqrt(n_in)`.
+# - [zero biases] Biases are zero.
+# - [a key for each] Each layer of each device draws from a key of its own.
+# - [the key decides] The same `key` gives the same parameters, another `key` others.
+#
+# Where the arrays lie does not matter: the first `pmap` will spread them.
 
 
 # %% exercise="init_ensemble" minutes=15 difficulty=2
@@ -514,7 +834,7 @@ def init_ensemble(key, num_devices, sizes):
     Args:
         key: a `jax.random.key`.
         num_devices: number of members D.
-        sizes: widths of the layers, for example (10, 32, 1).
+        sizes: widths of the layers, a tuple, for example (10, 32, 1).
 
     Returns:
         List of {"w": f32 (D, n_in, n_out), "b": f32 (D, n_out)}.
@@ -539,40 +859,130 @@ def init_ensemble(key, num_devices, sizes):
 # - `jax.pmap(init)` maps it over `jax.random.split(key, num_devices)` and stacks the
 #   results for you.
 
+
+# %% helpers="init_ensemble"
+def check_layers(num_devices, sizes):  # what init_ensemble returns, but for the numbers
+    return [
+        {
+            "w": np.zeros((num_devices, n_in, n_out), np.float32),
+            "b": np.zeros((num_devices, n_out), np.float32),
+        }
+        for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True)
+    ]
+
+
+def check_draws(layers):  # {(layer, device): its weights as standard normal numbers}
+    return {
+        (number, device): w.ravel() * np.sqrt(len(w))
+        for number, layer in enumerate(layers)
+        for device, w in enumerate(np.float64(layer["w"]))
+    }
+
+
+def check_moments(draws):  # which moment of whose weights is off, seen, expected
+    groups = {f"layer {n} of device {d}": draw for (n, d), draw in draws.items()}
+    for layer in sorted({number for number, _ in draws}):
+        parts = [draw for (number, _), draw in draws.items() if number == layer]
+        groups[f"layer {layer}"] = np.concatenate(parts)
+    for name, draw in groups.items():
+        mean, std = draw.mean(), draw.std()
+        shape, error = np.mean(((draw - mean) / std) ** 4), 6 / np.sqrt(draw.size)
+        if not (abs(mean) < error and abs(std - 1) < error):
+            headline = f"The weights of {name} have another mean or deviation."
+            seen = (
+                f"mean {mean:.2f}, standard deviation {std:.2f}, times 1 / sqrt(n_in)"
+            )
+            return headline, seen, "0 and 1, times 1 / sqrt(n_in)"
+        if not abs(shape - 3) < 5 * error:
+            seen = f"a mean fourth power of {shape:.2f}, where the second's is 1"
+            return (
+                f"The weights of {name} are not normal.",
+                seen,
+                "3, of normal numbers",
+            )
+    return None
+
+
+def check_shared(draws):  # whose weights share numbers, or move together
+    numbers = {name: np.unique(np.abs(draw).round(5)) for name, draw in draws.items()}
+    pairs = [(a, b) for a in draws for b in draws if a < b]
+    for a, b in pairs:
+        size = min(draws[a].size, draws[b].size)
+        alike = np.corrcoef(draws[a][:size], draws[b][:size])[0, 1]
+        both = np.intersect1d(numbers[a], numbers[b]).size
+        share = both / min(numbers[a].size, numbers[b].size)
+        if share > 0.2 or abs(alike) * np.sqrt(size) > 6:
+            names = " and ".join(f"layer {n} of device {d}" for n, d in (a, b))
+            seen = f"{share:.0%} of the numbers in common, correlation {alike:.2f}"
+            return f"The weights of {names} are alike.", seen, "independent draws"
+    few = [name for name in draws if numbers[name].size < 0.8 * draws[name].size]
+    for number, device in few:
+        seen = f"{numbers[number, device].size} distinct numbers"
+        headline = f"Weights of layer {number} of device {device} repeat."
+        return headline, seen, "independent draws"
+    return None
+
+
+def check_equal(layers, others):  # which weights are the same
+    draws, more = check_draws(layers), check_draws(others)
+    equal = [place for place in draws if np.allclose(draws[place], more[place])]
+    return [f"layer {number} of device {device}" for number, device in equal]
+
+
+def check_same(draws, position):  # whether layers (0) or devices (1) share their draws
+    firsts = {}
+    for place, draw in draws.items():
+        firsts.setdefault(place[1 - position], set()).add(round(draw[0], 4))
+    return all(len(first) == 1 for first in firsts.values())
+
+
 # %% check="init_ensemble" points=3
 sizes = (64, 32, 128)
+statement("a list of layers")
 seen = observe(init_ensemble, jax.random.key(3), 8, sizes)
-zeros = [
-    {"w": np.zeros((8, n, m), np.float32), "b": np.zeros((8, m), np.float32)}
-    for n, m in zip(sizes[:-1], sizes[1:], strict=True)
-]
-expect_shapes(seen, zeros)
-for layer, n_in in zip(seen.value, sizes, strict=False):
-    w, b = layer["w"] * np.sqrt(n_in), layer["b"]
-    distinct = len(np.unique(w[:, 0, 0]))
-    likely = "the devices share a key: split it, one key per device"
-    expect(seen, distinct == 8, f"{distinct} of 8 members are distinct.", likely=likely)
-    expect(seen, not b.any(), "The biases are not zero.")
-    rows = {"seen": f"{w.std():.2f} / sqrt({n_in})", "expected": f"1 / sqrt({n_in})"}
-    expect(seen, 0.95 < w.std() < 1.05, "The standard deviation of w is off.", **rows)
+expect_shapes(seen, check_layers(8, sizes))
+statement("arguments stay")
+expect_unchanged(seen)
+statement("zero biases")
+for number, layer in enumerate(seen.value):
+    expect(seen, not layer["b"].any(), f"The biases of layer {number} are not zero.")
+statement("a key for each")
+draws = check_draws(seen.value)
+causes = {
+    "the devices share a key": lambda seen: check_same(draws, 1),
+    "the layers share a key": lambda seen: check_same(draws, 0),
+}
+headline, was, wanted = check_shared(draws) or ("", "", "")
+expect(seen, not headline, headline, causes=causes, seen=was, expected=wanted)
+statement("normal weights")
+headline, was, wanted = check_moments(draws) or ("", "", "")
+expect(seen, not headline, headline, seen=was, expected=wanted)
+statement("the key decides")
 again, other = (observe(init_ensemble, jax.random.key(k), 8, sizes) for k in (3, 4))
-expect_close(again, seen.value, likely="the same key must give the same parameters")
-expect_shapes(other, zeros)
-changed = np.any(other.value[0]["w"] != seen.value[0]["w"])
-expect(other, changed, "Another key gives the same parameters.")
+for one in (again, other):
+    expect_shapes(one, check_layers(8, sizes))
+kept = check_equal(seen.value, again.value)
+expect(again, len(kept) == len(draws), "The same key gave other weights.")
+kept = ", ".join(check_equal(seen.value, other.value)[:1])
+expect(other, not kept, f"Keys 3 and 4 gave the same weights to {kept}.")
+
 ### BEGIN HIDDEN TESTS
-middle = seen.value[1]["w"] * np.sqrt(32)
-expect(seen, abs(middle.mean()) < 0.05, "The weights' mean is not zero.")
-expect(seen, np.abs(middle).max() > 2.5, "The weights are not normal.")
-likeness = np.corrcoef(middle.reshape(8, -1)) - np.eye(8)
-expect(seen, np.abs(likeness).max() < 0.2, "Members resemble each other.")
-square = observe(init_ensemble, jax.random.key(7), 2, (40, 40, 40))
-layer = {"w": np.zeros((2, 40, 40), np.float32), "b": np.zeros((2, 40), np.float32)}
-expect_shapes(square, [layer, layer])
-first, second = (layer["w"].ravel() for layer in square.value)
-likely = "the layers share a key: split it per layer too"
-alike = abs(np.corrcoef(first, second)[0, 1]) > 0.2
-expect(square, not alike, "The layers resemble each other.", likely=likely)
+many = 3 + 2**16  # in 16 bits this is 3
+other = observe(init_ensemble, jax.random.key(many), 8, sizes)
+expect_shapes(other, check_layers(8, sizes))
+kept = ", ".join(check_equal(seen.value, other.value)[:1])
+expect(other, not kept, f"Keys 3 and {many} gave the same weights to {kept}.")
+for number, num_devices, sizes in ((7, 1, (2, 900)), (9, 6, (1, 30, 30, 30))):
+    statement("a list of layers", "zero biases")
+    seen = observe(init_ensemble, jax.random.key(number), num_devices, sizes)
+    expect_shapes(seen, check_layers(num_devices, sizes))
+    expect(seen, not any(layer["b"].any() for layer in seen.value), "Biases are not 0.")
+    statement("a key for each")
+    headline, was, wanted = check_shared(check_draws(seen.value)) or ("", "", "")
+    expect(seen, not headline, headline, seen=was, expected=wanted)
+    statement("normal weights")
+    headline, was, wanted = check_moments(check_draws(seen.value)) or ("", "", "")
+    expect(seen, not headline, headline, seen=was, expected=wanted)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -648,14 +1058,17 @@ def reference_run(params, x, y, lr, num_steps, average=False):
 # A stretch exercise, two functions in one cell.
 #
 # `local_sgd_steps(params, x, y, lr, num_steps)` starts from `{"w": (D, F), "b": (D,)}`
-# and takes `num_steps` steps of gradient descent on `mse` on each device, on that
-# device's `x: (D, B, F)` and `y: (D, B)`, without communication. It returns the
-# parameters, one row per device, and leaves its arguments as they were. JAX must be
-# able to trace it: no `float(...)` and no NumPy on what the devices compute.
+# and returns such parameters, one row per device.
 #
-# `replica_spread(params)` returns one number for a tree of arrays `(D, ...)`: the
-# largest absolute difference of any single entry from the replicas' mean of that entry,
-# over all arrays.
+# - [each device descends] Each device takes `num_steps` steps of gradient descent on
+#   `mse` with the learning rate `lr`, from its own row of `params`, on its own
+#   `x: (D, B, F)` and `y: (D, B)`. No step is fine, too.
+# - [no communication] No device sends anything to another.
+# - [the largest difference] `replica_spread(params)` returns one number for a tree of
+#   arrays `(D, ...)`: the largest absolute difference of any single entry from the
+#   replicas' mean of that entry, over all arrays.
+#
+# `local_sgd_steps` traces: no `float(...)` and no NumPy on what the devices compute.
 
 
 # %% exercise="local_sgd_steps" minutes=20 difficulty=3
@@ -663,14 +1076,14 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     """Takes `num_steps` SGD steps on each device's own data.
 
     Args:
-        params: {"w": (D, F), "b": (D,)}, a replica per device.
-        x: (D, B, F).
-        y: (D, B).
-        lr: learning rate.
+        params: {"w": f32 (D, F), "b": f32 (D,)}, a replica per device.
+        x: f32 (D, B, F).
+        y: f32 (D, B).
+        lr: learning rate, a float.
         num_steps: number of steps, 0 or more.
 
     Returns:
-        Like params, one row of the leading axis on each of D devices.
+        Like params, row d on device d.
     """
 
     ### BEGIN SOLUTION
@@ -704,6 +1117,21 @@ def replica_spread(params):
 # - For the spread, `jax.tree.leaves(params)` lists the arrays; the mean is over axis 0.
 
 
+# %% helpers="local_sgd_steps"
+def check_steps_alone(lr, num_steps, *arrays):
+    def run(*arrays):
+        return local_sgd_steps(*arrays, lr, num_steps)
+
+    return check_alone(run, *arrays)
+
+
+def check_placed(params, x, y, lr, num_steps):  # of what lies there, and must stay
+    params, x, y = check_rows((params, x, y))
+    trained = local_sgd_steps(params, x, y, lr, num_steps)
+    spread = replica_spread(trained)
+    return {"spread": spread, "deleted": check_deleted(params, x, y)}
+
+
 # %% check="local_sgd_steps" points=3
 data = np.float32(np.random.default_rng(4).normal(size=(8, 6, 4)))
 x, y = data[..., :3], data[..., 3]
@@ -715,25 +1143,81 @@ causes = {
     "the step used 0.1 in place of lr": reference_run(params, x, y, 0.1, 20),
     "one step is missing": reference_run(params, x, y, 0.05, 19),
 }
+statement("each device descends")
 seen = observe(local_sgd_steps, params, x, y, 0.05, 20, traced=True)
 expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=causes)
+statement("arguments stay")
 expect_unchanged(seen)
-expect_devices(seen, 8, likely="all replicas were computed on one device")
-expect_close(observe(local_sgd_steps, params, x, y, 0.05, 0), params)
-likely = "the spread is the largest single difference, over all entries of all arrays"
-expect_close(observe(replica_spread, params), 0.0, likely=likely)
-tree = [np.float32([0, 0, 0, -4]), {"w": np.ones((4, 2, 2), np.float32)}]
-expect_close(observe(replica_spread, tree), 3.0, likely=likely)
+statement("it traces", "no communication")
+expect_collectives(seen, {})
+statement("row d on device d")
+expect_devices(seen, 8)
+alone = observe(check_steps_alone, 0.05, 3, params, x, y)
+expect(alone, not alone.value, "One device did the steps, before the rows were spread.")
+statement("the largest difference")
+tree = [np.float32([2, 2, 2, -2]), {"w": np.ones((4, 2, 2), np.float32)}]
+mistakes = {"it is a standard deviation": 3**0.5, "it is between two replicas": 4.0}
+expect_close(observe(replica_spread, tree), 3.0, mistakes=mistakes)
+
+
 ### BEGIN HIDDEN TESTS
+def cases(rng):
+    before = ()
+    for num_devices, num_rows, width, lr, num_steps in (
+        (1, 1, 2, 0.3, 1),
+        (3, 5, 1, 0.07, 7),
+        (3, 5, 1, 0.07, 7),
+        (3, 5, 1, 0.002, 7),
+        (6, 2, 3, 0.01, 0),
+    ):
+        w, b, x, y = (
+            np.float32(rng.normal(size=(num_devices, *shape)) * 2 + 0.5)
+            for shape in ((width,), (), (num_rows, width), (num_rows,))
+        )
+        if num_devices == 6:
+            w, b, x, y = map(jnp.asarray, (w, b, x, y))
+        what = ("nothing is remembered",) if x.shape == before else ()
+        what += ("each device descends",)
+        yield Case({"w": w, "b": b}, x, y, lr, num_steps, statements=what)
+        before = x.shape
+
+
+def trees(rng):
+    def leaf(*shape):
+        return np.float32(rng.normal(size=shape) * 10.0 ** rng.integers(-3, 4) + 5)
+
+    for _ in range(2):
+        yield Case({"b": leaf(3), "a": leaf(3, 2)})
+    yield Case(leaf(1, 4))
+    yield Case({"w": np.full((4, 2), -0.1, np.float32)})
+    yield Case((leaf(6, 1, 3), [jnp.asarray(leaf(6)), {"c": 1e6 * leaf(6, 2, 2, 2)}]))
+    yield Case((leaf(4), 1e6 * leaf(4, 3), [leaf(4, 2)]))
+    yield Case([-np.abs(leaf(8, 5)), leaf(8)])
+
+
+free = {"error": "it raises none", "arrays compiles": "none stated"}
+expect_like_solution(
+    local_sgd_steps,
+    cases,
+    value="each device descends",
+    layout="row d on device d",
+    arguments="arguments stay",
+    free=free | {"collectives sent": "asked for above"},
+)
+expect_like_solution(
+    replica_spread,
+    trees,
+    value="the largest difference",
+    arguments="arguments stay",
+    free=free | {"layout collectives sent": "a number"},
+)
+statement("arguments stay", "the largest difference")
+expected = reference_run(params, x, y, 0.05, 20)
 spread = max(np.abs(leaf - leaf.mean(0)).max() for leaf in expected.values())
-expect_close(observe(replica_spread, seen.value), spread, rtol=1e-3)
-for num_devices, num_steps in ((4, 0), (2, 7)):
-    x, y = x[:num_devices, :, :2], y[:num_devices]
-    start_from = {"w": x[:, 0], "b": y[:, 0]}
-    expected = reference_run(start_from, x, y, 0.1, num_steps)
-    seen = observe(local_sgd_steps, start_from, x, y, 0.1, num_steps, traced=True)
-    expect_close(seen, expected, rtol=1e-4, atol=1e-5)
-    expect_devices(seen, num_devices)
+seen = observe(check_placed, params, x, y, 0.05, 20)
+expect_result(seen)
+expect(seen, not any(seen.value["deleted"]), "An argument was donated or deleted.")
+expect_close(seen, {"spread": spread, "deleted": [False] * 4}, rtol=1e-3)
 ### END HIDDEN TESTS
 
 # %% [markdown]

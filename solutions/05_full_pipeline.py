@@ -93,17 +93,29 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 
 
 # %% [markdown]
+# In all exercises of this lesson:
+#
+# - [arguments stay] What a function gets stays as it is and alive; only a state that is
+#   donated (5.2) goes.
+# - [nothing is remembered] A call does what its own arguments say, whatever was called
+#   before.
+#
+# Where an exercise says what devices compute or send, the check reads the program that
+# JAX traces: leave `float()` and NumPy out of it.
+
+# %% [markdown]
 # ### Exercise 5.1: batches
 #
-# `batches(data, batch_size, sharding, seed, start_step)` is a generator of batches for
-# ever, beginning with number `start_step`. `data` is a tuple of arrays with N rows each;
-# a batch is a tuple of `jax.Array`s with `batch_size` rows, laid out by `sharding`.
+# [batch after batch] `batches(data, batch_size, sharding, seed, start_step)` is a generator
+# of batches for ever, from number `start_step` on. `data` is a tuple of one or more arrays
+# of N rows; a batch is a tuple of `jax.Array`s: `batch_size` rows of each, in its dtype.
 #
-# - Rows come in the order above; a batch may hold rows of several epochs.
-# - **The next batch is on its way**: when one is handed out, the one after it has been
-#   placed already, and no more.
-# - A `batch_size` that does not divide over the devices is a `ValueError` naming both
-#   numbers. (JAX's own will do.)
+# - [rows in order] Rows come in the order above; a batch may hold rows of several epochs.
+# - [laid out by sharding] Arrays lie as `sharding` says, on any mesh.
+# - [one batch ahead] **The next batch is on its way**: when one is handed out, the next
+#   has been placed, and no more.
+# - [rows must divide] If `sharding` cannot split `batch_size` evenly: a `ValueError` naming
+#   `batch_size` and the number of parts. (JAX's own will do.)
 #
 # Use `place`: it also works with several processes.
 
@@ -150,29 +162,45 @@ def batches(data, batch_size, sharding, seed, start_step):
 
 
 # %% helpers="batches"
-def take(x, y, batch_size, num_devices, seed, start_step, count):
-    by_rows = NamedSharding(make_mesh(num_devices), P("data"))
-    stream = batches((x, y), batch_size, by_rows, seed, start_step)
-    return {f"batch {start_step + k}": next(stream) for k in range(count)}
+def check_mesh(devices, names):  # of these devices, or of so many of the first
+    devices = range(devices) if isinstance(devices, int) else devices
+    return jax.sharding.Mesh(np.array(jax.devices())[np.array(devices)], names)
 
 
-def count_ready(x, y, batch_size, count):  # batches on the devices, each time
-    stream = batches((x, y), batch_size, NamedSharding(make_mesh(8), P("data")), 0, 0)
-    found, shape = [], (batch_size, *x.shape[1:])
+def check_take(
+    data, size, seed, start, count, devices=8, names=("data",), spec=("data",)
+):
+    sharding = NamedSharding(check_mesh(devices, names), P(*spec))
+    stream = batches(data, size, sharding, seed, start)
+    return {f"batch {start + k}": next(stream) for k in range(count)}
+
+
+def check_two_streams(data, others, batch_size, count):  # taken from by turns
+    by_rows = NamedSharding(make_mesh(2), P("data"))
+    one = batches(data, batch_size, by_rows, 1, 0)
+    two = batches(others, batch_size, by_rows, 2, 0)
+    return [(next(one), next(two)) for _ in range(count)]
+
+
+def check_ready(data, batch_size, start_step, count):  # batches on the devices
+    shapes = [(batch_size, *array.shape[1:]) for array in data]
+    others = jax.live_arrays()  # kept here, so that none of these goes meanwhile
+    known, by_rows = {id(one) for one in others}, NamedSharding(make_mesh(8), P("data"))
+    stream, found = batches(data, batch_size, by_rows, 0, start_step), []
     for _ in range(count):
-        batch = next(stream)
-        there = batch[0].shape == shape
-        found.append(there * sum(a.shape == shape for a in jax.live_arrays()))
+        _here = next(stream)
+        new = [one.shape for one in jax.live_arrays() if id(one) not in known]
+        found.append([new.count(shape) for shape in shapes])
     return found
 
 
-def numbered(num_rows, *shape):  # x: every row holds its number; y: the number
+def check_numbered(num_rows, *shape):  # x: every row holds its number; y: the number
     y = np.arange(num_rows, dtype=np.int32)
     rows = y.reshape(-1, *[1] * len(shape))
     return np.broadcast_to(rows, (num_rows, *shape)).astype(np.float32), y
 
 
-def cut_line(data, batch_size, line, first, count):  # batches from rows in a line
+def check_cut(data, batch_size, line, first, count):  # batches from rows in a line
     found = {}
     for k in range(first, first + count):
         rows = line[k * batch_size : (k + 1) * batch_size]
@@ -180,60 +208,102 @@ def cut_line(data, batch_size, line, first, count):  # batches from rows in a li
     return found
 
 
-def epochs_line(seed, num_epochs, num_rows):  # as the statement says
+def check_line(seed, num_epochs, num_rows):  # as the statement says
     orders = [epoch_order(seed, epoch, num_rows) for epoch in range(num_epochs)]
     return np.concatenate(orders)
 
 
-def batch_mistakes(data, batch_size, seed, first, count):  # what other streams give
+def check_other_lines(data, batch_size, seed, first, count):  # what mistakes give
     size, kept = len(data[0]), len(data[0]) // batch_size * batch_size
-    orders, start = epochs_line(seed, 9, size), first * batch_size
+    orders, start = check_line(seed, 9, size), first * batch_size
     lines = {
         "every epoch has the order of the first": np.tile(orders[:size], 9),
         "the rest of an epoch is dropped": orders.reshape(9, size)[:, :kept].ravel(),
         "rows come in the order of the file": np.arange(9 * size) % size,
-        "the orders are those of another seed": epochs_line(0, 9, size),
+        "the orders are those of seed 0": check_line(0, 9, size),
     }
     for cause, place in (
-        ("start_step is not used", 0),
-        ("start_step is the number of a batch, not of a row", first),
+        ("these are the batches from number 0 on", 0),
+        (f"the batches begin at row {first}, not at batch {first}", first),
         ("the epoch begins again: rows come twice", start // size * size),
     ):
         lines[cause] = np.r_[orders[:start], orders[place:]]
+    later = list(lines)[-3:] if not first else ()
     return {
-        cause: cut_line(data, batch_size, line, first, count)
+        cause: check_cut(data, batch_size, line, first, count)
         for cause, line in lines.items()
-        if first or not cause.startswith(("start_step", "the epoch"))
+        if cause not in later
     }
 
 
 # %% check="batches" points=3
-data = x, y = numbered(20, 7)
+data = check_numbered(20, 7)
 for first, count in ((0, 7), (4, 2)):
-    seen = observe(take, x, y, 8, 8, 3, first, count)
-    wanted = cut_line(data, 8, epochs_line(3, 4, 20), first, count)
-    expect_close(seen, wanted, mistakes=batch_mistakes(data, 8, 3, first, count))
-    expect_devices(seen, 8, likely="place(array, sharding) splits the rows")
-seen = observe(count_ready, x, y, 8, 3)
-headline = f"{seen.value} batches were on the devices when one was handed out."
-late = "the next batch is placed before the yield, not when it is asked for"
-rows = {"expected": "2 each time: this one and the next"}
-rows["likely"] = late if min(seen.value) < 2 else "one batch ahead is enough"
-expect(seen, seen.value == [2, 2, 2], headline, **rows)
-expect_error(observe(take, x, y, 12, 8, 3, 0, 1), "ValueError", [12, 8])
+    seen = observe(check_take, data, 8, 3, first, count)
+    wanted = check_cut(data, 8, check_line(3, 4, 20), first, count)
+    others = check_other_lines(data, 8, 3, first, count)
+    statement("batch after batch", "rows in order")
+    expect_close(seen, wanted, mistakes=others)
+    statement("laid out by sharding")
+    where = {"x": (f'["batch {first}"][0]', ["data"])}
+    others = {"each device holds all rows: place(array, sharding) splits them": []}
+    expect_layout(seen, where, [8], ["data"], mistakes=others)
+seen = observe(check_ready, (data[0], data[0][:, :5]), 8, 0, 3)
+statement("one batch ahead")
+headline = f"{seen.value} batches of two arrays were on the devices at each next()."
+late = "the next batch is placed when it is asked for, not before the yield"
+causes = {late: lambda s: s.value == [[1, 1]] * 3}
+causes["more than one batch is ahead"] = lambda s: np.min(s.value) > 2
+rows = {"expected": "2 each time: this one and the next", "causes": causes}
+expect(seen, seen.value == [[2, 2]] * 3, headline, **rows)
+statement("rows must divide")
+expect_error(observe(check_take, data, 12, 3, 0, 1), "ValueError", [12, 8])
+
+
 ### BEGIN HIDDEN TESTS
-x, y = numbered(10, 2, 3)
-x = np.uint8(x)
-line = epochs_line(7, 1004, 10)
-for num_devices, start in ((4, 1), (2, 400)):
-    seen = observe(take, x, y, 24, num_devices, 7, start, 2)
-    expect_close(seen, cut_line((x, y), 24, line, start, 2))
-    for pieces in seen.layout.values():
-        expect(
-            seen, len({p.index for p in pieces}) == num_devices, "Rows are not split."
+def cases(rng):
+    row, grid, ij = ["rows"], [[0, 1], [2, 3], [4, 5], [6, 7]], ["i", "j"]
+
+    def data(size, *kinds):
+        found = (rng.uniform(0, 120, (size, *shape)) for shape, _ in kinds)
+        return tuple(x.astype(kind[1]) for x, kind in zip(found, kinds, strict=True))
+
+    one, two = [((), "int8")], [((3,), "int32"), ((), "float32")]
+    three = ((2, 3), "float16"), ((5,), "uint8"), ((), "int32")
+    yield Case(data(1, *one), 1, 0, 5, 3, [5], row, row)
+    yield Case(data(7, *three), 6, 11, 3, 3, [2, 1, 0], row, row)
+    yield Case(data(7, *three), 6, 11, 3, 3, [2, 1, 0], row, row)
+    yield Case(data(5, *two), 24, 2, 400, 2, grid, ij, [("i", "j")])
+    yield Case(data(13, *two), 6, 123456, 1, 3, grid[2:], ij, ["j"])
+    yield Case(data(6, *two), 5, 3, 2, 2, [0, 1], row, [])
+    for size, spec, parts in ((12, ("i", "j"), 8), (10, "i", 4)):
+        yield Case(
+            data(9, *two), size, 2, 1, 1, grid, ij, [spec], mentions=[size, parts]
         )
-seen = observe(count_ready, x, y, 40, 3)
-expect(seen, seen.value == [2, 2, 2], "Another number of batches was ready.")
+
+
+def streams(rng):
+    data = [tuple(rng.normal(size=(5, 3)).astype("f") for _ in range(2)) for _ in "ab"]
+    yield Case(*data, 4, 4)
+
+
+free = {"collectives sent arrays compiles": "nothing is said of programs"}
+expect_like_solution(
+    check_take,
+    cases,
+    value=["batch after batch", "rows in order"],
+    layout="laid out by sharding",
+    error="rows must divide",
+    arguments="arguments stay",
+    free=free,
+)
+what = "nothing is remembered"
+free |= {"error": "it raises none", "layout arguments": "compared above"}
+expect_like_solution(check_two_streams, streams, value=what, free=free)
+statement("one batch ahead")
+seen = observe(check_ready, (data[0], data[0][:, :3]), 40, 3, 4)
+headline = f"{seen.value} batches of two arrays were on the devices at each next()."
+expect(seen, seen.value == [[2, 2]] * 4, headline)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -270,6 +340,10 @@ def updated(optimizer, state, grads):  # an optimizer's step, as in lesson 3
     return {"params": params, "opt_state": opt_state}
 
 
+def make_sgd():
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1, momentum=0.9))
+
+
 # %%
 @jax.jit
 def accumulated(params, x, y):  # x: f32[4, 64, 64], y: i32[4, 64]
@@ -300,16 +374,18 @@ print(f"a device sends {sent / once:.1f} times the gradient's all-reduce")
 # %% [markdown]
 # ### Exercise 5.2: make_train_step
 #
-# `make_train_step(loss_fn, optimizer, mesh, num_microbatches)` returns a compiled function
-# `(state, batch) -> (state, metrics)`. `state` is `{"params", "opt_state"}`, whole on every
-# device; `batch` is a tuple of arrays split by rows over `"data"`. `loss_fn(params, *batch)`
-# is a mean over rows.
+# [steps of the whole batch] `make_train_step(loss_fn, optimizer, mesh, num_microbatches)`
+# returns a jitted function `(state, batch) -> (state, metrics)`. `state` is `{"params",
+# "opt_state"}`; `batch` is a tuple of arrays split by rows over `"data"`.
+# `loss_fn(params, *batch)` is a mean over rows.
 #
-# - Each device takes its rows in `num_microbatches` pieces of the same size.
-# - `metrics` is `{"loss", "grad_norm"}`: of the whole batch, the norm of its gradient as
-#   one vector (`optax.tree.norm`), before the optimizer clips it.
-# - Devices exchange each gradient once per step. The old state is donated. Steps of the
-#   same shapes compile once.
+# - [state is whole] The new state, too, lies whole on every device of the mesh.
+# - [microbatches] A device takes its rows in `num_microbatches` equal pieces, one by one.
+# - [loss and grad_norm] `metrics` is `{"loss", "grad_norm"}`, of the whole batch: the norm of
+#   its gradient as one vector (`optax.tree.norm`), before the optimizer clips it.
+# - [one sync] Devices exchange each gradient and the loss once per step, and nothing else.
+# - [state is donated] The old state is donated.
+# - [compiled once] Steps of the same shapes compile once.
 
 
 # %% exercise="make_train_step" minutes=18 difficulty=3
@@ -360,42 +436,61 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
 from coursekit.observe import num_compiles
 
 
-def make_sgd():
-    return optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1, momentum=0.9))
+def check_loss(kind):  # loss functions of other parameters and batches
+    def layers(params, x, y, importance):
+        for w, b in params["layers"]:
+            x = jax.nn.gelu(x @ w + b)
+        return (importance * jnp.abs(x.sum(1) - y) ** 1.5).mean() + params["more"] ** 2
+
+    kinds = {
+        "digits_loss": digits_loss,
+        "layers": layers,
+        "line": lambda w, x, y: ((x @ w - y) ** 2).mean(),
+        "cubes": lambda w, x, y: (jnp.abs(x @ w + y) ** 3).mean(),
+        "center": lambda params, x: jnp.cosh(x - params[0]).sum(1).mean(),
+    }
+    return kinds[kind]
 
 
-def prepared(params, x, y, num_microbatches, num_devices):  # for the checks
-    mesh, optimizer = make_mesh(num_devices), make_sgd()
+def check_optimizer(kind):
+    return {"make_sgd": make_sgd, "sgd": lambda: optax.sgd(0.3)}.get(
+        kind, lambda: optax.adamw(0.05, weight_decay=0.1)
+    )()
+
+
+def check_prepared(loss, optimizer, params, batch, num_microbatches, devices):
+    mesh, optimizer = check_mesh(devices, ("data",)), check_optimizer(optimizer)
+    step = make_train_step(check_loss(loss), optimizer, mesh, num_microbatches)
     state = {"params": params, "opt_state": optimizer.init(params)}
     state = jax.device_put(jax.tree.map(jnp.array, state), NamedSharding(mesh, P()))
-    batch = jax.device_put((x, y), NamedSharding(mesh, P("data")))
-    return make_train_step(digits_loss, optimizer, mesh, num_microbatches), state, batch
+    return step, state, jax.device_put(batch, NamedSharding(mesh, P("data")))
 
 
-def run_steps(params, x, y, num_microbatches, num_devices, num_steps):
-    step, state, batch = prepared(params, x, y, num_microbatches, num_devices)
-    history = []
-    for _ in range(num_steps):
-        state, metrics = step(state, batch)
-        history.append(metrics)
-    return {"params": state["params"], "metrics": history}
+def check_one_step(*arguments):  # traced, too
+    step, state, batch = check_prepared(*arguments)
+    state, metrics = step(state, batch)
+    return {"params": state["params"], "metrics": [metrics]}
 
 
-def long_run(params, x, y, num_steps):  # also: old arrays gone?, compiled again
-    step, old, batch = prepared(params, x, y, 2, 8)
+def check_steps(loss, optimizer, params, data, num_microbatches, devices, num_steps):
+    batches_of = [tuple(a[k::num_steps] for a in data) for k in range(num_steps)]
+    first = loss, optimizer, params, batches_of[0], num_microbatches, devices
+    step, old, batch = check_prepared(*first)
     state, history, compiled = old, [], []
-    for _ in range(num_steps):
+    for rows in batches_of:
+        batch = jax.device_put(rows, batch[0].sharding)
         state, metrics = step(state, batch)
-        history.append(jax.block_until_ready(metrics))
+        history.append({name: np.asarray(value) for name, value in metrics.items()})
         compiled.append(num_compiles())
     gone = all(leaf.is_deleted() for leaf in jax.tree.leaves(old))
-    facts = {"gone": gone, "again": compiled[-1] - compiled[1]}
-    return facts | {"params": state["params"], "metrics": history}
+    there = not any(leaf.is_deleted() for leaf in batch)
+    facts = {"gone": gone, "again": compiled[-1] - compiled[1], "batch stays": there}
+    return facts | {"state": state, "metrics": history}
 
 
-def reference_steps(params, x, y, num_steps, times=1, losses=1):  # times: too large
+def check_reference(params, batches_of, times=1, losses=1):  # times: too large
     history, speed = [], dict.fromkeys(params, 0)
-    for _ in range(num_steps):
+    for x, y in batches_of:
         loss, grads = reference_perceptron(params, x, y)
         grads = {name: times * g for name, g in grads.items()}
         norm, clipped = reference_norm(grads), reference_clip(grads, 1)
@@ -405,21 +500,21 @@ def reference_steps(params, x, y, num_steps, times=1, losses=1):  # times: too l
     return {"params": params, "metrics": history}
 
 
-def step_mistakes(params, x, y):  # with 8 devices, 4 microbatches
-    case, own = (params, x, y, 1), (params, x[:12], y[:12], 1)
+def check_other_steps(params, x, y):  # what mistakes give: 8 devices, 4 microbatches
+    case, own = (params, [(x, y)]), (params, [(x[:12], y[:12])])
     found = {
         "a device steps on its own rows: pmean is missing": own,
-        "8 devices' gradients add up: check_vma=False is missing": (*case, 8),
-        "8 devices' gradients are added up: pmean averages": (*case, 8, 8),
+        "the gradient is 8 times too large: pmean averages over devices": (*case, 8),
+        "gradient and loss are 8 times too large: pmean averages": (*case, 8, 8),
         "4 microbatches' gradients are added up, not averaged": (*case, 4),
         "4 microbatches' means are added up, not averaged": (*case, 4, 4),
     }
-    found = {cause: reference_steps(*one) for cause, one in found.items()}
+    found = {cause: check_reference(*one) for cause, one in found.items()}
     rows = zip(*microbatches_of((x, y), 32), strict=True)
     losses = np.array([reference_perceptron(params, *piece)[0] for piece in rows])
-    right = reference_steps(params, x, y, 1)
+    right = check_reference(*case)
     for cause, name, wrong in (
-        ("grad_norm is measured behind the clipping", "grad_norm", np.float64(1)),
+        ("grad_norm is that of the clipped gradient", "grad_norm", np.float64(1)),
         ("the loss is one device's: pmean is missing", "loss", losses[:4].mean()),
         ("the loss is that of the last microbatch", "loss", losses[3::4].mean()),
     ):
@@ -427,42 +522,90 @@ def step_mistakes(params, x, y):  # with 8 devices, 4 microbatches
     return found
 
 
-def expect_microbatches(seen):  # of 8 devices with 12 rows each, 4 microbatches
-    likely = 'each device takes its own rows: in_specs=(P(), P("data"))'
-    expect_collectives(seen, never=("all-gather",), likely=likely)
-    likely = "the sync belongs behind the loop over microbatches"
-    expect_collectives(seen, in_loop=False, likely=likely)
-    likely = "a device takes all its rows at once, not one microbatch after another"
-    for shape in ((12, 16), (4, 3, 16)):
-        expect_arrays(seen, never=shape, likely=likely)
-
-
-def digits_case(seed, num_rows, hidden=16, scale=1):  # made-up images
+def check_digits(seed, num_rows, hidden=16, scale=1):  # made-up images
     rng = np.random.default_rng(seed)
     x = np.float32(scale * rng.normal(size=(num_rows, 64)))
     params = jax.tree.map(np.asarray, init_params(jax.random.key(seed), hidden))
+    params |= {
+        b: np.float32(rng.normal(size=params[b].shape) / 2) for b in ("b1", "b2")
+    }
     return params, x, np.int32(rng.integers(0, 10, num_rows))
 
 
 # %% check="make_train_step" points=4
-params, x, y = digits_case(1, 96, scale=4)
-seen = observe(run_steps, params, x, y, 4, 8, 1, compiled=True)
-wanted, causes = reference_steps(params, x, y, 1), step_mistakes(params, x, y)
-expect_close(seen, wanted, rtol=1e-3, atol=1e-5, mistakes=causes)
-expect_microbatches(seen)
-expect_one_sync(seen, params, 8, spare=0.05)
-seen = observe(long_run, params, x, y, 20)
-expect_result(seen)
-headline, likely = "The old state is still there.", "donate it: donate_argnums=0"
-expect(seen, seen.value["gone"], headline, likely=likely)
-headline = f"Later steps compiled {seen.value['again']} programs again."
-expect(seen, not seen.value["again"], headline, likely="jit once, outside of the step")
-wanted = {"gone": True, "again": 0} | reference_steps(params, x, y, 20)
-expect_close(seen, wanted, rtol=1e-3, atol=1e-4)
+params, x, y = check_digits(1, 96, scale=4)
+case = "digits_loss", "make_sgd", params, (x, y), 4, 8
+seen = observe(check_one_step, *case, compiled=True)
+wanted, others = check_reference(params, [(x, y)]), check_other_steps(params, x, y)
+statement("steps of the whole batch", "loss and grad_norm")
+expect_close(seen, wanted, rtol=1e-3, atol=1e-5, mistakes=others)
+statement("one sync")
+expect_collectives(seen, in_loop=False)
+rows = 'each device takes its own rows: in_specs=(P(), P("data"))'
+causes = {rows: lambda s: (12, 64) in [one.shape for one in s.collectives]}
+numbers = 1 + sum(leaf.size for leaf in params.values())  # once through a ring
+expect_moved(seen, at_most=1.01 * numbers * 4 * 2 * 7 / 8, causes=causes)
+statement("microbatches")
+at_once = {
+    "a device takes all its 12 rows at once": lambda s: (12, 16) in s.array_shapes
+}
+for shape in ((12, 16), (4, 3, 16)):
+    expect_arrays(seen, never=shape, causes=at_once)
+seen = observe(check_steps, *case[:4], 2, 8, 3)
+statement("state is donated")
+rows = {"expected": "arrays that are gone after the step"}
+expect(seen, seen.value and seen.value["gone"], "The old state is still there.", **rows)
+statement("compiled once")
+expect(seen, not seen.value["again"], "Later steps compiled a program again.")
+statement("arguments stay")
+expect(seen, seen.value["batch stays"], "The batch was donated or deleted.")
+
+
 ### BEGIN HIDDEN TESTS
-params, x, y = digits_case(2, 12, 8, scale=3)
-seen = observe(run_steps, params, x, y, 3, 2, 3)
-expect_close(seen, reference_steps(params, x, y, 3), rtol=1e-3, atol=1e-4)
+def cases(rng):
+    def normal(*shape):
+        return np.float32(rng.normal(size=shape))
+
+    line = normal(5), (normal(12, 5), normal(12)), 2, [4], 2
+    yield Case("line", "sgd", *line)
+    yield Case("cubes", "sgd", *line, statements="nothing is remembered")
+    layers = {"layers": [(normal(3, 6), normal(6)), (normal(6, 2), normal(2))]}
+    layers["more"] = np.float32(0.7)
+    rows = normal(54, 3), 9 * normal(54), normal(54) ** 2
+    yield Case("layers", "adamw", layers, rows, 3, [6, 2, 1], 3, rtol=1e-3, atol=1e-4)
+    yield Case("center", "make_sgd", (normal(4),), (normal(24, 4),), 1, 8, 3)
+    params, x, y = check_digits(2, 32, 8, scale=3)
+    yield Case(
+        "digits_loss", "make_sgd", params, (x, y), 2, [3, 2], 4, rtol=1e-3, atol=1e-5
+    )
+
+
+def programs(rng):
+    shapes = (3, 2), (2,), (48, 3), (48,), (48,)
+    w, b, x, y, z = (np.float32(rng.normal(size=shape)) for shape in shapes)
+    wide = {"layers": [(np.tile(w, 8), np.tile(b, 8))], "more": np.float32(1)}
+    yield Case("layers", "sgd", wide, (x, y, z), 4, 2, rtol=1e-3, atol=1e-5)
+
+
+free = {"error": "it raises none", "compiles": "counted by check_steps"}
+free |= {"collectives": "one all-reduce of all gradients, or one of each"}
+expect_like_solution(
+    check_steps,
+    cases,
+    value=["steps of the whole batch", "loss and grad_norm"],
+    layout="state is whole",
+    arguments="arguments stay",
+    free=free | {"sent arrays": "compared below"},
+)
+expect_like_solution(
+    check_one_step,
+    programs,
+    compiled=True,
+    value="steps of the whole batch",
+    sent="one sync",
+    arrays="microbatches",
+    free=free | {"layout arguments": "compared above"},
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -490,12 +633,14 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.float16):
 # %% [markdown]
 # ### Exercise 5.3: mixed_precision_loss
 #
-# `mixed_precision_loss(params, x, y)` is `digits_loss` (section 2) in mixed precision.
-# `y` holds whole numbers; all other inputs are float32.
+# [digits_loss] `mixed_precision_loss(params, x, y)` is `digits_loss` (section 2) in mixed
+# precision. `y` holds whole numbers; all other inputs are float32.
 #
-# - Every matrix product multiplies bfloat16 by bfloat16.
-# - From the logits on everything is float32: softmax, the mean, the result.
-# - Gradients with respect to `params` come out as float32.
+# - [bfloat16 products] Every matrix product multiplies bfloat16 by bfloat16, those of the
+#   gradient, too.
+# - [float32 from the logits on] From the logits on everything is float32: softmax, the
+#   mean, the result.
+# - [float32 gradients] Gradients with respect to `params` come out as float32.
 
 
 # %% exercise="mixed_precision_loss" minutes=8 difficulty=1
@@ -524,38 +669,78 @@ def mixed_precision_loss(params, x, y):
 # %% [markdown] hints="mixed_precision_loss"
 # - `a.astype(jnp.bfloat16)` copies; the gradient of a cast is a cast back.
 # - A product of bfloat16 and float32 is computed in float32: cast both.
+# - Cast a product's result to float32 then. (`preferred_element_type=jnp.float32` in its
+#   place gives the gradient's products a float32 factor.)
 
 
 # %% helpers="mixed_precision_loss"
-def mixed_loss(params, x, y):
+def check_mixed(params, x, y):
     return jax.jit(mixed_precision_loss)(params, x, y)
 
 
-def mixed_grads(params, x, y):
+def check_mixed_grads(params, x, y):
     return jax.jit(jax.grad(mixed_precision_loss))(params, x, y)
 
 
+def check_has_few_digits(loss):  # no more than a bfloat16
+    return loss.astype(jnp.bfloat16).astype(np.float32) == loss
+
+
+def check_exact(rng, num_rows, hidden, scale):  # what bfloat16 holds, up to the logits
+    x, w1 = (np.float32(rng.choice([-8, 8], s)) for s in ((num_rows, 64), (64, hidden)))
+    b1, w2, b2 = (
+        np.float32(rng.integers(-4, 5, size=shape))
+        for shape in (hidden, (hidden, 10), 10)
+    )
+    params = {"w1": w1, "b1": 512 * b1, "w2": w2 * scale / 8, "b2": b2 * scale}
+    return params, x, np.int32(rng.integers(0, 10, num_rows))
+
+
 # %% check="mixed_precision_loss" points=2
-params, x, y = digits_case(5, 32)
-seen = observe(mixed_loss, params, x, y, traced=True)
+params, x, y = check_digits(5, 32)
+loss, grads = reference_perceptron(params, x, y)
+seen = observe(check_mixed, params, x, y, traced=True)
+statement("bfloat16 products")
+both = {"a product gets a float32 factor": lambda s: "bf16" in s.dtypes["matmul"]}
+expect_dtypes(seen, matmul="bf16", causes=both)
+statement("float32 from the logits on")
+low = {"the softmax gets bfloat16 logits": lambda s: s.dtypes["exp"] == ("bf16",)}
+expect_dtypes(seen, exp="f32", sum="f32", causes=low)
 expect_shapes(seen, np.float32(0))
-likely = "cast both factors to bfloat16: with a float32 one the product is float32"
-expect_dtypes(seen, matmul="bf16", likely=likely)
-likely = "cast the logits to float32 before the softmax"
-expect_dtypes(seen, exp="f32", sum="f32", likely=likely)
-expect_close(seen, reference_perceptron(params, x, y)[0], rtol=0.02, atol=0)
-headline = "The loss has no more digits than a bfloat16."
-few = seen.value.astype(jnp.bfloat16).astype(np.float32) == seen.value
-expect(seen, not few, headline, likely="losses or their mean were cast down")
-seen = observe(mixed_grads, params, x, y)
-likely = "differentiate with respect to the float32 parameters: cast inside of the loss"
-expect_close(
-    seen, reference_perceptron(params, x, y)[1], rtol=0.1, atol=0.01, likely=likely
-)
+statement("digits_loss")
+scaled = {"the loss is still scaled": 1024 * loss}
+expect_close(seen, loss, rtol=0.02, atol=0, mistakes=scaled)
+statement("float32 from the logits on")
+few = check_has_few_digits(seen.value)
+expect(seen, not few, "The loss has no more digits than a bfloat16.")
+seen = observe(check_mixed_grads, params, x, y, traced=True)
+statement("float32 gradients")
+expect_close(seen, grads, rtol=0.1, atol=0.01)
+statement("bfloat16 products")
+back = {"the loss's own products are bfloat16, its gradient's are not": lambda s: True}
+expect_dtypes(seen, matmul="bf16", causes=back)
+
+
 ### BEGIN HIDDEN TESTS
-params, x, y = digits_case(6, 7, 24, scale=20)
-seen = observe(mixed_loss, params, x, y)
-expect_close(seen, reference_perceptron(params, x, y)[0], rtol=0.05, atol=0)
+def cases(rng):
+    for num_rows, hidden, scale in ((1, 33, 1), (7, 16, 1), (7, 16, 2**17)):
+        what = "nothing is remembered" if scale > 1 else ()
+        case = check_exact(rng, num_rows, hidden, scale)
+        yield Case(*case, rtol=1e-5, atol=1e-6, statements=what)
+    yield Case(*check_digits(6, 7, 16, scale=20), rtol=0.05, atol=0)
+
+
+def grads(rng):
+    yield Case(*check_digits(7, 1, 9), rtol=0.1, atol=0.02)
+
+
+free = {"error": "it raises none", "layout compiles": "of a single number"}
+free |= {"collectives sent arrays": "on one device"}
+what = ["digits_loss", "float32 from the logits on"]
+stay = "arguments stay"
+expect_like_solution(check_mixed, cases, value=what, arguments=stay, free=free)
+free |= {"arguments": "compared above"}
+expect_like_solution(check_mixed_grads, grads, value="float32 gradients", free=free)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -632,17 +817,20 @@ with open_manager(folder) as manager:
 # %% [markdown]
 # ### Exercise 5.4: restore_state, and save_state
 #
-# `save_state(manager, step, state, facts)` starts to save `state` (a tree of arrays) and
-# `facts` (plain data, as JSON), as items `"state"` and `"facts"` as above.
+# [state and facts are saved] `save_state(manager, step, state, facts)` starts to save
+# `state` (a tree of arrays) and `facts` (plain data, as JSON): items as above.
 #
-# `restore_state(manager, fresh, settings)` returns `(step, state, facts)` of the newest
-# checkpoint, laid out as the state `fresh` is; `(0, fresh, {})` where there is none.
+# [the newest checkpoint] `restore_state(manager, fresh, settings)` returns `(step, state,
+# facts)` of the newest checkpoint.
 #
-# - Where an entry of `settings` differs from that of `facts`, or is missing there, it
-#   belongs to another run: `ValueError` naming the entry.
-# - A damaged one (restoring raises): print its step, delete it (`manager.delete(step)`:
-#   else Orbax would not save there again), take the one before. (A model that changed
-#   raises, too: with real runs, move it aside instead.)
+# - [laid out as fresh] Wherever it was saved, the state has the structure, dtypes and layout
+#   of `fresh`.
+# - [fresh without checkpoint] Without any: `(0, fresh, {})`.
+# - [another run] If an entry of `settings` differs in `facts`, or is missing there, it is
+#   another run's: it stays, and a `ValueError` names the entry.
+# - [damaged ones go] A damaged one (restoring raises): print its step, delete it
+#   (`manager.delete(step)`: else Orbax would not save there again), take the one before.
+#   (A changed model raises, too: with real runs, move it aside.)
 
 
 # %% exercise="restore_state" minutes=18 difficulty=2
@@ -666,7 +854,7 @@ def restore_state(manager, fresh, settings):
     Args:
         manager: an Orbax `CheckpointManager`.
         fresh: a state to start with: a tree of arrays in their layout.
-        settings: entries that the checkpoint's facts must have, by name.
+        settings: entries, none of them `None`, that the facts must have, by name.
 
     Returns:
         (step, state, facts); (0, fresh, {}) where there is no checkpoint.
@@ -701,123 +889,157 @@ def restore_state(manager, fresh, settings):
 
 
 # %% helpers="restore_state"
-from coursekit.observation import same
+import contextlib
+import re
+
+from coursekit.observation import plain, same
 
 
-@jax.jit
-def noisy_step(state, x):  # needs weights, velocity, key and data position
-    key, now = jax.random.split(state["key"])
-    noise = jax.random.normal(now, state["w"].shape)
-    speed = 0.9 * state["speed"][0] + state["w"] - x + 0.1 * noise
-    return {"w": state["w"] - 0.1 * speed, "speed": (speed,), "key": key}
+def check_settings(**more):
+    return {"run": {"name": "noisy", "layers": [2, 3]}, "rate": 0.1} | more
 
 
-def noisy_state(num_devices):
-    by_rows = NamedSharding(make_mesh(num_devices), P("data"))
-    whole = NamedSharding(make_mesh(num_devices), P())
-    zeros = jax.device_put(np.zeros((8, 3), np.float32), by_rows)
-    return {
-        "w": zeros,
-        "speed": (zeros,),
-        "key": jax.device_put(jax.random.key(4), whole),
-    }
+def check_state(kind, devices, seed):  # a tree of arrays on devices, random numbers
+    rng, mesh = np.random.default_rng(seed), check_mesh(devices, ("data",))
+
+    def array(*shape, dtype="float32"):
+        return jnp.asarray(30 * rng.normal(size=shape)).astype(dtype)
+
+    if kind == "lists":
+        low, small = array(24, 2, dtype="bfloat16"), array(dtype="int8")
+        tree = [low, {"deep": (array(), [small])}]
+    else:
+        params = {"w": array(24, 3), "b": array(24)}
+        opt_state = jax.tree.map(lambda a: a + seed, optax.adam(0.1).init(params))
+        tree = {"params": params, "opt_state": opt_state, "key": jax.random.key(seed)}
+    specs = [P("data") if leaf.ndim else P() for leaf in jax.tree.leaves(tree)]
+    layouts = [NamedSharding(mesh, spec) for spec in specs]
+    return jax.device_put(tree, jax.tree.unflatten(jax.tree.structure(tree), layouts))
 
 
-def same_layout(a, b):
-    return isinstance(a, jax.Array) and a.sharding.is_equivalent_to(b.sharding, b.ndim)
+def check_unlike(state, fresh):  # in what a restored state differs
+    def facts(leaf):
+        return str(getattr(leaf, "shape", "")), str(getattr(leaf, "dtype", ""))
+
+    pairs = list(zip(*map(jax.tree.leaves, (state, fresh)), strict=False))
+    other = jax.tree.structure(state) != jax.tree.structure(fresh)
+    if other or any(facts(a) != facts(b) for a, b in pairs):
+        return "structure or dtypes"
+    laid = all(
+        isinstance(a, jax.Array) and a.sharding.is_equivalent_to(b.sharding, b.ndim)
+        for a, b in pairs
+    )
+    if any(leaf.is_deleted() for leaf in jax.tree.leaves(fresh)):
+        return "being there: fresh is deleted"
+    return "" if laid else "layout"
 
 
-def unlike(state, fresh):  # in what a restored state differs from one to start with
-    if jax.tree.structure(state) != jax.tree.structure(fresh):
-        return "another structure"
-    alike = jax.tree.map(same_layout, state, fresh)
-    return "" if all(jax.tree.leaves(alike)) else "another layout"
+def check_lost(found, wanted):  # names of what has other values than were saved
+    trees = (x if isinstance(x, dict) else {"a leaf": x} for x in (found, wanted))
+    found, wanted = (plain(tree) for tree in trees)
+    return [name for name in wanted if not same(found.get(name), wanted[name])]
 
 
-def noisy_run(stops, num_devices=8, directory=None):  # saved, dropped, resumed at stops
-    directory, began, other = directory or tempfile.mkdtemp(), [], ""
-    for stop in stops:
-        with open_manager(directory) as manager:
-            fresh = noisy_state(num_devices)
-            step, state, facts = restore_state(manager, fresh, {"run": "noisy"})
-            began, other = [*began, step], other or unlike(state, fresh)
-            position = facts.get("position", 100)  # in the data: not the step's number
-            for _ in range(step, stop):
-                state, position = noisy_step(state, np.float32(position)), position + 1
-            facts = {"run": "noisy", "position": position}
-            save_state(manager, stop, state, facts)
-            state = jax.tree.map(np.asarray, {"w": state["w"], "speed": state["speed"]})
-            manager.wait_until_finished()
-            steps = sorted(manager.all_steps())
-    found = {"state": state, "position": facts["position"], "kept": str(steps)}
-    return found | {"began": began, "other": other}
-
-
-def damaged_run(stops, item="state"):  # the newest is, the next half written
-    directory = tempfile.mkdtemp()
-    noisy_run(stops[:-1], directory=directory)
-    for path in Path(directory, str(stops[-2]), item).rglob("*"):
+def check_damage(directory, steps, item):  # and one that is half written
+    for path in (p for s in steps for p in Path(directory, f"{s}", item).rglob("*")):
         if path.is_file():
             path.write_bytes(b"")
-    Path(directory, f"{stops[-1]}.orbax-checkpoint-tmp", "state").mkdir(parents=True)
-    return noisy_run(stops[-2:], directory=directory)
+    Path(directory, f"{max(steps) + 1}.orbax-checkpoint-tmp").mkdir()
 
 
-def other_run(facts, settings):  # its state has one more array
+def check_run(kind, stops, devices, damaged=(), item="state", keep=2, by_hand=False):
+    directory, began, lost, unlike = tempfile.mkdtemp(), [], [], []
+    for number, stop in enumerate(stops):
+        if stop in stops[:number]:  # comes twice: there was damage
+            check_damage(directory, damaged, item)
+        with open_manager(directory, keep) as manager:
+            fresh = check_state(kind, devices[number], 0)
+            step, state, facts = restore_state(manager, fresh, check_settings())
+            was = check_state(kind, devices[number], step)
+            has = check_settings(position=100 + step) if step else {}
+            began, unlike = [*began, step], [*unlike, check_unlike(state, fresh)]
+            lost += [*check_lost(state, was), *(["facts"] if facts != has else [])]
+            now = check_state(kind, devices[number], stop)
+            facts = check_settings(position=100 + stop)
+            items = Composite(state=StandardSave(now), facts=JsonSave(facts))
+            if by_hand:
+                manager.save(stop, args=items)
+            else:
+                save_state(manager, stop, now, facts)
+            manager.wait_until_finished()
+            gone = any(leaf.is_deleted() for leaf in jax.tree.leaves(now))
+            lost += ["what was saved"] * gone
+            if number + 1 == len(stops):  # by the same manager once more
+                began.append(restore_state(manager, fresh, check_settings())[0])
+            kept = sorted(manager.all_steps())
+            parts = sorted(path.name for path in Path(directory, f"{stop}").iterdir())
+    found = {"went on from steps": began, "came back otherwise": sorted({*lost})}
+    found |= {"unlike fresh in": sorted({*unlike} - {""}), "at last there are": kept}
+    return found | {"items": [n for n in parts if n.isalpha()]}
+
+
+def check_other_run(facts, settings, left=False):  # its state has one more array
     with open_manager(tempfile.mkdtemp()) as manager:
-        state = noisy_state(8)
-        save_state(manager, 3, state | {"more": state["w"]}, facts)
+        state = check_state("optimizer", 8, 1)
+        save_state(manager, 3, state | {"more": state["key"]}, facts)
         manager.wait_until_finished()
-        restore_state(manager, noisy_state(8), settings)
-
-
-def no_checkpoint():
-    with open_manager(tempfile.mkdtemp()) as manager:
-        step, state, facts = restore_state(manager, noisy_state(8), {})
-    return step, np.asarray(state["w"]), facts
-
-
-def noisy_reference(num_steps):  # the run that nothing interrupted
-    state = noisy_state(1)
-    for position in range(100, 100 + num_steps):
-        state = noisy_step(state, np.float32(position))
-    return {"w": np.asarray(state["w"]), "speed": (np.asarray(state["speed"][0]),)}
-
-
-def expect_resumed(seen, began, last, kept):
-    expect_result(seen)
-    headline = f"The runs went on from steps {seen.value['began']}."
-    likely = "the newest checkpoint that is sound; a damaged one is deleted"
-    rows = {"expected": f"{began}", "likely": likely}
-    expect(seen, seen.value["began"] == began, headline, **rows)
-    headline = f"The restored state has {seen.value['other']}."
-    rows = {"expected": "structure and layout of fresh"}
-    rows["likely"] = "StandardRestore(abstract(fresh)) asks for both"
-    expect(seen, not seen.value["other"], headline, **rows)
-    wanted = {"state": noisy_reference(last), "position": 100 + last, "kept": str(kept)}
-    likely = "velocity, random key or position were not saved or not restored"
-    wanted |= {"began": began, "other": ""}
-    expect_close(seen, wanted, rtol=1e-4, atol=1e-5, likely=likely)
+        with contextlib.suppress(*[ValueError] * left):
+            restore_state(manager, check_state("optimizer", 8, 0), settings)
+        return [*manager.all_steps()]
 
 
 # %% check="restore_state" points=4
-expect_close(observe(no_checkpoint), (0, np.zeros((8, 3), np.float32), {}))
-straight, seen = observe(noisy_run, [12]), observe(noisy_run, [4, 7, 12])
-expect_resumed(seen, [0, 4, 7], 12, [7, 12])
-bits = straight.error is None and same(straight.value["state"], seen.value["state"])
-headline = "The resumed run is not bit for bit that of an uninterrupted one."
-expect(seen, bits, headline, likely="the state went through another dtype")
-seen = observe(damaged_run, [4, 7, 12])
-expect_resumed(seen, [4, 7], 12, [7, 12])
-expect(seen, "7" in seen.printed, "No line tells of the damaged checkpoint of step 7.")
-seen = observe(other_run, {"run": "noisy", "hidden": 32}, {"hidden": 64})
-likely = "taken for damaged: compare first, and raise outside of the try"
-expect_error(seen, "ValueError", ["hidden"], likely=likely)
+statement("fresh without checkpoint")
+seen = observe(check_run, "optimizer", [4], [8])
+expect_entries(seen, {"went on from steps": [0, 4], "came back otherwise": []})
+for damaged, stops, began in (
+    ([], [4, 7, 12], [0, 4, 7, 12]),
+    ([7], [4, 7, 7, 12], [0, 4, 4, 7, 12]),
+):
+    seen = observe(check_run, "optimizer", stops, [8] * len(stops), damaged)
+    statement("damaged ones go" if damaged else "the newest checkpoint")
+    expect_entries(seen, {"went on from steps": began, "at last there are": [7, 12]})
+    tells = not damaged or re.search(r"(?<!\d)7(?!\d)", seen.printed)
+    expect(seen, tells, "No line tells of the damaged checkpoint of step 7.")
+    statement("laid out as fresh")
+    expect_entries(seen, {"unlike fresh in": []})
+    statement("state and facts are saved")
+    expect_entries(seen, {"came back otherwise": [], "items": ["facts", "state"]})
+statement("another run")
+seen = observe(check_other_run, check_settings(hidden=32), {"hidden": 64})
+gone = {"it was deleted, as a damaged one is": lambda s: s.value == []}
+expect_error(seen, "ValueError", ["hidden"], causes=gone)
+
+
 ### BEGIN HIDDEN TESTS
-seen = observe(other_run, {"run": "noisy"}, {"run": "noisy", "hidden": 64})
-expect_error(seen, "ValueError", ["hidden"])
-expect_resumed(observe(damaged_run, [4, 7, 12], "facts"), [4, 7], 12, [7, 12])
-expect_resumed(observe(noisy_run, [3, 5, 10, 20], 4), [0, 3, 5, 10], 20, [10, 20])
+def cases(rng):
+    exact = {"rtol": 0, "statements": "damaged ones go"}
+    several = [3, 5, 10, 10, 20], [4, 2, 6, [7, 3], 4], [10, 5], "facts", 3
+    yield Case("lists", [3, 12], [8, [5]], rtol=0)
+    yield Case("lists", [3, 5], [[1, 2], 6], [], "state", 1, True, rtol=0)
+    yield Case("optimizer", *several, **exact)
+    yield Case("lists", [2, 2], [2, 2], [2], **exact)
+
+
+def others(rng):
+    one = {"run": "a", "seed": 3, "width": {"layers": [1, 2]}}
+    two = {"width": {"layers": [1, 3]}}
+    yield Case(one, one | two, mentions=["width"])
+    yield Case(one, {"run": "a", "rate": 3}, mentions=["rate"])
+    yield Case(one, two, True, rtol=0)
+
+
+what = ["the newest checkpoint", "state and facts are saved", "laid out as fresh"]
+free = {"compiles collectives sent arrays layout": "compared by check_run"}
+free |= {"arguments": "check_run looks whether fresh is alive"}
+expect_like_solution(
+    check_run,
+    cases,
+    value=[*what, "arguments stay"],
+    free=free | {"error": "it raises none"},
+)
+run = "another run"
+expect_like_solution(check_other_run, others, value=run, error=run, free=free)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -830,15 +1052,15 @@ expect_resumed(observe(noisy_run, [3, 5, 10, 20], 4), [0, 3, 5, 10], 20, [10, 20
 # %% [markdown]
 # ### Exercise 5.5: restore_elsewhere
 #
-# `restore_elsewhere(directory, mesh, specs)` returns the state of the newest checkpoint
-# in `directory` on `mesh`. `specs` is a tree like the saved one (of dicts), with a
-# `PartitionSpec` for each array.
+# [the newest values] `restore_elsewhere(directory, mesh, specs)` returns the state of the
+# newest complete checkpoint in `directory`, as it was saved. `specs` is a tree like it (of
+# dicts), with a `PartitionSpec` for each array.
 #
-# - Values are the saved ones; layouts are as asked.
-# - **No whole copy** of a split array, neither on a device nor on the host: give Orbax the
-#   layout. Restoring first and placing then is too late.
-# - No checkpoint there: `FileNotFoundError` naming the directory. A spec with an axis
-#   that the mesh lacks: `ValueError` naming it.
+# - [laid out by specs] Arrays lie on `mesh`, on its devices and over its axes, as `specs` say.
+# - [no whole copy] **No whole copy** of a split array, neither on a device nor on the host:
+#   give Orbax the layout. Restoring first and placing then is too late.
+# - [nothing there] No checkpoint there: `FileNotFoundError` naming the directory.
+# - [unknown axis] A spec with an axis that the mesh lacks: `ValueError` naming it.
 
 
 # %% exercise="restore_elsewhere" minutes=10 difficulty=2
@@ -885,81 +1107,153 @@ def restore_elsewhere(directory, mesh, specs):
 from unittest import mock
 
 
-def grid(mesh_shape, names):  # of the first devices
-    devices = jax.devices()[: int(np.prod(mesh_shape))]
-    types = (AxisType.Auto,) * len(names)
-    return jax.make_mesh(mesh_shape, names, axis_types=types, devices=devices)
-
-
-def saved(tree, num_devices):  # two checkpoints, split by rows; returns their directory
-    by_rows = NamedSharding(make_mesh(num_devices), P("data"))
+def check_saved(tree, devices):  # two checkpoints and half of one; their directory
+    mesh = check_mesh(devices, ("data",))
     with open_manager(directory := tempfile.mkdtemp()) as manager:
         for step, values in ((3, jax.tree.map(np.zeros_like, tree)), (7, tree)):
-            state = jax.device_put(values, by_rows)
+            state = jax.tree.map(
+                lambda a: place(a, NamedSharding(mesh, P("data") if a.ndim else P())),
+                values,
+            )
             manager.save(step, args=Composite(state=StandardSave(state)))
+    Path(directory, "9.orbax-checkpoint-tmp", "state").mkdir(parents=True)
     return directory
 
 
-def moved(tree, num_devices, mesh_shape, names, specs):  # for the check
+def check_moved(tree, saved_on, devices, names, specs, explicit=False):
+    types = (AxisType.Explicit if explicit else AxisType.Auto,) * len(names)
+    mesh = jax.sharding.Mesh(
+        check_mesh(devices, names).devices, names, axis_types=types
+    )
     specs = jax.tree.map(lambda s: P(*s), specs, is_leaf=lambda s: isinstance(s, tuple))
-    return restore_elsewhere(saved(tree, num_devices), grid(mesh_shape, names), specs)
+    return restore_elsewhere(check_saved(tree, saved_on), mesh, specs)
 
 
-def restored_from_nothing():
-    return restore_elsewhere(f"{tempfile.mkdtemp()}/nothing-here", make_mesh(8), {})
+def check_nothing(name, half):  # no directory, or one with half a checkpoint
+    directory = Path(tempfile.mkdtemp(), name)
+    if half:
+        Path(directory, "9.orbax-checkpoint-tmp", "state").mkdir(parents=True)
+    return restore_elsewhere(str(directory), make_mesh(8), {})
 
 
-def moved_later(tree, mesh_shape, names, specs):  # arrays that Orbax laid out otherwise
-    restore, restored = ocp.PyTreeCheckpointHandler.restore, []
+def check_moved_later(*arguments):  # arrays that were whole somewhere on their way
+    restored, problems, kind = [], [], type(jnp.zeros(1))
+    restore, fetch = ocp.PyTreeCheckpointHandler.restore, kind.__array__
 
-    def watched(*arguments, **options):
+    def restoring(*arguments, **options):
         restored.append(restore(*arguments, **options))
         return restored[-1]
 
-    with mock.patch.object(ocp.PyTreeCheckpointHandler, "restore", watched):
-        state = moved(tree, 8, mesh_shape, names, specs)
-    every = [(name, found[name]) for found in restored for name in state]
-    return [name for name, array in every if not same_layout(array, state[name])]
+    def fetching(array, *arguments, **options):
+        if len(array.devices()) > 1 and not array.is_fully_replicated:
+            problems.append(f"an array of {list(array.shape)} was fetched to the host")
+        return fetch(array, *arguments, **options)
+
+    with (
+        mock.patch.object(ocp.PyTreeCheckpointHandler, "restore", restoring),
+        mock.patch.object(kind, "__array__", fetching),
+    ):
+        state = check_moved(*arguments)
+
+    def at(tree, path):
+        return at(tree[path[0].key], path[1:]) if path else tree
+
+    def compare(path, leaf):
+        if check_unlike([leaf], [at(state, path)]):
+            name = path[-1].key if path else "an array"
+            problems.append(f"Orbax restored {name} in another layout")
+
+    for tree in restored:
+        jax.tree_util.tree_map_with_path(compare, tree)
+    return sorted({*problems})
 
 
 # %% check="restore_elsewhere" points=3
 w = np.arange(64, dtype=np.float32).reshape(16, 4)
-tree = {"w": w, "b": np.arange(8, dtype=np.int32)}
-for shape, names, specs in (
-    ((4,), ("data",), {"w": ("data",), "b": ()}),
-    ((2,), ("data",), {"w": (None, "data"), "b": ("data",)}),
-    ((4, 2), ("i", "j"), {"w": ("j", "i"), "b": (("i", "j"),)}),
+tree, many = {"w": w, "b": np.arange(8, dtype=np.int32)}, {"w": ("data",), "b": ()}
+grid = [[0, 1], [2, 3], [4, 5], [6, 7]]
+for devices, names, specs in (
+    ([0, 1, 2, 3], ["data"], many),
+    (grid, ["i", "j"], {"w": ("j", "i"), "b": (("i", "j"),)}),
 ):
-    seen = observe(moved, tree, 8, shape, names, specs)
+    seen = observe(check_moved, tree, 8, devices, names, specs)
+    statement("the newest values")
     older = {"this is an older checkpoint": jax.tree.map(np.zeros_like, tree)}
     expect_close(seen, tree, mistakes=older)
+    statement("laid out by specs")
     where = {name: (f'["{name}"]', spec) for name, spec in specs.items()}
-    expect_layout(seen, where, shape, names)
-    seen = observe(moved_later, tree, shape, names, specs)
-    headline = f"Orbax restored {' and '.join(seen.value or ())} in another layout."
-    likely = "give the layout to Orbax, as a target with shardings"
-    expect(seen, not seen.value, headline, likely=likely)
-expect_error(observe(restored_from_nothing), "FileNotFoundError", ["nothing-here"])
-seen = observe(moved, tree, 8, (4,), ("data",), {"w": ("rows",), "b": ()})
+    expect_layout(seen, where, np.shape(devices), names)
+    statement("no whole copy")
+    seen = observe(check_moved_later, tree, 8, devices, names, specs)
+    rows = {"seen": "; ".join(seen.value or ()), "expected": "parts, where they belong"}
+    expect(seen, not seen.value, "Split arrays were whole on their way.", **rows)
+statement("nothing there")
+expect_error(observe(check_nothing, "no-runs", False), "FileNotFoundError", ["no-runs"])
+statement("unknown axis")
+seen = observe(check_moved, tree, 8, 4, ["data"], many | {"w": ("rows",)})
 expect_error(seen, "ValueError", ["rows"])
+
+
 ### BEGIN HIDDEN TESTS
-tree = {"a": {"deep": np.float32(np.random.default_rng(0).normal(size=(4, 6, 2)))}}
-seen = observe(moved, tree, 2, (2, 3), ("x", "y"), {"a": {"deep": ("x", "y")}})
-expect_close(seen, tree)
-found = {piece.index for piece in seen.layout.get('["a"]["deep"]', ())}
-expect(seen, len(found) == 6, "The array lies in another number of pieces.")
+def cases(rng):
+    def array(*shape, dtype="float32"):
+        return np.asarray(30 * rng.normal(size=shape), dtype)
+
+    deep = {"a": {"b": {"c": array(4, 6, 2)}, "d": array()}, "e": array(10, 3)}
+    where = {"a": {"b": {"c": ("x", "y")}, "d": ()}, "e": (None, "y")}
+    yield Case(deep, 2, [[7, 5, 3], [6, 4, 2]], ["x", "y"], where, rtol=0)
+    low = {"q": array(6, dtype="int8"), "w": array(3, 5, dtype=jnp.bfloat16)}
+    yield Case(low, 3, [6], ["one"], {"q": ("one",), "w": ()}, rtol=0)
+    where = {"q": ("rows",), "w": ("rows",)}
+    yield Case(low, [4], [2, 1, 0], ["rows"], where, True, rtol=0)
+
+
+def errors(rng):
+    low = {"q": np.arange(6)}
+    yield Case(low, 2, 2, ["x"], {"q": ("shelf",)}, mentions=["shelf"])
+
+
+def nothing(rng):
+    yield Case("no-such-place", False, mentions=["no-such-place"])
+    yield Case("half-done", True, mentions=["half-done"])
+
+
+free = {"compiles sent arrays collectives": "nothing is said of programs"}
+stay, axis, there = "arguments stay", "unknown axis", "nothing there"
+both = free | {"error": "it raises none"}
+none = free | {"layout arguments value": "it raises"}
+expect_like_solution(
+    check_moved,
+    cases,
+    value="the newest values",
+    layout="laid out by specs",
+    arguments=stay,
+    free=both,
+)
+expect_like_solution(
+    check_moved_later,
+    cases,
+    value="no whole copy",
+    free=both | {"layout arguments": "seen above"},
+)
+expect_like_solution(check_moved, errors, error=axis, free=none)
+expect_like_solution(check_nothing, nothing, error=there, free=none)
 ### END HIDDEN TESTS
 
 # %%
 tree = {"w": np.arange(64, dtype=np.float32).reshape(16, 4)}
-seen = observe(moved, tree, 8, (2, 2), ("data", "model"), {"w": ("model", "data")})
+seen = observe(
+    check_moved, tree, 8, [[0, 1], [2, 3]], ("data", "model"), {"w": ("model", "data")}
+)
 if seen.error:
     print(
         "restore_elsewhere does not run yet. Solve exercise 5.5, then run this again."
     )
 else:
     draw_array(jax.device_put(tree["w"], by_rows), 'saved, 8 devices, P("data"):')
-    there = NamedSharding(grid((2, 2), ("data", "model")), P("model", "data"))
+    there = NamedSharding(
+        check_mesh([[0, 1], [2, 3]], ("data", "model")), P("model", "data")
+    )
     draw_array(
         jax.device_put(seen.value["w"], there), 'restored, 2 x 2, P("model", "data"):'
     )
@@ -1126,15 +1420,18 @@ def open_log(config, step):  # returns write(step, metrics), which adds a line
 # %% [markdown]
 # ### Exercise 5.6: fit
 #
-# `fit(config)` trains to `config["num_steps"]` and returns the parameters, on the mesh.
-# It uses your `batches`, `make_train_step`, `save_state` and `restore_state`.
+# [trains to the last step] `fit(config)` trains to `config["num_steps"]` and returns the
+# parameters, on the mesh. It uses your `batches`, `make_train_step`, `save_state` and
+# `restore_state`.
 #
-# - Steps count from 1. Checkpoints lie in `directory/checkpoints`: every `save_every`
-#   steps and after the last; `keep` of them stay. Their facts are `settings_of(config)`.
-# - Where there is a checkpoint, the run goes on from it. Killed at any moment and
+# - [checkpoints] Steps count from 1. Checkpoints lie in `directory/checkpoints`: every
+#   `save_every` steps and after the last; `keep` of them stay. Their facts are
+#   `settings_of(config)`.
+# - [goes on] Where there is a checkpoint, the run goes on from it. Killed at any moment and
 #   started again it ends with the same bits; `metrics.jsonl` has each step once.
-# - For bad settings it raises, before anything is written: what `check_config` and
-#   `make_mesh` raise.
+# - [several processes] As several processes it trains the same model (section 6).
+# - [refuses bad settings] For bad settings it raises, before anything is written: what
+#   `check_config` and `make_mesh` raise.
 
 
 # %% exercise="fit" minutes=22 difficulty=3
@@ -1176,131 +1473,156 @@ def fit(config):
 
 
 # %% helpers="fit"
-def run(directory, **changes):
+from coursekit import expect as check_that
+
+
+def run_fit(directory, **changes):
     """Trains by `fit`; settings as `config_of` has them."""
     fit(config_of(directory, **changes))
 
 
-def result_of(folder, changes):  # for the checks; a run that is done only restores
-    params = fit(config_of(folder, **changes))
+def check_result(folder, changes):  # a run that is done only restores
+    params = fit(config := config_of(folder, **changes))
+    sizes = {len(a.devices()) * a.is_fully_replicated for a in jax.tree.leaves(params)}
+    whole = sizes == {config["num_devices"]}
     params = jax.tree.map(lambda a: np.asarray(a.addressable_data(0)), params)
     lines = Path(folder, "metrics.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     steps, losses = (np.array([row[name] for row in rows]) for name in ("step", "loss"))
-    names = [path.name for path in Path(folder, "checkpoints").iterdir()]
-    saved = sorted(int(name) for name in names if name.isdigit())
+    names = (path.name for path in Path(folder, "checkpoints").iterdir())
+    saved = [int(name) for name in names if name.isdigit()]
     kept = sum("before" in row for row in rows)  # lines of the run before
-    found = {"params": params, "logged": steps, "losses": losses, "saved": f"{saved}"}
-    return found | {"kept": kept, "ended": "finished"}
+    found = {"params": params, "logged": steps, "losses": losses, "lies whole": whole}
+    return found | {"kept": kept, "ended": "finished", "saved": f"{sorted(saved)}"}
 
 
-def fit_here(changes):
-    return result_of(tempfile.mkdtemp(), changes)
+def check_fit(changes):
+    return check_result(tempfile.mkdtemp(), changes)
 
 
-def fit_elsewhere(changes, num_processes, later):  # in processes, then once more here
-    folder = tempfile.mkdtemp()
-    write_script(script := Path(folder, "pipeline.py"), run)
-    settings = {"directory": folder, **changes}
-    ended = run_script(script, settings, num_processes, timeout_s=40)
-    if ended == "finished" or "SIGKILL" in ended:
-        log = Path(folder, "metrics.jsonl")
-        log.write_text(log.read_text().replace("}", ', "before": true}'))
-        return result_of(folder, changes | later) | {"ended": ended}
-    return {"ended": ended}
+def check_twice(changes, num_processes, later):  # in processes, then once more here
+    folder, ended = tempfile.mkdtemp(), "finished"
+    if num_processes:
+        write_script(script := Path(folder, "pipeline.py"), run_fit)
+        settings = {"directory": folder, **changes}
+        ended = run_script(script, settings, num_processes, timeout_s=40)
+    else:
+        fit(config_of(folder, **changes))
+    if ended != "finished" and "SIGKILL" not in ended:
+        return {"ended": ended}
+    log = Path(folder, "metrics.jsonl")
+    log.write_text(log.read_text().replace("}", ', "before": true}'))
+    return check_result(folder, changes | later) | {"ended": ended}
 
 
-def goes_on(changes, later):  # in the same directory
-    folder = tempfile.mkdtemp()
-    fit(config_of(folder, **changes))
-    fit(config_of(folder, **changes | later))
-
-
-def expect_run(seen, ended, wanted, kept, likely=""):  # kept: steps of the run before
-    expect_result(seen)
+def check_as_wanted(seen, ended, wanted, kept, causes=None):  # kept: of the run before
+    check_that.expect_result(seen)
     waits = "one process waits for another: all make the same calls (section 6)"
-    rows = {"seen": seen.value["ended"], "expected": ended}
-    rows["likely"] = waits if "did not finish" in seen.value["ended"] else ""
+    waits = {waits: lambda s: "did not finish" in s.value["ended"]}
+    rows = {"seen": seen.value["ended"], "expected": ended, "causes": waits}
     headline = "The script ended in another way."
-    expect(seen, seen.value["ended"] == ended, headline, **rows)
+    check_that.expect(seen, seen.value["ended"] == ended, headline, **rows)
     headline = f"The second run kept {seen.value['kept']} lines of the log."
-    rows = {"expected": f"{' or '.join(map(str, kept))}: steps of the checkpoint"}
-    rows["likely"] = "restore_state gives the step to go on from, and for open_log"
-    expect(seen, seen.value["kept"] in kept, headline, **rows)
-    wanted = wanted | {"ended": ended, "kept": seen.value["kept"]}
-    expect_close(seen, wanted, rtol=1e-3, atol=2e-3, likely=likely)
+    expected = f"{' or '.join(map(str, kept))}: steps of the checkpoint"
+    check_that.expect(seen, seen.value["kept"] in kept, headline, expected=expected)
+    wanted = wanted | {"ended": ended, "kept": seen.value["kept"], "lies whole": True}
+    check_that.expect_close(seen, wanted, rtol=1e-3, atol=2e-3, causes=causes)
 
 
-def refused(changes):  # how fit refuses, and what it has written by then
+def check_refused(changes):  # raises what fit does, if nothing was written
     folder = tempfile.mkdtemp()
     try:
-        fit(config_of(folder, **changes))
-    except Exception as error:
-        written = sorted(path.name for path in Path(folder).iterdir())
-        return type(error).__name__, str(error), written
-    return "no error", "", []
+        return fit(config_of(folder, **changes))
+    finally:
+        if written := sorted(path.name for path in Path(folder).iterdir()):
+            raise OSError(f"{' and '.join(written)} was written before")
 
 
-def expect_refusal(seen, kind, says):
-    fits = seen.error is None and seen.value[0] == kind and says in seen.value[1]
-    rows = {"seen": f"{seen.value}", "expected": f"{kind} naming {says}"}
-    expect(seen, fits, "Bad settings are not refused as asked.", **rows)
-    rows = {"seen": f"{seen.value[2]}", "expected": "an empty directory"}
-    expect(seen, not seen.value[2], "Something was written before the refusal.", **rows)
-
-
-def reference_fit(changes):  # one device, whole batches, no checkpoint
+def check_alone(changes, begun=0, lost=""):  # one device, whole batches; lost at begun
     config = config_of("", **changes)
     (x, y), loss_fn, init = make_task(config)
     optimizer, size, losses = make_optimizer(config), config["batch_size"], []
-    order = (epoch_order(config["seed"], epoch, len(x)) for epoch in itertools.count())
-    line, params = itertools.chain.from_iterable(order), jax.jit(init)()
-    state = {"params": params, "opt_state": optimizer.init(params)}
+    state = {"params": jax.jit(init)()}
+    state["opt_state"] = optimizer.init(state["params"])
 
     @jax.jit
     def step(state, x, y):
         loss, grads = jax.value_and_grad(loss_fn)(state["params"], x, y)
         return updated(optimizer, state, grads), loss
 
-    for _ in range(config["num_steps"]):
-        rows = list(itertools.islice(line, size))
+    line = check_line(config["seed"], config["num_steps"] * size // len(x) + 1, len(x))
+    for number in range(config["num_steps"]):
+        if number == begun and lost == "optimizer":
+            state |= {"opt_state": optimizer.init(state["params"])}
+        back = begun if lost == "stream" and number >= begun else 0
+        rows = line[size * (number - back) :][:size]
         state, loss = step(state, x[rows], y[rows])
         losses.append(float(loss))
-    params, steps = jax.tree.map(np.asarray, state["params"]), range(1, len(losses) + 1)
+    params, steps = jax.tree.map(np.asarray, state["params"]), range(1, number + 2)
     return {"params": params, "losses": np.array(losses), "logged": np.array(steps)}
+
+
+def check_lost_parts(changes):  # causes, computed only where something is wrong
+    def is_like(seen, lost):
+        other = check_alone(changes, seen.value["kept"], lost)["losses"]
+        pairs = zip(other, seen.value["losses"], strict=False)
+        return all(abs(a - b) < 4e-3 for a, b in pairs)
+
+    return {
+        "the optimizer's state began again": lambda s: is_like(s, "optimizer"),
+        "the stream began again with batch 0": lambda s: is_like(s, "stream"),
+    }
 
 
 # %% check="fit" points=6
 changes = {"num_steps": 40, "save_every": 15, "keep": 3, "hidden": 16}
-wanted = reference_fit(changes) | {"saved": "[15, 30, 40]"}
-straight = observe(fit_here, changes)
-expect_run(straight, "finished", wanted, [0])
+wanted = check_alone(changes) | {"saved": "[15, 30, 40]"}
+straight = observe(check_fit, changes)
+statement("trains to the last step", "checkpoints")
+check_as_wanted(straight, "finished", wanted, [0])
+statement("refuses bad settings")
 for bad, kind, says in (
     ({"batch_size": 72}, "ValueError", "72"),
     ({"directory": "/tmp/not/here"}, "FileNotFoundError", "/tmp/not/here"),
     ({"num_devices": 16}, "ValueError", "16"),
 ):
-    expect_refusal(observe(refused, bad), kind, says)
-killed, over = "The process was killed by SIGKILL.", "state, stream or log start over"
-seen = observe(fit_elsewhere, changes | {"cut_at": 37}, 1, {"cut_at": None})
-expect_run(seen, killed, wanted, [15, 30], over)  # 30 may not be complete when it dies
-headline = "Killed at step 37 and started again, it ends with other bits."
+    expect_error(observe(check_refused, bad), kind, [says])
+statement("goes on")
+seen = observe(check_twice, changes | {"cut_at": 37}, 1, {"cut_at": None})
+killed, lost = "The process was killed by SIGKILL.", check_lost_parts(changes)
+check_as_wanted(seen, killed, wanted, [15, 30], lost)  # 30 may not be complete
 bits = same(seen.value["params"], straight.value["params"])
-expect(seen, bits, headline, likely=over)
+expect(seen, bits, "Killed at step 37 and started again, it ends with other bits.")
 changes = {"task": "regression", "num_steps": 20, "save_every": 8, "peak_lr": 0.1}
-expect_error(observe(goes_on, changes, {"seed": 1}), "ValueError", ["seed"])
-wanted = reference_fit(changes) | {"saved": "[16, 20]"}
-expect_run(observe(fit_elsewhere, changes, 2, {}), "finished", wanted, [20])
+statement("checkpoints")
+expect_error(observe(check_twice, changes, 0, {"seed": 1}), "ValueError", ["seed"])
+statement("several processes")
+wanted = check_alone(changes) | {"saved": "[16, 20]"}
+check_as_wanted(observe(check_twice, changes, 2, {}), "finished", wanted, [20])
 ### BEGIN HIDDEN TESTS
+statement("refuses bad settings")
+for bad, says in (
+    ({"batch_size": 48, "num_microbatches": 4}, "48"),
+    ({"num_devices": 9, "batch_size": 72, "num_microbatches": 1}, "9"),
+    ({"task": "nothing"}, "nothing"),
+):
+    expect_error(observe(check_refused, bad), "ValueError", [says])
 changes = {"task": "regression", "num_steps": 30, "save_every": 7, "seed": 5}
 changes |= {"batch_size": 48, "num_microbatches": 3, "keep": 1}
 later = {"cut_at": None, "num_devices": 4}
-seen = observe(fit_elsewhere, changes | {"cut_at": 15}, 1, later)
-expect_run(seen, killed, reference_fit(changes) | {"saved": "[30]"}, [7, 14])
+seen = observe(check_twice, changes | {"cut_at": 15}, 1, later)
+statement("goes on")
+wanted = check_alone(changes) | {"saved": "[30]"}
+check_as_wanted(seen, killed, wanted, [7, 14], check_lost_parts(changes))
+changes |= {"num_steps": 2, "num_devices": 1, "batch_size": 7, "num_microbatches": 1}
+later = {"num_steps": 5, "keep": 4, "save_every": 10}
+statement("checkpoints", "goes on")
+wanted = check_alone(changes | later) | {"saved": "[2, 5]"}
+check_as_wanted(observe(check_twice, changes, 0, later), "finished", wanted, [2])
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# `write_script("pipeline.py", run)` makes your own program of it, for one GPU or, where
+# `write_script("pipeline.py", run_fit)` makes your own program of it, for one GPU or, where
 # `num_devices` counts those of all processes, for a cluster:
 #
 # ```
@@ -1356,12 +1678,15 @@ def stage(params, x):  # w: f32[W, W], b: f32[W]; x: f32[B, W]
 # %% [markdown]
 # ### Exercise 5.7: pipeline_forward
 #
-# `pipeline_forward(stage_params, microbatches)` returns what S stages in turn (`stage`, each
-# with its parameters) make of M microbatches. Stage s is on device s.
+# [what the stages make] `pipeline_forward(stage_params, microbatches)` returns what S stages
+# in turn (`stage`, each with its parameters) make of each of M microbatches.
 #
-# - Use `shard_map` on a mesh with one axis; each device holds its own stage alone.
-# - M + S - 1 ticks. In each a device computes once and sends one microbatch to its
-#   neighbour by `ppermute`.
+# - [stage s on device s] Use `shard_map` on a mesh with one axis: the first S devices, in
+#   their order.
+# - [its own stage alone] Each device holds the parameters of its own stage alone.
+# - [ticks] M + S - 1 ticks. In each a device sends one microbatch to its neighbour by
+#   `ppermute`; in the last it need not.
+# - [nothing else is sent] Besides, results may be sent once, at the end.
 
 
 # %% exercise="pipeline_forward" minutes=18 difficulty=3
@@ -1406,42 +1731,115 @@ def pipeline_forward(stage_params, microbatches):
 
 
 # %% helpers="pipeline_forward"
-def pipeline_case(num_stages, count, width=5, rows=2):
-    rng = np.random.default_rng(count)
+import contextlib
+
+
+def check_stages(params, x):  # the meshes of shard_map, where they are known
+    found = []
+
+    def look(jaxpr):
+        for one in jaxpr.eqns:
+            mesh = one.params.get("mesh")
+            if one.primitive.name == "shard_map" and isinstance(
+                mesh, jax.sharding.Mesh
+            ):
+                numbers = [jax.devices().index(device) for device in mesh.devices.flat]
+                found.append(f"{mesh.devices.ndim} axis, devices {numbers}")
+            for inner in jax.tree.leaves(list(one.params.values())):
+                inner = getattr(inner, "jaxpr", inner)
+                if hasattr(inner, "eqns"):
+                    look(inner)
+
+    with contextlib.suppress(Exception):
+        look(jax.make_jaxpr(pipeline_forward)(params, x).jaxpr)
+    return found
+
+
+def check_pipeline_case(num_stages, count, width=5, rows=2, seed=0):
+    rng = np.random.default_rng([count, seed])
     w = rng.normal(size=(num_stages, width, width)) / 2
     params = {"w": np.float32(w), "b": np.float32(rng.normal(size=(num_stages, width)))}
     return params, np.float32(rng.normal(size=(count, rows, width)))
 
 
-def reference_stages(params, x):  # float64, one stage after the other
-    x = np.float64(x)
-    for w, b in zip(*params.values(), strict=True):
-        x = np.tanh(x @ w + b)
-    return x
+def check_simulated(params, x, all_read=False, too_early=False):  # in float64
+    w, b = np.float64(params["w"]), np.float64(params["b"])
+    there, results = np.zeros((len(w), *x.shape[1:])), []
+    for tick in range(len(x) + len(w) - 1):
+        reads = len(w) if all_read and tick < len(x) else 1
+        there[:reads] = x[min(tick, len(x) - 1)]
+        made = np.tanh(there @ w + b[:, None])
+        results.append(made[-1])
+        there = np.concatenate([0 * made[:1], made[:-1]])
+    return np.array(results[: len(x)] if too_early else results[-len(x) :])
+
+
+def check_sends(seen, num_stages, x):  # what is wrong with what devices send, or ""
+    on = [one for one in seen.collectives if one.kind == "collective-permute"]
+    ticks, most = sum(one.times or 0 for one in on), num_stages + len(x) - 1
+    if not most - 1 <= ticks <= most:
+        return f"A device sends {ticks} times in {most} ticks (M + S - 1)."
+    shapes = {one.shape for one in on if np.prod(one.shape) != x[0].size}
+    if shapes:
+        return f"A device sends {shapes} where microbatches have {x[0].size} elements."
+    return ""
+
+
+def check_more_sends(seen, x):  # what else is sent, if it is more than results once
+    more = [one for one in seen.collectives if one.kind != "collective-permute"]
+    numbers = sum(np.prod(one.shape) * (one.times or np.inf) for one in more)
+    return "; ".join(map(str, more)) if numbers > x.size else ""
 
 
 # %% check="pipeline_forward" points=3
 for num_stages, count in ((4, 6), (8, 3)):
-    params, x = pipeline_case(num_stages, count)
+    params, x = check_pipeline_case(num_stages, count)
     seen = observe(pipeline_forward, params, x, traced=True)
-    likely = "device 0 alone takes them; the answer: the last device's last M results"
-    wanted = reference_stages(params, x)
-    expect_close(seen, wanted, rtol=1e-4, atol=1e-5, likely=likely)
-    expect_collectives(seen, never=("all-gather",), likely="one stage per device")
-    sends = [one for one in seen.collectives if one.kind == "collective-permute"]
-    ticks, most = sum(one.times or 0 for one in sends), num_stages + count - 1
-    headline = f"A device sends {ticks} times in {most} ticks (M + S - 1)."
-    expect(seen, most - 1 <= ticks <= most, headline)
-    sizes = {int(np.prod(one.shape)) for one in sends}
-    headline = f"Microbatches have {x[0].size} elements; a send has {sizes}."
-    expect(seen, sizes == {x[0].size}, headline)
+    statement("what the stages make")
+    early = "these are the last device's first M results, not its last"
+    many = "each device takes microbatch t, not the first alone"
+    others = {early: check_simulated(params, x, too_early=True)}
+    others[many] = check_simulated(params, x, all_read=True)
+    wanted = check_simulated(params, x)
+    expect_close(seen, wanted, rtol=1e-4, atol=1e-5, mistakes=others)
+    statement("ticks")
+    expect_collectives(seen)  # raises if it does not trace
+    expect(seen, not check_sends(seen, num_stages, x), check_sends(seen, num_stages, x))
+    statement("nothing else is sent")
+    more = check_more_sends(seen, x)
+    expect(seen, not more, "More is sent than results, once.", seen=more)
+statement("its own stage alone")
 seen = observe(pipeline_forward, params, x, compiled=True)
-likely = "in_specs gives each device its own stage: P with the mesh's axis"
-expect_arrays(seen, never=params["w"].shape, likely=likely)
+expect_arrays(seen, never=params["w"].shape)
+statement("stage s on device s")
+seen, wanted = observe(check_stages, params, x), f"1 axis, devices {list(range(8))}"
+other = ", ".join(one for one in seen.value or () if one != wanted)
+expect(seen, not other, "shard_map has another mesh.", seen=other, expected=wanted)
+
+
 ### BEGIN HIDDEN TESTS
-params, x = pipeline_case(2, 1, width=3, rows=4)
-seen = observe(pipeline_forward, params, x, traced=True)
-expect_close(seen, reference_stages(params, x), rtol=1e-4, atol=1e-5)
+def cases(rng):
+    yield Case(*check_pipeline_case(1, 2, 4, 3))
+    yield Case(*check_pipeline_case(3, 1, 2, 1))
+    what = "nothing is remembered"
+    other = jax.tree.map(jnp.asarray, check_pipeline_case(3, 1, 2, 1, seed=1))
+    yield Case(*other, statements=what)
+
+
+free = {"error": "it raises none", "layout": "the results may lie anywhere"}
+free |= {"collectives sent arrays compiles": "measured here and below"}
+what, stay = "what the stages make", "arguments stay"
+expect_like_solution(pipeline_forward, cases, value=what, arguments=stay, free=free)
+params, x = check_pipeline_case(3, 4, 3, 4)
+seen = observe(pipeline_forward, params, x, compiled=True)
+statement("what the stages make")
+expect_close(seen, check_simulated(params, x), rtol=1e-4, atol=1e-5)
+statement("its own stage alone")
+expect_arrays(seen, never=params["w"].shape)
+statement("stage s on device s")
+seen, wanted = observe(check_stages, params, x), "1 axis, devices [0, 1, 2]"
+other = ", ".join(one for one in seen.value or () if one != wanted)
+expect(seen, not other, "shard_map has another mesh.", seen=other, expected=wanted)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -20,14 +20,14 @@ from coursekit import setup
 
 setup.with_devices(8)
 
-from coursekit.check import check, scorecard
+from coursekit.check import check, scorecard, statement
 from coursekit.expect import expect_close
 from coursekit.observe import observe
 """
 
 # Runs in about one second; stubs count as a broken check.
 SETUP_WITHOUT_JAX = """
-from coursekit.check import Wrong, check, scorecard
+from coursekit.check import Wrong, check, scorecard, statement
 
 URL, NAME, VERSION = "COURSEKIT_URL", "COURSEKIT_NAME", "COURSEKIT_VERSION"
 
@@ -58,7 +58,7 @@ print("a demonstration")
 # %% [markdown]
 # ### Exercise 1.1: double
 #
-# `double(x)` returns twice `x`.
+# [twice] `double(x)` returns twice `x`.
 
 
 # %% exercise="double" minutes=3 difficulty=1
@@ -76,6 +76,7 @@ def double(x):
 #   `2 * x`.
 
 # %% check="double" points=1
+statement("twice")
 expect_close(observe(double, 3), 6)
 ### BEGIN HIDDEN TESTS
 expect_close(observe(double, -7), -14)
@@ -84,7 +85,7 @@ expect_close(observe(double, -7), -14)
 # %% [markdown]
 # ### Exercise 1.2: negate
 #
-# `negate(x)` returns `-x`.
+# [negative] `negate(x)` returns `-x`.
 
 
 # %% exercise="negate" minutes=12 difficulty=3
@@ -101,6 +102,7 @@ def negate(x):
 # - From zero.
 
 # %% check="negate" points=2
+statement("negative")
 expect_close(observe(negate, 3), -3)
 
 # %% [markdown]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -14,7 +15,9 @@ from nbformat import NotebookNode
 from grader import ROOT
 from grader.authoring import coursekit
 from grader.authoring.notebook import CHECK_PREFIX, HELPERS_PREFIX, nbgrader_metadata
-from grader.authoring.source import Cell, read_source
+from grader.authoring.source import Cell, read_source, statements
+
+MAX_WIDTH = 88  # columns of a line that the build writes
 
 
 def read_lesson(path: Path, repository: str) -> NotebookNode:
@@ -30,9 +33,10 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
     made = []
     if cells[0].mark == "exercise":
         with_exercise_facts(cells[0], cells[0], points[cells[0].name])
+    stated = {c.name: statements(cells, c.name) for c in cells if c.mark == "check"}
     for position, cell in enumerate(cells):
         follower = cells[position + 1] if position + 1 < len(cells) else None
-        made.append(make_cell(cell, follower, points, repository, path.stem))
+        made.append(make_cell(cell, follower, points, stated, repository, path.stem))
     metadata = {
         "kernelspec": {
             "display_name": "Python 3 (ipykernel)",
@@ -47,7 +51,12 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
 
 
 def make_cell(
-    cell: Cell, follower: Cell | None, points: dict, repository: str, lesson: str
+    cell: Cell,
+    follower: Cell | None,
+    points: dict,
+    stated: dict[str, list[str]],
+    repository: str,
+    lesson: str,
 ) -> NotebookNode:
     """Makes a notebook cell: generated text, the source's, and nbgrader's metadata."""
     source = cell.source
@@ -60,8 +69,8 @@ def make_cell(
     elif cell.mark == "helpers":
         source = f"# For the check of {cell.name}: nothing to do here.\n{source}"
     elif cell.mark == "check":
-        header = f'with check("{cell.name}", points={points[cell.name]}):\n'
-        source = header + indented(source)
+        header = check_header(cell.name, points[cell.name], stated[cell.name])
+        source = f"{header}\n{indented(source)}"
     elif cell.mark == "scorecard":
         rows = "".join(f"    {name}={value},\n" for name, value in points.items())
         source = f"scorecard(\n{rows})"
@@ -74,6 +83,17 @@ def make_cell(
     if not cell.is_code:
         return nbformat.v4.new_markdown_cell(source)
     return nbformat.v4.new_code_cell(source, metadata=grading_metadata(cell, points))
+
+
+def check_header(name: str, points: float, stated: list[str]) -> str:
+    """Writes the line that a check begins with, and the statements that it proves."""
+    words = [f'"{name}"', f"points={points}", f"statements={json.dumps(stated)}"]
+    line = f"with check({', '.join(words)}):"
+    if len(line) <= MAX_WIDTH:
+        return line
+    names = "".join(f"        {json.dumps(one)},\n" for one in stated)
+    words[-1] = f"statements=[\n{names}    ]"
+    return "with check(\n" + "".join(f"    {word},\n" for word in words) + "):"
 
 
 def indented(source: str) -> str:

@@ -38,6 +38,7 @@ RELEASE_CONFIG = {
 def release(notebook: NotebookNode) -> NotebookNode:
     """Makes what learners open: stubs for solutions, no hidden tests, no outputs."""
     notebook, resources = copy.deepcopy(notebook), {}
+    notebook.metadata.pop("seed", None)  # of the hidden tests' cases
     config = Config(RELEASE_CONFIG)
     for step in (
         LockCells,

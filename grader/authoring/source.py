@@ -15,6 +15,8 @@ from grader import CourseError
 MARKS = ("setup", "exercise", "hints", "helpers", "check", "scorecard")
 OPTIONS = {"exercise": ("minutes", "difficulty"), "check": ("points",)}
 REGIONS = ("SOLUTION", "HIDDEN TESTS")
+# Before a statement, its name, which learners do not see: "- [nan] Masked entries ..."
+ANCHOR = re.compile(r"(?m)^(- |)\[([a-z0-9][^\[\]\n]*)\] ")
 MAX_LINES, MAX_WORDS, MAX_SOLUTION_LINES = 20, 120, 15
 MAX_HELPER_LINES = 80  # of a folded cell
 
@@ -27,11 +29,22 @@ class SourceError(CourseError):
 
 
 class Cell:
-    """One cell of a source: its text, its marks, and where it stands in the file."""
+    """One cell of a source: its text, its marks, and where it stands in the file.
+
+    Attributes:
+        anchors: names of the statements in a text cell, which its text no longer holds.
+        unnamed: first lines of list items in a text cell that have no name.
+    """
 
     def __init__(self, path: Path, line: int, cell: NotebookNode):
         self.path, self.line, self.source = path, line, cell.source
         self.is_code = cell.cell_type == "code"
+        self.anchors: list[str] = []
+        self.unnamed: list[str] = []
+        if not self.is_code:
+            self.anchors = [found[2] for found in ANCHOR.finditer(cell.source)]
+            self.unnamed = re.findall(r"(?m)^- (?!\[[a-z0-9])(.*)", cell.source)
+            self.source = ANCHOR.sub(r"\1", cell.source)
         self.marks = dict(cell.metadata)
         self.marks.pop("lines_to_next_cell", None)  # jupytext's own
         self.mark = next((mark for mark in MARKS if mark in self.marks), "")
@@ -82,6 +95,7 @@ def read_source(path: Path) -> list[Cell]:
     check_marks(cells)
     for cell in cells:
         check_size(cell)
+    check_statements(cells)
     return cells
 
 
@@ -123,6 +137,94 @@ def check_marks(cells: list[Cell]) -> None:
                 cell.fail(f'Exercise "{name}" has no {what}.', remedy)
 
 
+def check_statements(cells: list[Cell]) -> None:
+    """Checks that each exercise's statements are proven, and nothing else demanded."""
+    for check in (cell for cell in cells if cell.mark == "check"):
+        texts, name = texts_of(cells, check.name), check.name
+        stated = [anchor for cell in texts for anchor in cell.anchors]
+        if not texts:
+            continue  # the lesson says so of every exercise without a text
+        if not stated:
+            problem = f"The text of {name} states nothing by name."
+            texts[0].fail(problem, "Begin a statement with its name: [name] ...")
+        for cell in texts:
+            for line in cell.unnamed:
+                problem = f'A statement of {name} has no name: "{line}"'
+                cell.fail(problem, "Begin it with one: - [name] ...")
+        proofs = Proofs(check)
+        for anchor in stated:
+            if anchor not in proofs.words:
+                remedy = f'Write statement("{anchor}") before an expectation of it.'
+                check.fail(f'Nothing proves "{anchor}" of {name}.', remedy)
+        for anchor, line in proofs.names.items():
+            if anchor not in statements(cells, name):
+                remedy = f"Mark the sentence that does: - [{anchor}] ..."
+                check.fail(f'{name} does not state "{anchor}".', remedy, line)
+
+
+def statements(cells: list[Cell], exercise: str) -> list[str]:
+    """Lists what an exercise states, and what the lesson states of all of them.
+
+    Of the latter those that its check proves.
+    """
+    checks = {cell.name: cell for cell in cells if cell.mark == "check"}
+    of_exercises = [cell for name in checks for cell in texts_of(cells, name)]
+    shared = [n for c in cells if c not in of_exercises for n in c.anchors]
+    own = [name for cell in texts_of(cells, exercise) for name in cell.anchors]
+    proven = Proofs(checks[exercise]).words if shared else ()
+    return list(dict.fromkeys([*own, *(name for name in shared if name in proven)]))
+
+
+def texts_of(cells: list[Cell], exercise: str) -> list[Cell]:
+    """Lists the text cells from an exercise's heading to its own cell."""
+    found: list[Cell] = []
+    for cell in cells:
+        if cell.mark == "exercise" and cell.name == exercise:
+            return found
+        if cell.mark or cell.source.startswith("### Exercise"):
+            found = []
+        if not cell.mark and not cell.is_code:
+            found.append(cell)
+    return []
+
+
+class Proofs:
+    """What a check cell proves.
+
+    Attributes:
+        names: statements that it names, and at which of its lines.
+        words: these, and all other texts in the cell: a variable may hold a name.
+
+    Raises:
+        SourceError: an expectation stands before the first `statement`.
+    """
+
+    def __init__(self, cell: Cell):
+        nodes = list(ast.walk(ast.parse(cell.source)))
+        self.words = {n.value for n in nodes if isinstance(n, ast.Constant)}
+        self.names: dict[str, int] = {}
+        calls = [node for node in nodes if isinstance(node, ast.Call)]
+        calls = [call for call in calls if isinstance(call.func, ast.Name)]
+        begun = min(
+            (c.lineno for c in calls if c.func.id == "statement"), default=10**6
+        )
+        for call in calls:
+            line, named = call.lineno - 1, []
+            if call.func.id == "statement":
+                named = call.args
+            elif call.func.id == "Case":
+                named = [k.value for k in call.keywords if k.arg == "statements"]
+            elif call.func.id == "expect_like_solution":
+                options = ("free", "compiled", None)
+                named = [k.value for k in call.keywords if k.arg not in options]
+            elif call.func.id.startswith("expect") and call.lineno < begun:
+                remedy = 'Write statement("...") before it.'
+                cell.fail("An expectation proves no statement.", remedy, line)
+            for node in named:
+                texts = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
+                self.names |= dict.fromkeys(texts, line)
+
+
 def check_size(cell: Cell) -> None:
     """Checks regions, syntax, and the limits of a cell's length."""
     if not cell.is_code:
@@ -137,7 +239,9 @@ def check_size(cell: Cell) -> None:
     if sizes["SOLUTION"] > MAX_SOLUTION_LINES:
         problem = f"The solution has {sizes['SOLUTION']} lines."
         cell.fail(problem, f"Shorten it to {MAX_SOLUTION_LINES}.")
-    visible = len(re.findall(r"(?m)^\s*(?!### )\S", cell.source)) - sum(sizes.values())
+    visible = len(re.findall(r"(?m)^\s*(?!### |statement\()\S", cell.source)) - sum(
+        sizes.values()
+    )
     if cell.mark == "check" and not visible:
         remedy = "Move a line before ### BEGIN HIDDEN TESTS: learners see only those."
         cell.fail(f'Check "{cell.name}" has only hidden tests.', remedy)

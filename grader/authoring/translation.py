@@ -29,11 +29,12 @@ from grader.authoring.translatable_text import messages, rewritten
 # The learner's modules with messages; pictures keep their English labels.
 MESSAGE_MODULES = (
     *("setup", "check", "observation", "observe", "expect", "expect_program"),
-    *("processes", "script"),
+    *("likeness", "processes", "script"),
 )
 COMMON = "common"  # the catalogue of what these modules say, and several lessons
 SHORT_TEXTS = (  # which nothing tells from names
     *("called", "seen", "expected", "likely", "where", "wrong", "right", "total"),
+    *("holds", "fails", "untested", "seed"),
     *("result", "devices", "microbatches", "nothing", "In words"),
     *("{1} of {2}", "{1}: {2} of {3} point{4}."),
 )

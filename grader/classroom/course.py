@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 
 from grader import ROOT
 from grader.authoring import coursekit
 from grader.authoring.build import read
 from grader.authoring.notebook import dumps, lesson_paths
+from grader.classroom.folder import SEED
 
 CONFIG = '''\
 """nbgrader's settings for this course; `nbgrader --help-all` explains each."""
@@ -63,6 +65,14 @@ def make_course(folder: Path, *, update: bool = False, root: Path = ROOT) -> lis
         (target / f"{name}.ipynb").write_text(text, encoding="utf-8")
         coursekit.copy(target, root)
     if not update:
+        write_seed(folder)
         folder.chmod(0o700)  # solutions, submissions and scores will lie here
         config.write_text(CONFIG.format(root=str(root)), encoding="utf-8")
     return list(notebooks)
+
+
+def write_seed(folder: Path) -> None:
+    """Draws this class's seed of the hidden tests' cases, so that nobody knows them."""
+    path = folder / SEED
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"{secrets.randbelow(10**6)}\n", encoding="utf-8")

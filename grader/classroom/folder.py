@@ -17,6 +17,8 @@ from grader.authoring.notebook import checks, nbgrader_metadata
 from grader.classroom.roster import read_names
 from grader.classroom.store import Store
 
+SEED = Path("grading", "seed.txt")  # of the cases that hidden tests generate
+
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Submission:
@@ -77,7 +79,21 @@ class Classroom:
             source = self.folder / self.directory.source_directory / name
             notebook = nbformat.read(source / f"{name}.ipynb", as_version=4)
             self._read[name] = current(notebook, name, self.folder)
+            self._read[name].metadata["seed"] = self.seed
         return self._read[name]
+
+    @functools.cached_property
+    def seed(self) -> int:
+        """The class's seed of generated cases; 0 in a folder made without one.
+
+        Raises:
+            ValueError: the file that holds it does not hold a number.
+        """
+        path = self.folder / SEED
+        text = path.read_text(encoding="utf-8").strip() if path.exists() else "0"
+        if not text.isascii() or not text.isdigit():
+            raise ValueError(f"{path} holds {text[:50]!r}: write a whole number there.")
+        return int(text)
 
     @property
     def solved(self) -> dict[str, NotebookNode]:

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import threading
 
 from nbformat import NotebookNode
 
 from grader.authoring.notebook import exercises, nbgrader_metadata, release
+from grader.judging.definitions import DEFINITIONS, defined, definitions, parse
 
-DEFINITIONS = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 MAX_SOURCE = 300_000  # characters of a cell: reading more takes seconds
 REACHING = {"delattr", "eval", "exec", "globals", "setattr", "vars"}
-
-# Python 3.11 counts the depth of all trees that are being made in one place: where two
-# threads make one at a time, parsing fails now and then (cpython issue 106905).
-lock = threading.Lock()
-
-
-def parse(source: str) -> ast.Module:
-    """Parses a text as `ast.parse` does, one at a time."""
-    with lock:
-        return ast.parse(source)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,18 +114,6 @@ def is_special(cell: NotebookNode) -> bool:
     return cell.id in ("setup", "scorecard") or any(
         nbgrader_metadata(cell).get(mark) for mark in ("solution", "grade")
     )
-
-
-def definitions(source: str) -> str:
-    """Keeps a cell's imports, functions and classes: what other cells may call."""
-    body = [node for node in parse(source).body if isinstance(node, DEFINITIONS)]
-    return ast.unparse(ast.Module(body, []))
-
-
-def defined(source: str) -> list[str]:
-    """Names the functions and classes that a cell defines."""
-    kinds = ast.FunctionDef | ast.ClassDef
-    return [node.name for node in parse(source).body if isinstance(node, kinds)]
 
 
 def asked_for(lesson: NotebookNode) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from typing import Any
 
@@ -12,12 +11,12 @@ import numpy as np
 from jax.extend.mlir import serialize_portable_artifact
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from coursekit.observation import Collective, Opaque, Shard, leaves, plain
 from coursekit.observe import compiled_facts, shards, traced_facts
 from coursekit.traced_program import TracedProgram
-from coursekit.tracing import program_of
+from coursekit.tracing import executable, mesh_for, program_of
 from grader.kernel.inside.wire import DTYPES
 
 DIALECTS = ("builtin", "chlo", "func", "sdy", "stablehlo")
@@ -39,32 +38,38 @@ class ProgramError(Exception):
 class Program:
     """An untrusted exported program, looked at before it runs.
 
+    It is made for the arrays among `arguments`, and takes those of them that it has
+    `kept`, all by default.
+
     Attributes:
-        facts: what the program holds; see `traced_facts` in lessons/observe.py.
+        facts: what the program holds; see `traced_facts` in coursekit/observe.py.
 
     Raises:
         ProgramError: it is damaged, takes other inputs, or calls what it must not.
     """
 
-    def __init__(self, text: str, arguments: list):
+    def __init__(self, text: str, arguments: list, kept: list[int] | None = None):
         _, self.arrays = program_of(lambda: None, arguments)
+        every = [*range(len(self.arrays))]
+        taken = every if kept is None else [place for place in every if place in kept]
+        if kept not in (None, taken):
+            raise ProgramError("it takes inputs that there are not")
         # JAX takes f64 as f32, and hands a program a key's numbers.
         wanted = jax.eval_shape(lambda *arrays: arrays, *self.arrays)
-        inputs = [(kind.shape, kind.dtype) for kind in map(physical, wanted)]
+        kinds = [physical(wanted[place]) for place in taken]
         try:
             survey = Inspection(text)
         except Exception as error:  # whatever a forged text leads to
             raise ProgramError(f"it cannot be read ({type(error).__name__})") from None
         if survey.problems:
             raise ProgramError(f"it {survey.problems[0]}, which no lesson needs")
-        if survey.inputs != inputs:
+        if survey.inputs != [(kind.shape, kind.dtype) for kind in kinds]:
             raise ProgramError("it takes other inputs than it was asked for")
         if not 1 <= survey.num_devices <= jax.device_count():
             raise ProgramError(f"it wants {survey.num_devices} devices")
         self.num_outputs = len(survey.outputs)
         self.facts = traced_facts(survey)
-        sizes = [list(axes.values()) for axes in survey.meshes.values()]
-        self.mesh = mesh(survey.num_devices, sizes)
+        self.meshes = survey.meshes
 
         def stand_in(*arrays):
             return tuple(jax.numpy.zeros(*kind) for kind in survey.outputs)
@@ -79,6 +84,7 @@ class Program:
         self.exported = dataclasses.replace(
             exported,
             mlir_module_serialized=survey.data,
+            module_kept_var_idx=tuple(taken),
             nr_devices=survey.num_devices,
         )
 
@@ -96,7 +102,8 @@ class Program:
         ]
         if sorted(name for _, name in places) != sorted(wanted):
             raise ProgramError("its outputs are not those of its result")
-        everywhere = NamedSharding(self.mesh, PartitionSpec())
+        mesh = mesh_for(self.exported.nr_devices, self.meshes)
+        everywhere = NamedSharding(mesh, PartitionSpec())
         try:
             placed = [jax.device_put(array, everywhere) for array in self.arrays]
             outputs = jax.block_until_ready(jax.jit(self.exported.call)(*placed))
@@ -113,11 +120,8 @@ class Program:
         Raises:
             ProgramError: it does not compile, or the text of that cannot be read.
         """
-        inputs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self.arrays]
         try:
-            with jax.set_mesh(self.mesh):
-                program = jax.jit(self.exported.call).lower(*inputs)
-            return compiled_facts(program.compile())
+            return compiled_facts(executable(self.exported, self.meshes))
         except Exception as error:  # whatever a forged program leads to
             kind = type(error).__name__
             raise ProgramError(f"its compiled form cannot be read ({kind})") from None
@@ -200,22 +204,6 @@ def physical(kind: Any) -> Any:
     if not jax.dtypes.issubdtype(kind.dtype, jax.dtypes.prng_key):
         return kind
     return jax.eval_shape(jax.random.key_data, kind)
-
-
-def mesh(num_devices: int, sizes: list[list[int]]) -> Mesh:
-    """Arranges devices in so many axes that every split over `sizes` has a name."""
-    fitting = [axes for axes in sizes if math.prod(axes) == num_devices]
-    axes = [factor for n in (*fitting, [num_devices])[0] for factor in factors(n)]
-    devices = np.array(jax.devices()[:num_devices]).reshape(axes)
-    return Mesh(devices, [f"axis {place}" for place in range(len(axes))])
-
-
-def factors(number: int) -> list[int]:
-    """Splits a number into its prime factors; 1 has none."""
-    if number == 1:
-        return []
-    first = next(n for n in range(2, number + 1) if number % n == 0)
-    return [first, *factors(number // first)]
 
 
 def fill(result: Any, named: dict[str, Any]) -> Any:

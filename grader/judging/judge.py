@@ -15,8 +15,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from coursekit import check, expect
+from coursekit import check, expect, likeness
 from grader.judging.observer import NoObservation, Observer, Remote
+from grader.kernel.inside import responder
 from grader.kernel.inside.compiled_programs import free_compiled_programs
 from grader.results import Outcome
 from grader.submissions.pictures import safe_picture
@@ -32,10 +33,11 @@ ENDINGS = {
 
 
 class Judge:
-    """Holds one lesson's checks, and runs one at a time.
+    """Holds one lesson's checks and solutions, and runs one check at a time.
 
     `setup` is the lesson's set-up cell, `definitions` what its other cells define,
-    `functions` the names that checks may observe, `checks` the check cells by exercise.
+    `solutions` the exercises' cells as solved, `functions` the names that checks may
+    observe, `checks` the check cells by exercise, `seed` that of the generated cases.
     """
 
     def __init__(
@@ -45,8 +47,10 @@ class Judge:
         *,
         setup: str,
         definitions: list[str],
+        solutions: list[str],
         functions: list[str],
         checks: dict[str, str],
+        seed: int = 0,
     ):
         self.send, self.receive = send, receive
         self.namespace: dict[str, Any] = {"__name__": "__judge__"}
@@ -54,13 +58,24 @@ class Judge:
             exercise: compile(source, f"<check of {exercise}>", "exec")
             for exercise, source in checks.items()
         }
+        solved: dict[str, Any] = {"__name__": "__solution__"}
         with contextlib.redirect_stdout(io.StringIO()):
             for source in [setup, *definitions]:
                 exec(source, self.namespace)
+            for source in [setup, *definitions, *solutions]:
+                exec(source, solved)
         expect.count_devices = remembered(expect.count_devices)
         observer = Observer(self.ask, self.running)
         self.namespace |= {name: Remote(name) for name in functions}
         self.namespace["observe"] = observer.observe
+        # What the solution does is observed on the same way, here.
+        own = Observer(lambda asked: answer(asked, solved), lambda runs: None)
+        likeness.solutions = {name: solved[name] for name in functions}
+        likeness.ways = {
+            "learner": observer.observe,
+            "solution": lambda f, *a, **how: own.observe(Remote(f.__name__), *a, **how),
+        }
+        likeness.seed = seed
 
     def ask(self, question: dict) -> dict:
         """Sends a question to the learner's process, by way of the grader."""
@@ -96,7 +111,12 @@ class Judge:
         found, _ = check._results.get(exercise, ("", 0))
         if found != "right":
             return verdict(Outcome.BROKEN, "The check ended without a verdict.")
-        return verdict(Outcome.PASSED, "")
+        return verdict(Outcome.PASSED, "", check._standings.get(exercise))
+
+
+def answer(question: dict, functions: dict[str, Any]) -> dict:
+    """Answers a question as a learner's process does."""
+    return {"answer": json.dumps(responder.reply(question, functions))}
 
 
 def remembered(count_devices: Callable[[dict], int | str]) -> Callable:

@@ -21,7 +21,7 @@ from nbformat import NotebookNode
 from grader import ROOT, CourseError
 from grader.authoring import coursekit
 from grader.authoring.execution import environment
-from grader.authoring.notebook import checks
+from grader.authoring.notebook import checks, exercises
 from grader.containment.backend import backend, contained
 from grader.containment.box import Box
 from grader.containment.fork_server import ForkServerError, box_sockets, running_server
@@ -226,11 +226,13 @@ def forked(compiled: Path | None, streams: Sequence[int]) -> subprocess.Popen:
 
 
 def material(lesson: NotebookNode) -> dict[str, Any]:
-    """Takes out of a solved lesson what the judge needs: no solution among it."""
+    """Takes out of a solved lesson what the judge needs."""
     own = [c for c in lesson.cells if c.cell_type == "code" and not is_special(c)]
     return {
         "setup": next(c.source for c in lesson.cells if c.id == "setup"),
         "definitions": [definitions(cell.source) for cell in own],
+        "solutions": [cell.source for cell in exercises(lesson).values()],
         "functions": asked_for(lesson),
         "checks": {name: cell.source for name, cell in checks(lesson).items()},
+        "seed": lesson.metadata.get("seed", 0),
     }

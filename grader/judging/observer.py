@@ -10,12 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from coursekit.observation import Observation, describe_call, leaves, plain, same
+from coursekit.observation import (
+    Observation,
+    Shard,
+    describe_call,
+    leaves,
+    plain,
+    same,
+)
 from grader.judging.exported_program import Program, ProgramError
-from grader.judging.observation_reader import decode_observation, loads
+from grader.judging.observation_reader import decode_observation, loads, text
 from grader.kernel.inside.wire import WireError, decode, encode
 
 MAX_KNOWN = 2**26  # bytes of what programs have computed that a judge keeps
+MAX_REASON = 1000  # characters
 
 
 class NoObservation(BaseException):
@@ -58,11 +66,18 @@ class Observer:
         compiled: bool = False,
         axis: str | None = None,
     ) -> Observation:
-        """Reports what one call did; see `observe` in lessons/observe.py.
+        """Reports what one call did; see `observe` in lessons/coursekit/observe.py.
 
-        With `traced` or `compiled`, value and layout come from the exported program,
-        which runs here on these arguments; the learner's process exports it before it
-        sees them.
+        With `traced` or `compiled`, the value and the facts of the program come from
+        the exported program, which runs here on these arguments; the learner's process
+        exports it before it sees them. The program also tells into which pieces arrays
+        are cut. Which devices hold them only the call can tell: an exported program
+        knows devices by their number alone. So the call's own layout is believed where
+        it claims no more and no smaller pieces than the program makes.
+
+        Where JAX cannot trace the function, nothing is known of a program, and value
+        and layout are the call's own, as without `traced`: a check for which that is
+        too little asks for a fact of the program.
         """
         if not isinstance(function, Remote):
             raise TypeError("observe takes a learner's function, by its name")
@@ -90,12 +105,12 @@ class Observer:
             if not same(plain(before), plain(now))
         )
         facts = {**vars(seen), "changed": tuple(changed)}
-        if not traced or seen.error is not None:
+        if program is None or seen.error is not None:
             return Observation(**facts)
-        facts["layout"] = {}
-        if program is not None:
-            facts |= self.outcome(*program, compiled)
-        return Observation(**facts)
+        if isinstance(program, str):
+            return Observation(**facts | {"refused": program})
+        found = self.outcome(*program, compiled)
+        return Observation(**facts | found | {"layout": layout(seen, found)})
 
     def outcome(
         self, key: str, program: Program | None, result: Any, compiled: bool
@@ -111,8 +126,8 @@ class Observer:
             value, layout = program.run(result)
             found = program.compiled_facts() if compiled else program.facts
         except ProgramError as error:
-            text = f"The traced program fails: {error}."
-            raise NoObservation("unreadable", text) from None
+            problem = f"The traced program fails: {error}."
+            raise NoObservation("unreadable", problem) from None
         finally:
             self.running(False)
         self.known[key] = {**found, "value": value, "layout": layout}
@@ -122,18 +137,20 @@ class Observer:
 
     def program(
         self, name: str, arguments: list, axis: str | None, compiled: bool
-    ) -> tuple[str, Program | None, Any] | None:
-        """Asks for the traced program and its result's structure; None: no program.
+    ) -> tuple[str, Program | None, Any] | str:
+        """Asks for the traced program and its result's structure, or why there is none.
 
         The first is the key under which `outcome` knows it; where it does, there is no
         need to look at it again.
         """
         asked = encode(arguments, shapes_only=True)
         reply = self.question("program", name, asked, axis)
-        if "refused" in reply:
-            return None
         try:
-            parts = [reply["program"], reply["result"], encode(arguments), compiled]
+            if "refused" in reply:
+                return text(reply["refused"], MAX_REASON)
+            kept = reply.get("kept")
+            parts = [reply["program"], reply["result"], kept]
+            parts += [encode(arguments), compiled]
             key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
             if key in self.known:
                 return key, None, None
@@ -141,10 +158,11 @@ class Observer:
             if any(isinstance(leaf, np.ndarray) for _, leaf in leaves(result)):
                 raise WireError("The answer holds an array that no program computes.")
             self.running(True)
-            return key, Program(reply["program"], arguments), result
+            return key, Program(reply["program"], arguments, kept), result
         except (KeyError, TypeError, ValueError, ProgramError) as error:
-            text = f"The program of {name} cannot be trusted: {str(error).rstrip('.')}."
-            raise NoObservation("distrusted", text) from None
+            problem = str(error).rstrip(".")
+            problem = f"The program of {name} cannot be trusted: {problem}."
+            raise NoObservation("distrusted", problem) from None
         finally:
             self.running(False)
 
@@ -172,6 +190,37 @@ class Observer:
         if "missing" in reply:
             raise NoObservation("missing", f"{name} is not defined.")
         return reply
+
+
+def layout(seen: Observation, found: dict[str, Any]) -> dict[str, tuple[Shard, ...]]:
+    """Tells where arrays lie: as a call claims, as far as its program bears it out.
+
+    An array that the call returned on the host lies on no device.
+    """
+    claimed, computed = dict(leaves(seen.value)), dict(leaves(found["value"]))
+    layout = {}
+    for path, pieces in found["layout"].items():
+        if np.shape(claimed.get(path)) != np.shape(computed[path]):
+            layout[path] = pieces
+        elif path in seen.layout:
+            layout[path] = believed(seen.layout[path], pieces)
+    return layout
+
+
+def believed(
+    claimed: tuple[Shard, ...], pieces: tuple[Shard, ...]
+) -> tuple[Shard, ...]:
+    """Chooses a call's claim, unless it has more or smaller pieces than its program."""
+    no_smaller = all(any(holds(one, piece) for one in claimed) for piece in pieces)
+    return claimed if len(claimed) <= len(pieces) and no_smaller else pieces
+
+
+def holds(shard: Shard, other: Shard) -> bool:
+    """Tells whether a shard's part of an array contains another one's."""
+    pairs = zip(shard.index, other.index, strict=True)
+    return all(
+        start <= first and last <= stop for (start, stop), (first, last) in pairs
+    )
 
 
 def size(facts: dict[str, Any]) -> int:

@@ -14,7 +14,12 @@ ROWS = {
     "seen": "Seen",
     "expected": "Expected",
     "likely": "Likely cause",
+    "holds": "Holds",
+    "fails": "Fails",
+    "untested": "Not reached",
+    "seed": "Seed of the cases",
 }
+PROSE = ("likely", "holds", "fails", "untested")  # rows that are no code
 MAX_EXERCISES, MAX_ROWS, MAX_LISTED, MAX_PICTURES = 100, 12, 20, 8
 LONG_CODE = 30  # lines; longer code is folded
 
@@ -97,6 +102,7 @@ def _exercise(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
             (
                 ROWS.get(name) or budget.line(name, 40),
                 budget.text(text, 1500, max_lines=20),
+                name in PROSE,
             )
             for name, text in entry.details[:MAX_ROWS]
         ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .i18n import columns, padded, translated, wrapped
@@ -11,6 +11,8 @@ from .setup import Notice
 NOT_WRITTEN = "not written yet"  # what the stub of a released exercise raises
 WIDTH = 88
 _results: dict[str, tuple[str, float]] = {}  # exercise: outcome in words, points
+_standings: dict[str, dict[str, str]] = {}  # exercise: what became of its statements
+_running: list[check] = []  # the check that runs now, if any
 
 
 class NotPassed(Notice):
@@ -64,20 +66,44 @@ class check:
 
     Leaving the block without an exception says "Right"; any other way raises one of
     the `NotPassed` classes, which a notebook shows without a traceback.
+
+    Attributes:
+        statements: what the exercise's text states, in short, in its order.
+        proving: those that the expectations after the last `statement` are about.
+        held: those before, whose expectations were met.
     """
 
-    def __init__(self, exercise: str, points: float):
+    def __init__(self, exercise: str, points: float, statements: Sequence[str] = ()):
         self.exercise = exercise
         self.points = points
+        self.statements = tuple(statements)
+        self.proving: tuple[str, ...] = ()
+        self.held: set[str] = set()
 
     def __enter__(self) -> check:
         _results.pop(self.exercise, None)
+        _running[:] = [self]
         return self
 
+    def standing(self) -> dict[str, str]:
+        """Lists which statements hold, which failed, and which were not reached."""
+        failed = [name for name in self.statements if name in self.proving]
+        held = [n for n in self.statements if n in self.held and n not in failed]
+        rest = [name for name in self.statements if name not in (*held, *failed)]
+        rows = {"holds": held, "fails": failed, "untested": rest}
+        return {
+            row: "; ".join(map(translated, names))
+            for row, names in rows.items()
+            if names
+        }
+
     def __exit__(self, kind, error, trace) -> None:
+        _running.clear()
         total = f"{self.points} point{'' if self.points == 1 else 's'}"
         if error is None:
             _results[self.exercise] = ("right", self.points)
+            self.held, self.proving = {*self.statements}, ()
+            _standings[self.exercise] = self.standing()
             well = f"{self.exercise} does what it should. {self.points} of {total}."
             print(translated(f"Right: {well}"))
             return
@@ -93,9 +119,18 @@ class check:
                 f"{type(error).__name__}: {error}",
                 likely="a fault of the course, not of your answer: please report it.",
             )
+        if isinstance(error, Wrong | Raised):
+            error.rows |= self.standing()
         error.score_line = f"{self.exercise}: 0 of {total}."
         _results[self.exercise] = (error.outcome, 0)
         raise error from None
+
+
+def statement(*names: str) -> None:
+    """Says which statements of the exercise's text the next expectations prove."""
+    for running in _running:
+        running.held |= {*running.proving}
+        running.proving = names
 
 
 def scorecard(**points: float) -> None:

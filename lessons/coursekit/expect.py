@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -93,11 +93,31 @@ __all__ = [
 ]
 
 
-def expect(seen: Observation, holds: Any, headline: str, /, **rows: Any) -> None:
-    """Raises `Wrong(headline)` unless `holds` is true; rows: seen, expected, likely."""
+# A cause that a learner may be told, and the test that an observation shows it.
+Causes = Mapping[str, Callable[[Observation], Any]]
+
+
+def expect(
+    seen: Observation,
+    holds: Any,
+    headline: str,
+    /,
+    *,
+    causes: Causes | None = None,
+    **rows: Any,
+) -> None:
+    """Raises `Wrong(headline)` unless `holds` is true.
+
+    Args:
+        seen: an observation, of a call that must have returned.
+        holds: what must be true.
+        headline: what is wrong otherwise, in a sentence.
+        causes: likely causes; the first whose test is true of `seen` is shown.
+        rows: what else is shown: seen, expected.
+    """
     expect_result(seen)
     if not holds:
-        wrong(seen, headline, **rows)
+        wrong(seen, headline, causes=causes, **rows)
 
 
 def expect_result(seen: Observation) -> None:
@@ -106,11 +126,9 @@ def expect_result(seen: Observation) -> None:
         return
     _expect_attempt(seen)
     error = seen.error
-    said = f"{error.kinds[0]}: {error.message}"
-    causes = (cause for pattern, cause in CAUSES if re.search(pattern, said, re.DOTALL))
     raise Raised(
         error.text,
-        likely=next(causes, ""),
+        likely=explained(f"{error.kinds[0]}: {error.message}"),
         called=seen.call,
         # The line may be the lesson's own, in a function that calls the learner's.
         where=f"in {error.function}, line {error.line} of its cell: {error.code}"
@@ -119,8 +137,18 @@ def expect_result(seen: Observation) -> None:
     )
 
 
+def explained(said: str) -> str:
+    """Says what an error of JAX's means in a lesson, or nothing."""
+    causes = (cause for pattern, cause in CAUSES if re.search(pattern, said, re.DOTALL))
+    return next(causes, "")
+
+
 def expect_error(
-    seen: Observation, kind: str, mentions: Sequence[Any] = (), *, likely: str = ""
+    seen: Observation,
+    kind: str,
+    mentions: Sequence[Any] = (),
+    *,
+    causes: Causes | None = None,
 ) -> None:
     """Raises unless the call raised `kind` and its text names all of `mentions`."""
     _expect_attempt(seen)
@@ -128,18 +156,20 @@ def expect_error(
     expected = wanted if mentions else kind
     if seen.error is None:
         was = describe(seen.value)
-        rows = {"seen": f"returned {was}", "expected": expected, "likely": likely}
-        wrong(seen, f"No {kind} was raised.", **rows)
+        rows = {"seen": f"returned {was}", "expected": expected}
+        wrong(seen, f"No {kind} was raised.", causes=causes, **rows)
     was = seen.error.text
     if kind not in seen.error.kinds:
         headline = f"{seen.error.kinds[0]} was raised where {kind} was expected."
-        wrong(seen, headline, seen=was, expected=expected, likely=likely)
+        rows = {"seen": was, "expected": expected}
+        wrong(seen, headline, causes=causes, **rows)
     for value in mentions:
         if not re.search(
             rf"(?<![\w.]){re.escape(str(value))}(?!\w|\.\d)", seen.error.message
         ):
             headline = f"The {kind} does not name {value}."
-            wrong(seen, headline, seen=was, expected=expected, likely=likely)
+            rows = {"seen": was, "expected": expected}
+            wrong(seen, headline, causes=causes, **rows)
 
 
 def expect_unchanged(seen: Observation) -> None:
@@ -191,28 +221,26 @@ def expect_close(
     rtol: float = 1e-5,
     atol: float = 1e-6,
     mistakes: Mapping[str, Any] | None = None,
-    imprecise: str = "",
-    likely: str = "",
+    causes: Causes | None = None,
 ) -> None:
     """Compares the result with `expected`: structure, shapes, dtypes, values.
 
     A float64 leaf of `expected` is a reference for any floating dtype; other dtypes
     must agree. `mistakes` maps a likely cause to the value that it leads to: the cause
-    that matches the result is shown. `imprecise` is the cause for values that are
-    right within 0.1.
+    that matches the result is shown. For `causes` see `expect`.
     """
     expect_shapes(seen, expected)
     expected = plain(expected)
     problem = difference(seen.value, expected, rtol, atol, seen.layout)
     if problem is None:
         return
-    if difference(seen.value, expected, 0.1, 0.1, {}) is None:
-        likely = imprecise or likely
+    likely = ""
     for cause, value in (mistakes or {}).items():
         if difference(seen.value, plain(value), rtol, atol, {}) is None:
             likely = cause
     headline, was, wanted = problem
-    wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+    rows = {"seen": was, "expected": wanted, "likely": likely}
+    wrong(seen, headline, causes=causes, **rows)
 
 
 def _expect_attempt(seen: Observation) -> None:
@@ -227,8 +255,18 @@ def _expect_attempt(seen: Observation) -> None:
         )
 
 
-def wrong(seen: Observation, headline: str, /, **rows: Any) -> NoReturn:
-    """Raises `Wrong`, with the call that was made."""
+def wrong(
+    seen: Observation,
+    headline: str,
+    /,
+    *,
+    causes: Causes | None = None,
+    **rows: Any,
+) -> NoReturn:
+    """Raises `Wrong`, with the call that was made and the cause that it shows."""
+    for text, shows in (causes or {}).items():
+        if not rows.get("likely") and shows(seen):
+            rows["likely"] = text
     raise Wrong(headline, called=seen.call, **rows)
 
 

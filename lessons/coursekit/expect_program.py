@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from .expect import expect, expect_result, wrong
+from .expect import Causes, expect, expect_result, explained, wrong
 from .observation import Collective, Observation, bounds, describe, leaves
 
 __all__ = [
@@ -25,7 +25,12 @@ __all__ = [
 ]
 
 
-def expect_devices(seen: Observation, num_devices: int, *, likely: str = "") -> None:
+def expect_devices(
+    seen: Observation,
+    num_devices: int,
+    *,
+    causes: Causes | None = None,
+) -> None:
     """Raises unless each of `num_devices` devices holds one row of every array."""
     expect_result(seen)
     wanted = f"{num_devices} devices with one row of the leading axis each"
@@ -35,7 +40,6 @@ def expect_devices(seen: Observation, num_devices: int, *, likely: str = "") -> 
         rows = [piece.index[0] if piece.index else (0, 1) for piece in pieces]
         if not pieces:
             headline, was = f"{name} is on no device.", f"{describe(leaf)} on the host"
-            likely = "NumPy computes on the host; jax.pmap computes on devices"
         elif len(pieces) != num_devices:
             plural = "s" if len(pieces) > 1 else ""
             headline = (
@@ -48,10 +52,10 @@ def expect_devices(seen: Observation, num_devices: int, *, likely: str = "") -> 
             was = f"device {pieces[0].device} holds rows {start} to {stop - 1}"
         else:
             continue
-        wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+        wrong(seen, headline, seen=was, expected=wanted, causes=causes)
 
 
-def expect_replicas(seen: Observation, *, likely: str = "") -> None:
+def expect_replicas(seen: Observation, *, causes: Causes | None = None) -> None:
     """Raises unless all rows of each array's leading axis agree bit for bit."""
     expect_result(seen)
     for path, leaf in leaves(seen.value):
@@ -63,7 +67,7 @@ def expect_replicas(seen: Observation, *, likely: str = "") -> None:
             if distinct == len(rows):
                 headline = f"All {distinct} devices hold a different {name}."
             wanted = "replicas that agree bit for bit"
-            wrong(seen, headline, expected=wanted, likely=likely)
+            wrong(seen, headline, expected=wanted, causes=causes)
 
 
 def expect_layout(
@@ -73,7 +77,7 @@ def expect_layout(
     axis_names: Sequence[str],
     *,
     mistakes: Mapping[str, Sequence] | None = None,
-    likely: str = "",
+    causes: Causes | None = None,
 ) -> None:
     """Raises unless arrays lie on a mesh of the first devices as their specs say.
 
@@ -84,14 +88,14 @@ def expect_layout(
         mesh_shape: devices along each mesh axis.
         axis_names: the names of the mesh's axes.
         mistakes: maps a likely cause to the spec that it leads to.
-        likely: the likely cause of any other layout.
+        causes: see `expect`.
     """
     expect_result(seen)
     for name, (path, spec) in where.items():
         shape = np.shape(dict(leaves(seen.value))[path])
         found = {s.device: _block(s.index) for s in seen.layout.get(path, ())}
         wanted = _blocks(shape, mesh_shape, axis_names, spec)
-        cause = likely
+        cause = ""
         if sorted(found.values()) == sorted(wanted.values()):
             cause = "the mesh takes the first devices, in their order"
         for mistake, other in (mistakes or {}).items():
@@ -100,7 +104,8 @@ def expect_layout(
         for d in sorted({*found, *wanted}):
             was, expected = found.get(d, "nothing"), wanted.get(d, "nothing")
             headline = f"Device {d} holds {was} of {name}."
-            expect(seen, was == expected, headline, expected=expected, likely=cause)
+            rows = {"expected": expected, "likely": cause}
+            expect(seen, was == expected, headline, causes=causes, **rows)
 
 
 def _block(index: Sequence[tuple[int, int]]) -> str:
@@ -123,7 +128,7 @@ def expect_arrays(
     *,
     largest: int | None = None,
     never: Sequence[int] = (),
-    likely: str = "",
+    causes: Causes | None = None,
 ) -> None:
     """Limits the arrays in the program: their elements, or one shape of them.
 
@@ -140,7 +145,7 @@ def expect_arrays(
             continue
         headline = f"The program builds an array of shape {list(shape)}."
         was = f"{np.prod(shape, dtype=int)} elements"
-        wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+        wrong(seen, headline, seen=was, expected=wanted, causes=causes)
 
 
 def expect_collectives(
@@ -149,7 +154,7 @@ def expect_collectives(
     *,
     never: Sequence[str] = (),
     in_loop: bool = True,
-    likely: str = "",
+    causes: Causes | None = None,
 ) -> None:
     """Checks which collectives the program runs.
 
@@ -158,7 +163,7 @@ def expect_collectives(
         counts: how often each kind runs, in XLA's names; other kinds must not run.
         never: kinds that must not run.
         in_loop: whether any may run in a loop.
-        likely: the likely cause, where the check fails.
+        causes: see `expect`.
     """
     found = expect_traced(seen)
     was = "; ".join(map(str, found)) or "no collective"
@@ -173,19 +178,41 @@ def expect_collectives(
                 headline = f"The program runs {sum(times)} {kind}, not {wanted}."
             expected = ", ".join(f"{n} x {one}" for one, n in counts.items() if n)
             expected = expected or "no collective"
-            wrong(seen, headline, seen=was, expected=expected, likely=likely)
+            wrong(
+                seen,
+                headline,
+                seen=was,
+                expected=expected,
+                causes=causes,
+            )
     for one in found:
         if one.kind in never:
             headline = f"The program runs {one.kind}, which it must not."
-            wrong(seen, headline, seen=was, expected=f"no {one.kind}", likely=likely)
+            wrong(
+                seen,
+                headline,
+                seen=was,
+                expected=f"no {one.kind}",
+                causes=causes,
+            )
         if one.in_loop and not in_loop:
             headline = f"The {one.kind} runs inside of a loop."
             expected = "one after the loop"
-            wrong(seen, headline, seen=was, expected=expected, likely=likely)
+            wrong(
+                seen,
+                headline,
+                seen=was,
+                expected=expected,
+                causes=causes,
+            )
 
 
 def expect_moved(
-    seen: Observation, *, at_most: float = np.inf, at_least: float = 0, likely: str = ""
+    seen: Observation,
+    *,
+    at_most: float = np.inf,
+    at_least: float = 0,
+    causes: Causes | None = None,
 ) -> None:
     """Limits the bytes that a device sends in all (`Collective.bytes_moved`)."""
     found = expect_traced(seen)
@@ -201,7 +228,7 @@ def expect_moved(
     headline = f"Each device sends {moved:,.0f} bytes."
     if unknown:
         headline = "Each device sends an unknown number of bytes."
-    wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+    wrong(seen, headline, seen=was, expected=wanted, causes=causes)
 
 
 def expect_one_sync(
@@ -223,11 +250,12 @@ def expect_one_sync(
     """
     numbers = 1 + sum(map(np.size, params.values()))
     once = 4 * numbers * 2 * (num_devices - 1) / num_devices
-    likely = "each gradient, and the loss, is sent once per step, and nothing else"
-    expect_moved(seen, at_most=num_steps * (1 + spare) * once, likely=likely)
+    expect_moved(seen, at_most=num_steps * (1 + spare) * once)
 
 
-def expect_dtypes(seen: Observation, *, likely: str = "", **roles: str) -> None:
+def expect_dtypes(
+    seen: Observation, *, causes: Causes | None = None, **roles: str
+) -> None:
     """Raises unless the program works in a dtype; roles: matmul="bf16", sum, exp."""
     expect_traced(seen)
     verbs = {"matmul": "multiplies matrices", "sum": "adds up elements"}
@@ -239,7 +267,7 @@ def expect_dtypes(seen: Observation, *, likely: str = "", **roles: str) -> None:
             headline = f"The program {verbs[role]} in {was}, not in {wanted} alone."
             if not found:
                 headline = f"The program {verbs[role]} nowhere."
-            wrong(seen, headline, seen=was, expected=wanted, likely=likely)
+            wrong(seen, headline, seen=was, expected=wanted, causes=causes)
 
 
 def expect_kept_program(seen: Observation) -> None:
@@ -248,23 +276,16 @@ def expect_kept_program(seen: Observation) -> None:
     if seen.num_compiles:
         count = seen.num_compiles
         headline = f"The call compiled {count} program{'s' if count > 1 else ''} again."
-        likely = (
-            "pmap or jit is called inside of the function, which makes a new program"
-            " each time: decorate the function, or map it once outside"
-        )
         expected = "the program that an earlier call with these shapes compiled"
-        wrong(seen, headline, expected=expected, likely=likely)
+        wrong(seen, headline, expected=expected)
 
 
 def expect_traced(seen: Observation) -> tuple[Collective, ...]:
     """Raises unless JAX could trace the function; returns its collectives."""
     expect_result(seen)
     if seen.array_shapes is None:
-        likely = (
-            "NumPy or float() on a value that devices compute: use jnp, which traces;"
-            " or jax.set_mesh, .lower or .compile inside of the function"
-        )
-        expected = "a program that traces"
         headline = "JAX could not trace the function."
-        wrong(seen, headline, expected=expected, likely=likely)
+        likely = explained(seen.refused)
+        rows = {"seen": seen.refused, "expected": "a program that traces"}
+        wrong(seen, headline, likely=likely, **rows)
     return seen.collectives or ()

@@ -105,6 +105,7 @@ class Observation:
         printed: what the call wrote to stdout and stderr.
         changed: positions of the arguments that the call modified in place.
         num_compiles: how many programs were compiled during the call.
+        refused: why JAX could not trace the function, in one line of its own.
         collectives: the collectives in the traced program, or in the compiled one where
             that was asked for; None where neither was, or tracing failed.
         array_shapes: shape of every array in the same program: of the trace, on all
@@ -124,6 +125,7 @@ class Observation:
     printed: str = ""
     changed: tuple[int, ...] = ()
     num_compiles: int = 0
+    refused: str = ""
     collectives: tuple[Collective, ...] | None = None
     array_shapes: tuple[tuple[int, ...], ...] | None = None
     dtypes: Mapping[str, tuple[str, ...]] | None = None

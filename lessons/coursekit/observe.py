@@ -9,10 +9,11 @@ import io
 import linecache
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
+from jax.sharding import Mesh
 
 from . import tracing
 from .compiled_program import CompiledProgram
@@ -68,7 +69,8 @@ def observe(
     compiles = num_compiles()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
-            result = jax.block_until_ready(function(*inputs))
+            with mesh_restored():
+                result = jax.block_until_ready(function(*inputs))
         except KeyboardInterrupt:
             raise
         except BaseException as raised:  # SystemExit too: an exit is an outcome here
@@ -78,10 +80,10 @@ def observe(
     show(output)
     changed = tuple(
         position
-        for position, (before, after) in enumerate(zip(arguments, inputs, strict=True))
-        if not same(plain(before), plain(after))
+        for position, (was, now) in enumerate(zip(arguments, inputs, strict=True))
+        if not same(plain(was), plain(now))
     )
-    program = tracing.lowered(function, arguments) if traced or compiled else None
+    asked = (traced or compiled) and error is None
     return Observation(
         function=name,
         call=call,
@@ -91,21 +93,33 @@ def observe(
         printed=output,
         changed=changed,
         num_compiles=compiles,
-        **program_facts(program, compiled),
+        **(program_facts(function, arguments, compiled) if asked else {}),
     )
 
 
-def program_facts(program: Any | None, compiled: bool) -> dict[str, Any]:
-    """Reads a lowered program, and what the compiler makes of it if `compiled`."""
-    if program is None:
-        return {}
-    if compiled:
-        try:
-            executable = program.compile()
-        except Exception:  # what a learner wrote; the call has said so
-            return {}
-        return compiled_facts(executable)
-    return traced_facts(TracedProgram(program.compiler_ir("stablehlo")))
+@contextlib.contextmanager
+def mesh_restored() -> Iterator[None]:
+    """Ends what code begins by `jax.set_mesh` without a `with`: others run after it."""
+    context = jax.set_mesh(Mesh(jax.devices()[:1], "any"))  # knows the mesh of before
+    context.__exit__(None, None, None)
+    try:
+        yield
+    finally:
+        context.__exit__(None, None, None)
+
+
+def program_facts(
+    function: Callable, arguments: Sequence, compiled: bool
+) -> dict[str, Any]:
+    """Reads the traced program, or what the compiler makes of it if `compiled`."""
+    try:
+        if compiled:
+            return compiled_facts(tracing.compiled(function, arguments))
+        return traced_facts(tracing.traced(function, arguments))
+    except tracing.Untraceable as error:
+        return {"refused": str(error)}
+    except Exception as error:  # of the compiler's, say
+        return {"refused": tracing.reason(error)}
 
 
 def traced_facts(program: TracedProgram) -> dict[str, Any]:

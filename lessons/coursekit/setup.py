@@ -9,6 +9,7 @@ import os
 import re
 import sys
 
+from . import own_names
 from .i18n import is_spoken, language, translated
 
 OLDEST_JAX = (0, 7, 2)
@@ -33,6 +34,9 @@ class SetupError(Notice):
 
 def with_devices(num_devices: int, made_for: str = "") -> None:
     """Starts JAX with simulated CPU devices and says how many there are.
+
+    In a notebook, the course's own cells use its names from then on, whatever a learner
+    has defined.
 
     A platform named by `JAX_PLATFORMS` (say `cuda`) is kept, so that the same notebook
     runs on real devices; Colab always gets simulated ones.
@@ -64,6 +68,7 @@ def with_devices(num_devices: int, made_for: str = "") -> None:
             "device. Unset JAX_PLATFORMS to simulate devices on the CPU."
         ) from None
     check_devices(devices, num_devices)
+    own_names.register()
     if earlier:
         asked = (
             f"Your shell asked for {earlier} devices; this notebook uses {num_devices}."

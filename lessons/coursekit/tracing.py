@@ -4,41 +4,139 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import io
+import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
 import jax
+import jax.export
 import numpy as np
+from jax.extend.core.primitives import jit_p
+from jax.extend.mlir.dialects import stablehlo
+from jax.interpreters import mlir
+from jax.sharding import AxisType, Mesh, PartitionSpec
 
-from .observation import Collective
+from .observation import Collective, Opaque
 from .traced_program import TracedProgram
 
+# Functions of jnp that take a sharding, which JAX ignores while it traces some of them.
+CREATORS = (
+    *("arange", "array", "asarray", "empty", "empty_like", "eye", "full", "full_like"),
+    *("linspace", "ones", "ones_like", "zeros", "zeros_like"),
+)
 
-def traced(function: Callable, arguments: Sequence) -> TracedProgram | None:
-    """Reads the program of `function(*arguments)`; None where it does not trace."""
-    program = lowered(function, arguments)
-    return program and TracedProgram(program.compiler_ir("stablehlo"))
+
+class Untraceable(Exception):
+    """JAX cannot trace a function; the text is the first line of its reason."""
 
 
-def lowered(function: Callable, arguments: Sequence) -> Any | None:
-    """Lowers `function` for its arrays' shapes; None where it does not trace."""
-    run, arrays = program_of(function, arguments)
-    kinds = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
-    flat = jax.jit(lambda *blocks: list(filter_arrays(run(*blocks))))
-    silence = io.StringIO()
-    with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
-        try:
-            with tracing(function), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # 0.7.2 warns of pmap inside jit
-                return flat.lower(*kinds)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            return None
+class OldPmap(Untraceable):
+    """JAX before 0.8 exports no program with a pmap in it."""
+
+
+class SetsMesh(BaseException):
+    """Code that is traced sets a mesh, which JAX allows outside of a trace alone."""
+
+    def __init__(self, mesh: Any):
+        super().__init__("the function sets more than one mesh")
+        self.mesh = mesh
+
+
+def traced(function: Callable, arguments: Sequence) -> TracedProgram:
+    """Reads the traced program of `function(*arguments)`.
+
+    Raises:
+        Untraceable: there is none.
+    """
+    try:
+        return survey(exported(function, arguments)[0])
+    except OldPmap:
+        return TracedProgram(lowered(function, arguments).compiler_ir("stablehlo"))
+
+
+def compiled(function: Callable, arguments: Sequence) -> Any:
+    """Compiles the program of `function(*arguments)`, the layout of its inputs open.
+
+    Raises:
+        Untraceable: there is none.
+    """
+    try:
+        program, _ = exported(function, arguments)
+        return executable(program, survey(program).meshes)
+    except OldPmap:
+        return lowered(function, arguments).compile()
+
+
+def exported(
+    function: Callable, arguments: Sequence
+) -> tuple[jax.export.Exported, Any]:
+    """Exports the program of `function(*arguments)`, for its arrays' shapes alone.
+
+    Returns it and the structure of the result; see `template`. The grader judges an
+    exported program, so a notebook does, too: a lowered one differs from it.
+
+    Raises:
+        Untraceable: JAX cannot trace the function, or it calls the host's Python.
+    """
+    flat, kinds, result = flattened(function, arguments)
+    program = trace(function, lambda: jax.export.export(jax.jit(flat))(*kinds))
+    return program, result[0]
+
+
+def lowered(function: Callable, arguments: Sequence) -> Any:
+    """Lowers `function` for its arrays' shapes, where JAX exports nothing of pmap."""
+    flat, kinds, _ = flattened(function, arguments)
+    return trace(function, lambda: jax.jit(flat).lower(*kinds))
+
+
+def survey(program: jax.export.Exported) -> TracedProgram:
+    """Reads an exported program."""
+    with mlir.make_ir_context() as context:
+        data = program.mlir_module_serialized
+        return TracedProgram(stablehlo.deserialize_portable_artifact(context, data))
+
+
+def executable(program: jax.export.Exported, meshes: Mapping[str, Mapping]) -> Any:
+    """Compiles an exported program; `meshes` are those that it names."""
+    inputs = [jax.ShapeDtypeStruct(kind.shape, kind.dtype) for kind in program.in_avals]
+    with jax.set_mesh(mesh_for(program.nr_devices, meshes)):
+        return jax.jit(program.call).lower(*inputs).compile()
+
+
+def mesh_for(num_devices: int, meshes: Mapping[str, Mapping[str, int]]) -> Mesh:
+    """Arranges devices in so many axes that every split over `meshes` has a name."""
+    sizes = [list(axes.values()) for axes in meshes.values()]
+    fitting = [axes for axes in sizes if math.prod(axes) == num_devices]
+    axes = [factor for n in (*fitting, [num_devices])[0] for factor in factors(n)]
+    devices = np.array(jax.devices()[:num_devices]).reshape(axes)
+    return Mesh(devices, [f"axis {place}" for place in range(len(axes))])
+
+
+def factors(number: int) -> list[int]:
+    """Splits a number into its prime factors; 1 has none."""
+    if number == 1:
+        return []
+    first = next(n for n in range(2, number + 1) if number % n == 0)
+    return [first, *factors(number // first)]
+
+
+def reason(error: BaseException) -> str:
+    """Writes an error of JAX's in one line: the others name places in its code."""
+    lines = text(error).splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]
+
+
+def text(error: BaseException) -> str:
+    """Returns an error's message."""
+    try:
+        return str(error).strip()
+    except Exception:  # what a learner wrote
+        return ""
 
 
 def collectives(function: Callable, *arguments: Any) -> tuple[Collective, ...]:
@@ -47,17 +145,17 @@ def collectives(function: Callable, *arguments: Any) -> tuple[Collective, ...]:
     Raises:
         ValueError: JAX cannot trace the function.
     """
-    program = traced(function, arguments)
-    if program is None:
-        raise ValueError("JAX cannot trace this function: NumPy or float() inside?")
-    return program.collectives
+    try:
+        return traced(function, arguments).collectives
+    except Untraceable:
+        raise ValueError(
+            "JAX cannot trace this function: NumPy or float() inside?"
+        ) from None
 
 
 def copy_of(value: Any) -> Any:
-    """Copies containers and host arrays, so that a call cannot change the original."""
-    return jax.tree.map(
-        lambda leaf: leaf if isinstance(leaf, jax.Array) else copy.copy(leaf), value
-    )
+    """Copies containers and arrays, so that a call cannot change or delete them."""
+    return jax.tree.map(copy.copy, value)
 
 
 def program_of(function: Callable, arguments: Sequence) -> tuple[Callable, list]:
@@ -77,37 +175,161 @@ def program_of(function: Callable, arguments: Sequence) -> tuple[Callable, list]
     return run, [values[place] for place in places]
 
 
-def filter_arrays(result: Any) -> Iterator[Any]:
-    """Yields the arrays of a result, whatever else is in it."""
-    kinds = jax.Array | np.ndarray
-    yield from (leaf for leaf in jax.tree.leaves(result) if isinstance(leaf, kinds))
+def flattened(function: Callable, arguments: Sequence) -> tuple[Callable, list, list]:
+    """Makes `function` one from arrays to a tuple of arrays.
+
+    Returns it, shape and dtype of each array that it takes, and a list that will hold,
+    once it was traced, what `function` returned; see `template`.
+    """
+    run, arrays = program_of(function, arguments)
+    result: list[Any] = []
+
+    def flat(*blocks):
+        found: list[Any] = []
+        result[:] = [template(run(*blocks), found)]
+        return tuple(found)
+
+    return flat, [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays], result
+
+
+def template(value: Any, found: list) -> Any:
+    """Copies a result's structure, with `Opaque("leaf N")` for its N-th array."""
+    if isinstance(value, Mapping):
+        return {key: template(item, found) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [template(item, found) for item in value]
+        return items if isinstance(value, list) else tuple(items)
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+        found.append(jax.random.key_data(value) if is_key else value)
+        return Opaque(f"leaf {len(found) - 1}")
+    if value is None or type(value) in (bool, int, float, complex, str, bytes):
+        return value
+    return Opaque(type(value).__name__)
+
+
+def trace(function: Callable, work: Callable[[], Any]) -> Any:
+    """Calls `work`, which traces `function`, such that the function's code traces.
+
+    Where the code sets a mesh, `work` begins again inside of that mesh. What the code
+    prints is not shown.
+
+    Raises:
+        Untraceable: it does not trace.
+    """
+    # Keeps what JAX remembers of a trace, in which `tracing` replaced something, from
+    # calls: in another setting it looks for another trace.
+    setting = jax.default_device(jax.devices()[0])
+    try:
+        with silence(), setting:
+            try:
+                with tracing(function):
+                    return work()
+            except SetsMesh as code:
+                mesh = code.mesh
+            with jax.set_mesh(mesh), tracing(function, mesh):
+                return work()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: the code is a learner's
+        kind = OldPmap if "pmap_nreps" in text(error) else Untraceable
+        raise kind(reason(error)) from None
 
 
 @contextlib.contextmanager
-def tracing(function: Callable) -> Iterator[None]:
-    """Lets code trace that waits for its results, prints them or places them.
+def silence() -> Iterator[None]:
+    """Shows neither what code prints nor warnings: 0.7.2 warns of pmap inside jit."""
+    nowhere = io.StringIO()
+    with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
 
-    None of these changes what is computed: waiting and printing do nothing, and
-    `device_put` with a sharding constrains the traced value to it.
+
+@contextlib.contextmanager
+def tracing(function: Callable, mesh: Mesh | None = None) -> Iterator[None]:
+    """Lets code trace that waits for its results, prints, places or sets a mesh.
+
+    None of these changes what is computed: waiting and printing do nothing, what places
+    an array constrains the traced value to that sharding, and `mesh` is set already.
+    The functions are replaced in JAX, and where the code has imported them by name.
     """
-    put, settings = jax.device_put, getattr(inspect.unwrap(function), "__globals__", {})
-
-    def place(x, device=None, **options):
-        targets = jax.tree.leaves(device)  # one sharding, or a tree of them
-        placed = [isinstance(one, jax.sharding.Sharding) for one in targets]
-        traced = [isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)]
-        if not (placed and all(placed) and any(traced)):
-            return put(x, device, **options)
-        return jax.lax.with_sharding_constraint(x, device)
-
-    names = {name: place for name, value in settings.items() if value is put}
+    settings = getattr(inspect.unwrap(function), "__globals__", {})
+    changed = stand_ins(mesh)
+    names = {
+        name: stand_in
+        for name, value in settings.items()
+        for owner, own_name, stand_in in changed
+        if value is not None and value is getattr(owner, own_name, None)
+    }
     with contextlib.ExitStack() as changes:
-        for owner, name, stand_in in (
-            (jax, "device_put", place),
-            (jax.debug, "print", lambda *_, **__: None),
-            (jax.debug, "callback", lambda *_, **__: None),
-            (jax.core.Tracer, "block_until_ready", lambda tracer: tracer),
-        ):
+        for owner, name, stand_in in changed:
             changes.enter_context(mock.patch.object(owner, name, stand_in, create=True))
         changes.enter_context(mock.patch.dict(settings, names))
         yield
+
+
+def stand_ins(mesh: Mesh | None) -> list[tuple[Any, str, Callable]]:
+    """Lists what takes the place of JAX's functions in a trace: (owner, name, it)."""
+    put, reshard, bind = jax.device_put, jax.sharding.reshard, jit_p.bind
+    local_data = jax.make_array_from_process_local_data
+
+    def is_explicit(sharding):
+        is_spec = isinstance(sharding, PartitionSpec)
+        own = mesh if is_spec else getattr(sharding, "mesh", None)
+        return AxisType.Explicit in getattr(own, "axis_types", ())
+
+    def place(x, device=None, **options):
+        targets = jax.tree.leaves(device)  # one sharding, or a tree of them
+        kinds = jax.sharding.Sharding | PartitionSpec
+        if not targets or not all(isinstance(one, kinds) for one in targets):
+            return put(x, device, **options)
+        if any(map(is_explicit, targets)):  # the jit names the devices
+            return jax.jit(lambda x: x, out_shardings=device)(x)
+        return jax.lax.with_sharding_constraint(x, device)
+
+    def typed(*arrays, out_shardings, **options):
+        """Makes explicit shardings of a jit in a trace those of its result's types."""
+        made = bind(*arrays, out_shardings=out_shardings, **options)
+        return [
+            reshard(one, sharding) if is_explicit(sharding) else one
+            for one, sharding in zip(made, out_shardings, strict=True)
+        ]
+
+    def place_local(sharding, data, global_shape=None, **options):
+        if global_shape is None or tuple(global_shape) == np.shape(data):
+            return place(data, sharding)
+        return local_data(sharding, data, global_shape, **options)
+
+    def creating(create):
+        @functools.wraps(create)
+        def stand_in(*arguments, device=None, **options):
+            made = create(*arguments, **options)
+            return made if device is None else place(made, device)
+
+        return stand_in
+
+    def set_mesh(new):
+        if new != mesh:
+            raise SetsMesh(new)
+        return contextlib.nullcontext()
+
+    found = [
+        (jit_p, "bind", typed),
+        (jax, "device_put", place),
+        (jax, "make_array_from_process_local_data", place_local),
+        (jax.debug, "print", lambda *_, **__: None),
+        (jax.debug, "callback", lambda *_, **__: None),
+        (jax.core.Tracer, "block_until_ready", lambda tracer: tracer),
+    ]
+    found += [(owner, "set_mesh", set_mesh) for owner in (jax, jax.sharding)]
+    found += [
+        (owner, "reshard", lambda x, out_shardings: place(x, out_shardings))
+        for owner in (jax, jax.sharding)
+    ]
+    if hasattr(jax.sharding, "get_mesh"):
+        current = jax.sharding.get_mesh()
+        found.append((jax.sharding, "get_mesh", lambda: current))
+    return found + [
+        (jax.numpy, name, creating(getattr(jax.numpy, name))) for name in CREATORS
+    ]

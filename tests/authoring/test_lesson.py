@@ -72,12 +72,28 @@ def test_first_cell_has_the_badge_that_opens_the_lesson_in_colab(lesson):
     assert all("COLAB_BADGE" not in cell.source for cell in lesson.cells)
 
 
-@pytest.mark.parametrize("name, points", [("double", 1), ("negate", 2)])
-def test_check_runs_as_a_block_that_knows_its_points(lesson, name, points):
+@pytest.mark.parametrize(
+    "name, points, states", [("double", 1, "twice"), ("negate", 2, "negative")]
+)
+def test_check_is_a_block_that_knows_its_points_and_statements(
+    lesson, name, points, states
+):
     source = cell_of(lesson, f"check-{name}").source
-    header, first, *_ = source.splitlines()
-    assert header == f'with check("{name}", points={points}):'
-    assert first.startswith(f"    expect_close(observe({name}, 3), ")
+    header, first, second, *_ = source.splitlines()
+    assert header == f'with check("{name}", points={points}, statements=["{states}"]):'
+    assert first == f'    statement("{states}")'
+    assert second.startswith(f"    expect_close(observe({name}, 3), ")
+
+
+def test_many_statements_stand_one_a_line(tmp_path):
+    line = "# [twice] `double(x)` returns twice `x`.\n"
+    more = f"{line}#\n# - [{'long ' * 8}one] Text.\n# - [short] Text.\n"
+    prove = 'statement("twice")'
+    proofs = prove.replace(")", f', "{"long " * 8}one", "short")')
+    lesson = tiny.lesson(tmp_path / "course", (line, more), (prove, proofs))
+    source = cell_of(lesson, "check-double").source
+    assert f'\n        "{"long " * 8}one",\n        "short",\n    ],\n):\n' in source
+    assert compile(source, "check", "exec")
 
 
 def test_check_keeps_the_text_of_its_strings(tmp_path):
@@ -85,7 +101,7 @@ def test_check_keeps_the_text_of_its_strings(tmp_path):
     more = line + 'text = """\none\n  two"""\n'
     source = cell_of(tiny.lesson(tmp_path / "course", (line, more)), "check-negate")
     [block] = ast.parse(source.source).body
-    assert ast.unparse(block.body) == ast.unparse(ast.parse(more).body)
+    assert ast.unparse(block.body[1:]) == ast.unparse(ast.parse(more).body)
 
 
 def test_exercise_starts_with_a_comment_that_names_it(lesson):

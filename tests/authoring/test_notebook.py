@@ -50,8 +50,9 @@ def test_released_code_holds_neither_solutions_nor_hidden_tests(lesson, hidden):
 
 def test_released_lesson_keeps_its_visible_tests_and_docstrings(lesson):
     cells = {cell.id: cell.source for cell in release(lesson).cells}
-    visible = "    expect_close(observe(double, 3), 6)"
-    assert cells["check-double"] == f'with check("double", points=1):\n{visible}'
+    visible = '    statement("twice")\n    expect_close(observe(double, 3), 6)'
+    header = 'with check("double", points=1, statements=["twice"]):'
+    assert cells["check-double"] == f"{header}\n{visible}"
     start = '# exercise: double\ndef double(x):\n    """Returns twice `x`."""\n'
     assert cells["double"] == f"{start}    {STUB}"
 

@@ -55,7 +55,7 @@ def test_a_learner_is_removed(path):
 def test_a_damaged_roster_is_named_before_any_file_is_placed(tmp_path, content, said):
     make_class(tmp_path)
     path = tmp_path / "class" / "grading" / "people.csv"
-    path.parent.mkdir()
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
     given = tmp_path / f"ada_{tiny.NAME}.ipynb"
     given.write_bytes(b"x")

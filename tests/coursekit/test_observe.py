@@ -315,11 +315,13 @@ def test_an_argument_that_is_only_read_is_not_reported(argument):
     assert observe(lambda value: 1, argument).changed == ()
 
 
-def test_a_donated_argument_is_an_outcome():
+def test_a_donated_argument_is_reported_and_the_callers_array_stays():
     donating = jax.jit(lambda x: x + 1, donate_argnums=0)
-    seen = observe(donating, jnp.zeros(3), traced=True)
+    given = jnp.zeros(3)
+    seen = observe(donating, given, traced=True)
     assert seen.value.tolist() == [1, 1, 1]
-    assert seen.changed == ()
+    assert seen.changed == (0,)
+    assert given.tolist() == [0, 0, 0]
 
 
 def test_returning_a_deleted_array_is_the_learners_error():

@@ -1,8 +1,8 @@
-"""The grader gives known wrong answers nothing and other right ones full marks.
+"""The grader gives known answers what they deserve, in boxes and kernels of their own.
 
-Each submission holds one answer per exercise, our own where there is no other, so that
-a lesson takes a few of them; by default one of wrong answers and one of right ones, and
-with `ANSWERS=all` every one.
+`tests/lessons/test_answers.py` tries every one, by a judge's questions in one process.
+Here a submission holds wrong and right answers by turns, the first of each exercise;
+with `ANSWERS=all` submissions hold every one.
 """
 
 import contextlib
@@ -13,11 +13,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from coursekit.i18n import pattern_of, translated
 from grader.authoring.lesson import read_lesson
-from grader.authoring.notebook import checks, exercises, release
-from grader.authoring.translatable_text import messages as said
-from grader.authoring.translation import languages
+from grader.authoring.notebook import exercises, release
 from grader.containment.limits import Limits
 from grader.results import Outcome, Status
 from grader.workers.executor import grade_jobs
@@ -34,22 +31,27 @@ CALLS_OTHERS = ("fit",)  # it uses other exercises' functions, wrong ones too
 
 
 def submissions(source, lesson):
-    """Lists (name, exercise's answers): the k-th wrong ones together, the right too."""
-    for verdict, most in (("wrong", 1), ("right", 1)):
-        columns = [
-            [(name, path) for path in known(source, name, verdict)]
-            for name in exercises(lesson)
-        ]
-        rows = list(itertools.zip_longest(*columns))
-        if os.environ.get("ANSWERS") != "all":
-            rows = rows[:most]
-        for number, row in enumerate(rows):
-            yield f"{verdict}-{number}", dict(filter(None, row))
+    """Lists (name, exercise's answers): the k-th of each exercise together."""
+    columns = [
+        [(name, path) for path in known(source, name, number)]
+        for number, name in enumerate(exercises(lesson))
+    ]
+    rows = list(itertools.zip_longest(*columns))
+    if os.environ.get("ANSWERS") != "all":
+        rows = rows[:1]
+    for number, row in enumerate(rows):
+        yield f"mixed-{number}", dict(filter(None, row))
 
 
-def known(source, exercise, verdict):
+def known(source, exercise, number):
+    """Lists an exercise's answers, wrong ones and right ones by turns."""
     folder = source.parent / "answers" / source.stem
-    return sorted(folder.glob(f"{exercise}__{verdict}__*.py"))
+    both = [
+        sorted(folder.glob(f"{exercise}__{verdict}__*.py"))
+        for verdict in ("wrong", "right")
+    ]
+    by_turns = itertools.zip_longest(*(both if number % 2 else both[::-1]))
+    return [path for pair in by_turns for path in pair if path]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
@@ -79,31 +81,12 @@ def test_every_known_answer_gets_what_it_deserves(source, contained_here, tmp_pa
     for student, given in answers.items():
         result = done[student]
         assert result.status is Status.GRADED, (student, result.reasons)
+        wrong = {name for name, path in given.items() if "__wrong__" in path.name}
         for one in result.exercises:
             told = (student, given.get(one.exercise), one.message, one.details)
-            if one.exercise in given and student.startswith("wrong"):
+            if one.exercise in wrong:
                 assert one.outcome in (Outcome.FAILED, Outcome.RAISED), told
                 assert one.points == 0
-                assert not untranslated(one, lesson), told
-            elif student[:5] != "wrong" or one.exercise not in CALLS_OTHERS:
+            elif not (one.exercise in CALLS_OTHERS and wrong):
                 assert one.outcome is Outcome.PASSED, told
                 assert one.points == one.max_points
-
-
-def untranslated(one, lesson):
-    """Lists what a learner who reads another language is told in English.
-
-    What hidden tests say is told in feedback alone, and in no learner's module.
-    """
-    shown = [m for cell in checks(release(lesson)).values() for m in said(cell.source)]
-    every = [m for cell in checks(lesson).values() for m in said(cell.source)]
-    hidden = [pattern_of(text) for text in {*every} - {*shown}]
-    told = [text for name, text in one.details if name == "likely"]
-    if one.outcome is Outcome.FAILED:  # else it is what the learner's code raised
-        told.append(one.message)
-    told = [text for text in told if not any(one.fullmatch(text) for one in hidden)]
-    return [text for text in told for name in languages() if in_english(text, name)]
-
-
-def in_english(text, language):
-    return " " in text and translated(text, language) == text  # code stays

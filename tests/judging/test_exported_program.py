@@ -10,10 +10,11 @@ from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+import coursekit.tracing
 import grader.judging.exported_program
 from coursekit.observation import Opaque, leaves, same
 from coursekit.observe import observe, shards
-from coursekit.tracing import program_of, tracing
+from coursekit.tracing import flattened, tracing
 from grader.judging.exported_program import Program, ProgramError
 
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
@@ -21,31 +22,12 @@ KEYS = jax.random.split(jax.random.key(0), 8)
 
 
 def exported(function, *arguments, **options):
-    """Exports a function as the learner's half does; returns text and template."""
-    inner, arrays = program_of(function, arguments)
-    found, places = [], []
-
-    def template(value):
-        if isinstance(value, dict):
-            return {key: template(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(map(template, value))
-        if isinstance(value, jax.Array):
-            is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
-            found.append(jax.random.key_data(value) if is_key else value)
-            return Opaque(f"leaf {len(found) - 1}")
-        return value
-
-    def flat(*blocks):
-        found.clear()
-        places[:] = [template(inner(*blocks))]
-        return tuple(found)
-
-    kinds = jax.eval_shape(lambda *arrays: arrays, *arrays)
+    """Exports a function with all its inputs; returns text and template."""
+    flat, kinds, result = flattened(function, arguments)
     with tracing(function):
         run = jax.jit(flat, keep_unused=True)
         program = jax.export.export(run, platforms=["cpu"], **options)(*kinds)
-    return program.mlir_module(), places[0]
+    return program.mlir_module(), result[0]
 
 
 def mesh(**axes):
@@ -180,8 +162,9 @@ def test_a_program_gives_what_the_plain_call_gives(case):
     function, *arguments = case
     seen = observe(function, *arguments, traced=True)
     assert seen.error is None
-    text, template = exported(function, *arguments)
-    program = Program(text, arguments)
+    found, template = coursekit.tracing.exported(function, arguments)
+    kept = [*found.module_kept_var_idx]
+    program = Program(found.mlir_module(), arguments, kept)
     value, layout = program.run(template)
     assert [path for path, _ in leaves(value)] == [
         path for path, _ in leaves(seen.value)
@@ -192,9 +175,7 @@ def test_a_program_gives_what_the_plain_call_gives(case):
             ours = theirs
         assert same(ours, theirs)
     assert layout == seen.layout
-    assert program.facts["collectives"] == seen.collectives
-    if "key" not in str(seen.call):  # a program holds keys as whole numbers
-        assert set(seen.array_shapes) <= set(program.facts["array_shapes"])
+    assert program.facts == {fact: getattr(seen, fact) for fact in program.facts}
 
 
 def test_the_collectives_of_a_program_are_those_of_its_loops_and_groups():
@@ -234,6 +215,21 @@ def test_a_program_runs_on_inputs_that_its_author_never_saw():
     other = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
     value, _ = Program(text, [other]).run(template)
     np.testing.assert_allclose(value, 2 * other)
+
+
+@pytest.mark.parametrize("kept", [[1], [0, 1], None])
+def test_a_program_takes_the_inputs_that_it_has_kept(kept):
+    case = (jnp.sin, X) if kept == [1] else (lambda x, y: x + jnp.sin(y), X, X)
+    text, template = exported(*case)
+    value, _ = Program(text, [0 * X, X], kept).run(template)
+    np.testing.assert_allclose(value, np.sin(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("kept", [[], [0], [1, 0], [0, 0], [2], [-1], {}, (0, 1)])
+def test_a_program_that_kept_other_inputs_is_refused(kept):
+    text, template = exported(lambda x, y: x + y, X, X)
+    with pytest.raises(ProgramError, match="inputs"):
+        Program(text, [X, X], kept).run(template)
 
 
 # What must not run.

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import grader
@@ -472,29 +472,77 @@ def waits_for_a_number(x):
 
 
 @pytest.mark.parametrize("function", [honest_numpy, waits_for_a_number])
-def test_without_a_program_nothing_is_known_of_devices(process, function):
+def test_without_a_program_only_the_call_tells_what_it_did(process, function):
     ask, _ = process(f=lambda x: function(np.asarray(x)))
     seen = observer(ask).observe(Remote("f"), X, traced=True)
-    assert (seen.array_shapes, seen.layout) == (None, {})
+    here = observe(lambda x: function(np.asarray(x)), X, traced=True)
+    assert (seen.layout, seen.refused) == (here.layout, here.refused)
+    assert seen.refused.startswith("TracerArrayConversionError: The numpy.ndarray")
     expect_close(seen, X * X)
-    with pytest.raises(Wrong):
-        expect_devices(seen, 8)
+    assert (seen.collectives, seen.array_shapes, seen.dtypes) == (None, None, None)
     with pytest.raises(Wrong, match="could not trace"):
         expect_arrays(seen, largest=10**6)
 
 
-def test_a_layout_that_the_process_claims_is_not_believed():
-    claims = call_of(SQUARE, X)
-    assert len(claims["seen"]["layout"][""]) == 8
-    ask = answering({"refused": "no"}, claims)
+def test_a_number_computed_on_the_host_lies_on_no_device(process):
+    ask, _ = process(f=honest_numpy)
     seen = observer(ask).observe(Remote("f"), X, traced=True)
     assert seen.layout == {}
+    with pytest.raises(Wrong, match="on no device"):
+        expect_devices(seen, 8)
 
+
+def test_devices_that_the_process_claims_are_not_believed_beside_a_program():
+    claims = call_of(SQUARE, X)
+    assert len(claims["seen"]["layout"][""]) == 8
     ask = answering(program_of(jnp.square, X), claims)
     seen = observer(ask).observe(Remote("f"), X, traced=True)
     assert len(seen.layout[""]) == 1
     with pytest.raises(Wrong):
         expect_devices(seen, 8)
+
+
+def placed(spec, sizes, devices):
+    """Makes a function that places an array of 8 by 2 elements."""
+    mesh = Mesh(np.array(devices).reshape(sizes), ("a", "b")[: len(sizes)])
+    return lambda x: jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(*spec)))
+
+
+ALL = jax.devices()
+HALVES = placed(["a"], (2,), ALL[:2])
+CLAIMS = {
+    # Believed: the program makes such pieces, or smaller ones, and as many at least.
+    "the same": (HALVES, HALVES, True),
+    "other devices": (HALVES, placed(["a"], (2,), ALL[6:]), True),
+    "another order": (HALVES, placed(["a"], (2,), ALL[1::-1]), True),
+    "fewer copies": (placed([], (8,), ALL), placed([], (1,), ALL[:1]), True),
+    "larger pieces": (placed(["a"], (8,), ALL), placed([], (4,), ALL[:4]), True),
+    # Not believed.
+    "more copies": (HALVES, placed(["a"], (2, 2), ALL[:4]), False),
+    "smaller pieces": (placed([], (8,), ALL), placed(["a"], (8,), ALL), False),
+    "another cut": (HALVES, placed([None, "a"], (2,), ALL[:2]), False),
+    "another shape": (HALVES, lambda x: HALVES(x.reshape(4, 4)), False),
+    "another rank": (HALVES, lambda x: HALVES(x.reshape(2, 4, 2)), False),
+}
+
+
+@pytest.mark.parametrize("case", CLAIMS.values(), ids=CLAIMS.keys())
+def test_the_devices_are_those_that_a_call_claims_as_far_as_its_program_allows(case):
+    program, claim, is_believed = case
+    x = jnp.asarray(X)
+    ask = answering(program_of(program, X), call_of(claim, x))
+    seen = observer(ask).observe(Remote("f"), x, traced=True)
+    claimed = observe(claim, x).layout
+    assert (seen.layout == claimed) == is_believed
+    if not is_believed:
+        assert seen.layout == observe(program, x).layout
+    np.testing.assert_array_equal(seen.value, X)
+
+
+@pytest.mark.parametrize("reason", [3, None, ["no"], "no" * 1000], ids=type)
+def test_a_forged_reason_is_distrusted(reason):
+    ask = answering({"refused": reason}, call_of(SQUARE, X))
+    assert no_observation(ask, X, traced=True).kind == "distrusted"
 
 
 def test_shapes_that_the_process_claims_are_not_believed():
@@ -633,8 +681,8 @@ def test_a_program_that_many_learners_make_runs_once(process, monkeypatch):
     asking = observer(None)
     seen = []
     for function in (
-        lambda x: x * x + 1,
-        lambda rows: rows * rows + 1,  # elsewhere, and by other names
+        lambda x: jnp.square(x) + 1,
+        lambda rows: jnp.square(rows) + 1,  # elsewhere, and by other names
     ):
         asking.ask, _ = process(f=function)
         seen.append(asking.observe(Remote("f"), X, traced=True))

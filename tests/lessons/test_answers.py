@@ -1,101 +1,25 @@
 """Known wrong answers lose the points of their check alone; other right ones get all.
 
 Each answer is set into the solved lesson's namespace, and the checks that it can touch
-are run, hidden tests included; with `ANSWERS=some` a sixth of the wrong answers and a
-third of the right ones. All happens in this process: a kernel for each of dozens of
-answers would take minutes.
+are run, hidden tests included, as a notebook runs them and as a judge does, in this
+process: a kernel for each of hundreds of answers would take an hour. With
+`ANSWERS=some`, a sixth of the wrong answers and a third of the right ones.
 """
 
 import ast
-import functools
-import linecache
 import os
 import re
 from pathlib import Path
 
 import jax
-import matplotlib.pyplot as plt
-import nbformat
 import pytest
+from solved_lesson import ROOT, SLOW, SOURCES, Lesson
 
-from coursekit import check
-from coursekit.processes import run_script
+from coursekit.i18n import translated
+from grader.results import Outcome
 
-ROOT = Path(__file__).resolve().parents[2]
-LESSONS = sorted((ROOT / "solutions").glob("[0-9][0-9]_*.ipynb"))
 RIGHT = sorted((ROOT / "solutions" / "answers").glob("*/*__right__*.py"))
 WRONG = sorted((ROOT / "solutions" / "answers").glob("*/*__wrong__*.py"))
-# Their checks start Python processes. No answer is meant for these but their own:
-# where `fit` calls other exercises' functions, their answers would decide it, too.
-SLOW = ("launch_env", "fit")
-# Processes of these wait for each other until the check's time limit, which is not what
-# is tested: here it is shorter, in seconds.
-HANGING = {"fit__wrong__process_0_saves_alone": 10}
-
-
-class Lesson:
-    """A solved lesson, run once up to its checks."""
-
-    def __init__(self, path):
-        cells = nbformat.read(path, as_version=4).cells
-        code = [cell for cell in cells if cell.cell_type == "code"]
-        self.checks = {}
-        self.exercises = {}  # with the names that their cells define
-        self.namespace = {"__name__": path.stem}
-        for cell in code:
-            metadata = cell.metadata.nbgrader
-            if metadata.grade:
-                self.checks[metadata.grade_id.removeprefix("check-")] = cell.source
-            elif metadata.grade_id not in ("setup", "scorecard"):
-                before = dict(self.namespace)
-                run(cell.source, f"<{path.stem}: {cell.id}>", self.namespace)
-                if metadata.solution:
-                    new = {
-                        n for n, v in self.namespace.items() if before.get(n) is not v
-                    }
-                    self.exercises[metadata.grade_id] = new
-            elif metadata.grade_id == "setup":
-                exec(cell.source, self.namespace)
-            plt.close("all")  # as a kernel does after each cell
-
-    def outcomes(self, answer, exercise):
-        """Runs the checks that `answer` can touch; returns {exercise: outcome}.
-
-        Its own, and all where it gives another meaning to a name of the lesson.
-        """
-        before = dict(self.namespace)
-        if answer.stem in HANGING:
-            run_script = functools.partial(stopped_after, HANGING[answer.stem])
-            self.namespace["run_script"] = run_script
-        # In place, as in a kernel: the lesson's own functions may call the answer's.
-        exec(compile(answer.read_text(), str(answer), "exec"), self.namespace)
-        try:
-            changed = {n for n, v in before.items() if self.namespace[n] is not v}
-            checks = {exercise: self.checks[exercise]}
-            if changed - self.exercises[exercise]:
-                checks |= {n: c for n, c in self.checks.items() if n not in SLOW}
-            return {name: self.outcome(source) for name, source in checks.items()}
-        finally:
-            self.namespace.clear()
-            self.namespace.update(before)
-
-    def outcome(self, source):
-        try:
-            exec(source, dict(self.namespace))
-        except check.NotPassed as failure:
-            return failure.outcome
-        return "right"
-
-
-def stopped_after(seconds, *arguments, timeout_s, **more):
-    """Runs a script as `run_script` does, for so many seconds at most."""
-    return run_script(*arguments, timeout_s=min(seconds, timeout_s), **more)
-
-
-def run(source, name, namespace):
-    """Runs a cell whose text `inspect` finds, as it does a kernel's."""
-    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-    exec(compile(source, name, "exec"), namespace)
 
 
 def pytest_generate_tests(metafunc):
@@ -134,26 +58,55 @@ class Answers:
             yield Lesson(cls.path)
         jax.config.update("jax_compilation_cache_dir", None)
 
-    def test_answer_gets_the_points_it_deserves(self, answer, lesson):
-        exercise, verdict, _ = answer.stem.split("__")
-        found = lesson.outcomes(answer, exercise)
-        assert found.pop(exercise) in (
-            ("right",) if verdict == "right" else ("wrong", "your code raised")
+    def test_answer_gets_the_points_it_deserves_and_is_told_why(self, answer, lesson):
+        exercise, kind, _ = answer.stem.split("__")
+        told = lesson.outcomes(answer, exercise)
+        if lesson.judge and exercise not in SLOW:
+            assert lesson.outcomes(answer, exercise, by="grader") == told
+        outcome, headline, rows = told.pop(exercise)
+        assert outcome in (
+            ("right",)
+            if kind == "right"
+            else (Outcome.FAILED.value, Outcome.RAISED.value)
         )
-        assert set(found.values()) <= {"right"}
+        assert {one for one, _, _ in told.values()} <= {"right"}
+        if kind == "wrong":
+            assert rows.get("likely", "none") == cause(answer)
+            assert not lesson.judge or not untranslated(outcome, headline, rows, lesson)
 
     def test_answer_says_what_it_stands_for(self, answer):
         assert re.fullmatch(r"\w+?__(wrong|right)__\w+", answer.stem)
         assert ast.get_docstring(ast.parse(answer.read_text()))
 
-    def test_each_exercise_has_three_wrong_and_two_right_answers(self, lesson):
+    def test_each_exercise_has_three_wrong_and_six_right_answers(self, lesson):
         every = (*RIGHT, *WRONG)
         own = [path.stem for path in every if path.parent.name == self.path.stem]
         for exercise in lesson.exercises:
             assert sum(name.startswith(f"{exercise}__wrong__") for name in own) >= 3
-            assert sum(name.startswith(f"{exercise}__right__") for name in own) >= 2
+            assert sum(name.startswith(f"{exercise}__right__") for name in own) >= 6
 
 
-for path in LESSONS:
+def cause(answer):
+    """Reads the cause that a wrong answer must be told: its docstring's last line."""
+    text = ast.get_docstring(ast.parse(answer.read_text()))
+    found = re.search(r"\nTold: (.+)\Z", text, re.DOTALL)
+    return " ".join(found[1].split()) if found else "a line with Told: is missing"
+
+
+def untranslated(outcome, headline, rows, lesson):
+    """Lists what a learner who reads another language is told in English.
+
+    What hidden tests say is told in feedback alone, and in no learner's module.
+    """
+    told = [rows[name] for name in ("likely",) if name in rows]
+    if outcome == Outcome.FAILED.value:  # else it is what the learner's code raised
+        told.append(headline)
+    for name in ("holds", "fails", "untested"):
+        told += rows.get(name, "").split("; ")
+    told = [text for text in told if not any(p.fullmatch(text) for p in lesson.hidden)]
+    return [text for text in told if " " in text and translated(text, "ko") == text]
+
+
+for path in SOURCES:
     name = f"Test_{path.stem}"
     globals()[name] = type(name, (Answers,), {"path": path})

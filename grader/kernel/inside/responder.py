@@ -13,6 +13,7 @@ import os
 import random
 import sys
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -21,9 +22,9 @@ from IPython import get_ipython
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
 
-from coursekit.observation import Opaque
+from coursekit.observation import Opaque, plain
 from coursekit.observe import failure, observe, on_devices
-from coursekit.tracing import program_of, tracing
+from coursekit.tracing import Untraceable, exported, reason
 
 from . import wire
 from .compiled_programs import free_compiled_programs
@@ -70,19 +71,23 @@ def answer(question: str, *, begins: bool = False) -> None:
     """
     if begins:
         free_compiled_programs()
-    asked = json.loads(question)
     settings.restore()
-    name = asked["function"]
-    function = get_ipython().user_ns.get(name)
+    answered = reply(json.loads(question), get_ipython().user_ns)
+    get_ipython().display_pub.publish({REPLY: json.dumps(answered)})
+
+
+def reply(question: dict[str, Any], functions: Mapping[str, Any]) -> dict[str, Any]:
+    """Answers a question about one of `functions`."""
+    name = question["function"]
+    function = functions.get(name)
     if function is None:
-        reply = {"missing": name}
+        found = {"missing": name}
     else:
-        ask = program if asked["ask"] == "program" else call
-        if asked["axis"] is not None:
-            function = on_devices(function, asked["axis"])
-        reply = ask(function, wire.decode(asked["arguments"]))
-    reply["id"] = asked["id"]
-    get_ipython().display_pub.publish({REPLY: json.dumps(reply)})
+        ask = program if question["ask"] == "program" else call
+        if question["axis"] is not None:
+            function = on_devices(function, question["axis"])
+        found = ask(function, wire.decode(question["arguments"]))
+    return found | {"id": question["id"]}
 
 
 def call(function: Any, arguments: list) -> dict[str, Any]:
@@ -106,54 +111,29 @@ def call(function: Any, arguments: list) -> dict[str, Any]:
 
 
 def encoded(argument: Any) -> Any:
-    """Encodes an argument, which the function may have changed to anything."""
+    """Encodes an argument, which the function may have changed, or donated."""
     try:
-        return wire.encode(argument)
+        return wire.encode(plain(argument))
     except (wire.WireError, RecursionError):
         return wire.encode(Opaque(type(argument).__name__))
 
 
 def program(function: Any, arguments: list) -> dict[str, Any]:
     """Exports the traced program, for shapes alone, and its result's structure."""
-    run, arrays = program_of(function, arguments)
-    places: list[Any] = []
-
-    def flat(*blocks):
-        result = run(*blocks)
-        found: list[Any] = []
-        places[:] = [template(result, found)]
-        return tuple(found)
-
     try:
-        with tracing(function):
-            jitted = jax.jit(flat, keep_unused=True)
-            exported = jax.export.export(jitted, platforms=["cpu"])(*arrays)
-        data = exported.mlir_module_serialized
+        program, result = exported(function, arguments)
+        data = program.mlir_module_serialized
         with mlir.make_ir_context() as context:
             module = stablehlo.deserialize_portable_artifact(context, data)
             # Without the lines of source code that it comes from.
             text = module.operation.get_asm(enable_debug_info=False)
         if len(text) > MAX_PROGRAM:
             return {"refused": f"the program has {len(text)} characters"}
-        result = wire.encode(places[0])
-        wire.decode(result, plain=True)  # raises for what the judge would refuse
-        return {"program": text, "result": result}
-    except BaseException as error:  # tracing runs the learner's code
-        error = failure(error, function)
-        return {"refused": f"{error.kinds[0]}: {error.message[:1000]}"}
-
-
-def template(value: Any, found: list) -> Any:
-    """Copies a result's structure, with `Opaque("leaf N")` for its N-th array."""
-    if isinstance(value, dict):
-        return {key: template(item, found) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        items = [template(item, found) for item in value]
-        return items if isinstance(value, list) else tuple(items)
-    if isinstance(value, jax.Array | np.ndarray | np.generic):
-        is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
-        found.append(jax.random.key_data(value) if is_key else value)
-        return Opaque(f"leaf {len(found) - 1}")
-    if value is None or type(value) in (bool, int, float, complex, str, bytes):
-        return value
-    return Opaque(type(value).__name__)
+        structure = wire.encode(result)
+        wire.decode(structure, plain=True)  # raises for what the judge would refuse
+        kept = [*program.module_kept_var_idx]  # of the inputs, those that matter
+        return {"program": text, "result": structure, "kept": kept}
+    except Untraceable as error:
+        return {"refused": str(error)}
+    except BaseException as error:  # whatever the learner's code left behind
+        return {"refused": reason(error)}

@@ -1,4 +1,7 @@
-"""Splits a key of its own, whatever key it was given."""
+"""Splits a key of its own, whatever key it was given.
+
+Told: none
+"""
 
 
 def init_ensemble(key, num_devices, sizes):

@@ -1,4 +1,7 @@
-"""Draws from NumPy's global state: the same key gives other parameters each time."""
+"""Draws from NumPy's global state: the same key gives other parameters each time.
+
+Told: none
+"""
 
 
 def init_ensemble(key, num_devices, sizes):

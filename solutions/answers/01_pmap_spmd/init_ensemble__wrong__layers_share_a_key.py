@@ -1,4 +1,7 @@
-"""Uses a member's key for each of its layers: layers of one shape are equal."""
+"""Uses a member's key for each of its layers: layers of one shape are equal.
+
+Told: the layers share a key
+"""
 
 
 def init_ensemble(key, num_devices, sizes):

@@ -1,4 +1,7 @@
-"""Draws standard normals: activations grow with the width."""
+"""Draws standard normals: activations grow with the width.
+
+Told: none
+"""
 
 
 def init_ensemble(key, num_devices, sizes):

@@ -1,4 +1,7 @@
-"""Broadcasts the key: right on one device, eight identical members on eight."""
+"""Broadcasts the key: right on one device, eight identical members on eight.
+
+Told: the devices share a key
+"""
 
 
 def init_ensemble(key, num_devices, sizes):

@@ -1,4 +1,7 @@
-"""Scales every layer by the width of the input."""
+"""Scales every layer by the width of the input.
+
+Told: none
+"""
 
 
 def init_ensemble(key, num_devices, sizes):

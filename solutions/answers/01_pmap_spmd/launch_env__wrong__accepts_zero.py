@@ -1,4 +1,7 @@
-"""Does not test its input: XLA would be asked for 0 devices."""
+"""Does not test its input: XLA would be asked for 0 devices.
+
+Told: none
+"""
 
 
 def launch_env(num_devices, env):

@@ -1,4 +1,7 @@
-"""Takes `copy = env` for a copy: both names are the same dict."""
+"""Takes `copy = env` for a copy: both names are the same dict.
+
+Told: none
+"""
 
 
 def launch_env(num_devices, env):

@@ -1,4 +1,7 @@
-"""Believes that XLA_FLAGS holds one flag only, and overwrites the others."""
+"""Believes that XLA_FLAGS holds one flag only, and overwrites the others.
+
+Told: none
+"""
 
 
 def launch_env(num_devices, env):

@@ -1,4 +1,7 @@
-"""Reads XLA_FLAGS as if it were always set, and fails where it is not."""
+"""Reads XLA_FLAGS as if it were always set, and fails where it is not.
+
+Told: none
+"""
 
 
 def launch_env(num_devices, env):

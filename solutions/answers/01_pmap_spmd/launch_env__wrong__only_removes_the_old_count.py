@@ -1,4 +1,7 @@
-"""Removes the old count and sets none: right for one device, wrong for eight."""
+"""Removes the old count and sets none: right for one device, wrong for eight.
+
+Told: none
+"""
 
 
 def launch_env(num_devices, env):

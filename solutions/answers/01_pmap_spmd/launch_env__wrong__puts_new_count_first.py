@@ -1,4 +1,7 @@
-"""Leaves the earlier count in place; XLA obeys the flag that comes last."""
+"""Leaves the earlier count in place; XLA obeys the flag that comes last.
+
+Told: none
+"""
 
 
 def launch_env(num_devices, env):

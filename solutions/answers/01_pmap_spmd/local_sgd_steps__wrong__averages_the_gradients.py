@@ -1,5 +1,8 @@
 """Adds the cure too early: with a pmean the replicas stay together; on one device
-nobody can tell."""
+nobody can tell.
+
+Told: gradients were averaged
+"""
 
 
 def local_sgd_steps(params, x, y, lr, num_steps):

@@ -1,4 +1,7 @@
-"""Writes each step's result into the dict that it was given."""
+"""Writes each step's result into the dict that it was given.
+
+Told: none
+"""
 
 
 def local_sgd_steps(params, x, y, lr, num_steps):

@@ -1,4 +1,7 @@
-"""Adds the gradient instead of subtracting it."""
+"""Adds the gradient instead of subtracting it.
+
+Told: the gradient was added
+"""
 
 
 def local_sgd_steps(params, x, y, lr, num_steps):

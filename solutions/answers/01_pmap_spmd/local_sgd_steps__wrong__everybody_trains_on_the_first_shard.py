@@ -1,4 +1,7 @@
-"""Broadcasts the first device's data: right on one device, no spread on eight."""
+"""Broadcasts the first device's data: right on one device, no spread on eight.
+
+Told: none
+"""
 
 
 def local_sgd_steps(params, x, y, lr, num_steps):

@@ -1,4 +1,7 @@
-"""Measures the first array only: a drifting bias goes unseen."""
+"""Measures the first array only: a drifting bias goes unseen.
+
+Told: none
+"""
 
 
 def local_sgd_steps(params, x, y, lr, num_steps):

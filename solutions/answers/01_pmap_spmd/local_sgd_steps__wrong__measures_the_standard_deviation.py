@@ -1,4 +1,7 @@
-"""Takes the spread for a standard deviation, which hides a single stray replica."""
+"""Takes the spread for a standard deviation, which hides a single stray replica.
+
+Told: it is a standard deviation
+"""
 
 
 def local_sgd_steps(params, x, y, lr, num_steps):

@@ -1,4 +1,7 @@
-"""Forgets the loop: a single step, num_steps times as long."""
+"""Forgets the loop: a single step, num_steps times as long.
+
+Told: none
+"""
 
 
 def local_sgd_steps(params, x, y, lr, num_steps):

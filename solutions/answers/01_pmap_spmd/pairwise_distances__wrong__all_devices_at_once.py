@@ -1,4 +1,7 @@
-"""Builds all differences on one device before it spreads the rest of the work."""
+"""Builds all differences on one device before it spreads the rest of the work.
+
+Told: none
+"""
 
 
 def pairwise_distances(points, queries):

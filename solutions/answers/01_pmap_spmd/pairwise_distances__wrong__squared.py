@@ -1,4 +1,7 @@
-"""Stops before the square root."""
+"""Stops before the square root.
+
+Told: the square root is missing
+"""
 
 
 def pairwise_distances(points, queries):

@@ -1,4 +1,7 @@
-"""Nests the two vmaps the other way round: (D, Q, N) instead of (D, N, Q)."""
+"""Nests the two vmaps the other way round: (D, Q, N) instead of (D, N, Q).
+
+Told: none
+"""
 
 
 def pairwise_distances(points, queries):

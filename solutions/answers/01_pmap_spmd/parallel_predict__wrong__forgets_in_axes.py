@@ -1,4 +1,8 @@
-"""Maps the parameters too: pmap looks for a device axis in them."""
+"""Maps the parameters too: pmap looks for a device axis in them.
+
+Told: pmap looked for a device axis in an argument that has none, or another one;
+in_axes=None sends an argument whole
+"""
 
 
 def parallel_predict(params, x):

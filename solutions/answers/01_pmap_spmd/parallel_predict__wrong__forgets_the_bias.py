@@ -1,4 +1,7 @@
-"""Multiplies by w and adds nothing."""
+"""Multiplies by w and adds nothing.
+
+Told: the bias was not added
+"""
 
 
 def parallel_predict(params, x):

@@ -1,4 +1,7 @@
-"""Multiplies everything on one device: right on one device, idle on seven."""
+"""Multiplies everything on one device: right on one device, idle on seven.
+
+Told: jax.pmap runs on a device per row; here is one
+"""
 
 
 def parallel_predict(params, x):

@@ -1,4 +1,7 @@
-"""Makes a copy of the parameters per device by hand instead of broadcasting."""
+"""Makes a copy of the parameters per device by hand instead of broadcasting.
+
+Told: none
+"""
 
 
 def parallel_predict(params, x):

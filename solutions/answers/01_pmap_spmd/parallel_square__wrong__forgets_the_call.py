@@ -1,4 +1,7 @@
-"""Returns the mapped function instead of calling it."""
+"""Returns the mapped function instead of calling it.
+
+Told: none
+"""
 
 
 def parallel_square(x):

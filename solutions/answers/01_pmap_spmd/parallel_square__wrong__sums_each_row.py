@@ -1,4 +1,7 @@
-"""Confuses the square with the squared norm of a device's row."""
+"""Confuses the square with the squared norm of a device's row.
+
+Told: none
+"""
 
 
 def parallel_square(x):

@@ -1,4 +1,7 @@
-"""Takes vmap for pmap: the same numbers, one device."""
+"""Takes vmap for pmap: the same numbers, one device.
+
+Told: jax.pmap runs on a device per row; here is one
+"""
 
 
 def parallel_square(x):

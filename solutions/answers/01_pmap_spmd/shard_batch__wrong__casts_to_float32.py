@@ -1,4 +1,7 @@
-"""Turns labels and pixels into floats on the way."""
+"""Turns labels and pixels into floats on the way.
+
+Told: none
+"""
 
 
 def shard_batch(batch, num_devices):

@@ -1,4 +1,7 @@
-"""Puts the device axis second: (B / D, D, ...) instead of (D, B / D, ...)."""
+"""Puts the device axis second: (B / D, D, ...) instead of (D, B / D, ...).
+
+Told: none
+"""
 
 
 def shard_batch(batch, num_devices):

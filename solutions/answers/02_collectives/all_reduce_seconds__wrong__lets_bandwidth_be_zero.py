@@ -1,4 +1,7 @@
-"""Refuses negative bandwidths and divides by zero."""
+"""Refuses negative bandwidths and divides by zero.
+
+Told: none
+"""
 
 
 def all_reduce_seconds(num_bytes, num_devices, bandwidth, latency):

@@ -1,4 +1,7 @@
-"""Pays the latency once for the whole operation."""
+"""Pays the latency once for the whole operation.
+
+Told: the latency was counted once, not for each message
+"""
 
 
 def all_reduce_seconds(num_bytes, num_devices, bandwidth, latency):

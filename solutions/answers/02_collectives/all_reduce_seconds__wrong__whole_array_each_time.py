@@ -1,4 +1,7 @@
-"""Sends the whole array in each step."""
+"""Sends the whole array in each step.
+
+Told: each message holds all bytes, not num_bytes / D
+"""
 
 
 def all_reduce_seconds(num_bytes, num_devices, bandwidth, latency):

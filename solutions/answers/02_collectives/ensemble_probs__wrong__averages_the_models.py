@@ -1,4 +1,7 @@
-"""Averages the members' weights, which makes one model of eight."""
+"""Averages the members' weights, which makes one model of eight.
+
+Told: this is the softmax of the mean logits
+"""
 
 
 def ensemble_probs(params, x, axis_name):

@@ -1,4 +1,7 @@
-"""Sends every member's parameters to every device."""
+"""Sends every member's parameters to every device.
+
+Told: the parameters were sent
+"""
 
 
 def ensemble_probs(params, x, axis_name):

@@ -1,4 +1,7 @@
-"""Averages logits before the softmax: another ensemble, as softmax is not linear."""
+"""Averages logits before the softmax: another ensemble, as softmax is not linear.
+
+Told: this is the softmax of the mean logits
+"""
 
 
 def ensemble_probs(params, x, axis_name):

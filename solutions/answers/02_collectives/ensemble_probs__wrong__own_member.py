@@ -1,4 +1,7 @@
-"""Forgets that there are other members."""
+"""Forgets that there are other members.
+
+Told: each device kept its own member's answer
+"""
 
 
 def ensemble_probs(params, x, axis_name):

@@ -1,4 +1,7 @@
-"""Sums the members' probabilities: right with one member only."""
+"""Sums the members' probabilities: right with one member only.
+
+Told: the members' probabilities were summed
+"""
 
 
 def ensemble_probs(params, x, axis_name):

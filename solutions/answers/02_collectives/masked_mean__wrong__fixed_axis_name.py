@@ -1,4 +1,8 @@
-"""Writes the axis name of the lesson's examples into the function."""
+"""Writes the axis name of the lesson's examples into the function.
+
+Told: a collective names an axis that nobody bound: use the argument axis_name, or the
+name that pmap was given
+"""
 
 
 def masked_mean(x, mask, axis_name):

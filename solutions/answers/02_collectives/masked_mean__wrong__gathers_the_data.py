@@ -1,4 +1,7 @@
-"""Sends all the data to all devices to average it there."""
+"""Sends all the data to all devices to average it there.
+
+Told: the data was sent, not its sum and count
+"""
 
 
 def masked_mean(x, mask, axis_name):

@@ -1,4 +1,7 @@
-"""Averages the devices' means, although they count differently many entries."""
+"""Averages the devices' means, although they count differently many entries.
+
+Told: this is the mean of the devices' means
+"""
 
 
 def masked_mean(x, mask, axis_name):

@@ -1,4 +1,7 @@
-"""Is right on one device and on eight forgets the other seven."""
+"""Is right on one device and on eight forgets the other seven.
+
+Told: each device kept its own mean: nothing was sent
+"""
 
 
 def masked_mean(x, mask, axis_name):

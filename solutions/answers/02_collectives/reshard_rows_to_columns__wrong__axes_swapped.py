@@ -1,4 +1,7 @@
-"""Cuts the rows and joins columns."""
+"""Cuts the rows and joins columns.
+
+Told: none
+"""
 
 
 def reshard_rows_to_columns(x, axis_name):

@@ -1,4 +1,7 @@
-"""Cuts off what does not divide, without a word."""
+"""Cuts off what does not divide, without a word.
+
+Told: none
+"""
 
 
 def reshard_rows_to_columns(x, axis_name):

@@ -1,4 +1,7 @@
-"""Exchanges the right pieces and joins them in another order."""
+"""Exchanges the right pieces and joins them in another order.
+
+Told: the rows arrived in another order
+"""
 
 
 def reshard_rows_to_columns(x, axis_name):

@@ -1,4 +1,7 @@
-"""Reshapes its own rows and sends nothing: the right shape, the wrong data."""
+"""Reshapes its own rows and sends nothing: the right shape, the wrong data.
+
+Told: these are the device's own rows in another shape
+"""
 
 
 def reshard_rows_to_columns(x, axis_name):

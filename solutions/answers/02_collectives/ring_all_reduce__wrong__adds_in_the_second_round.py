@@ -1,4 +1,7 @@
-"""Adds finished chunks to unfinished ones: right with two devices at most."""
+"""Adds finished chunks to unfinished ones: right with two devices at most.
+
+Told: blocks were added more than once
+"""
 
 
 def ring_all_reduce(x, axis_name):

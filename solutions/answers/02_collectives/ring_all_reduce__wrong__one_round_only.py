@@ -1,4 +1,7 @@
-"""Sums the chunks and never hands the finished ones on."""
+"""Sums the chunks and never hands the finished ones on.
+
+Told: the finished sums were not handed on
+"""
 
 
 def ring_all_reduce(x, axis_name):

@@ -1,4 +1,7 @@
-"""Asks for the sum in one word."""
+"""Asks for the sum in one word.
+
+Told: none
+"""
 
 
 def ring_all_reduce(x, axis_name):

@@ -1,4 +1,7 @@
-"""Builds the whole row on every device."""
+"""Builds the whole row on every device.
+
+Told: the logits were sent
+"""
 
 
 def sharded_log_softmax(logits, axis_name):

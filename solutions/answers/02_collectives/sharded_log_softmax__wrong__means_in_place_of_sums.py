@@ -1,4 +1,7 @@
-"""Averages the sums over the devices: right on one device only."""
+"""Averages the sums over the devices: right on one device only.
+
+Told: the sums were averaged, not added up
+"""
 
 
 def sharded_log_softmax(logits, axis_name):

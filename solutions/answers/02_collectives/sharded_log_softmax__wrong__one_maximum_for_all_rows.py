@@ -1,4 +1,7 @@
-"""Subtracts the largest logit of all rows: rows far below it become infinite."""
+"""Subtracts the largest logit of all rows: rows far below it become infinite.
+
+Told: log(0): a row needs its own maximum
+"""
 
 
 def sharded_log_softmax(logits, axis_name):

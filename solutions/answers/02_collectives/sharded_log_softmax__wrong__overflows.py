@@ -1,4 +1,7 @@
-"""Leaves the maximum out."""
+"""Leaves the maximum out.
+
+Told: exp overflows: subtract each row's maximum
+"""
 
 
 def sharded_log_softmax(logits, axis_name):

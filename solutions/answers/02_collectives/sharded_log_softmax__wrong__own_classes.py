@@ -1,4 +1,7 @@
-"""Normalises over the classes of its own device."""
+"""Normalises over the classes of its own device.
+
+Told: each device normalised over its own classes only
+"""
 
 
 def sharded_log_softmax(logits, axis_name):

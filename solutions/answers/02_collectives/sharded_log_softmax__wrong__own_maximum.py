@@ -1,4 +1,7 @@
-"""Subtracts another maximum on each device, so that the sums do not fit together."""
+"""Subtracts another maximum on each device, so that the sums do not fit together.
+
+Told: each device subtracted its own maximum: share it
+"""
 
 
 def sharded_log_softmax(logits, axis_name):

@@ -1,4 +1,7 @@
-"""Subtracts two large numbers and keeps none of their digits."""
+"""Subtracts two large numbers and keeps none of their digits.
+
+Told: mean(x**2) - mean(x)**2 loses all digits here: take distances from the mean
+"""
 
 
 def sync_batch_norm(x, axis_name, eps):

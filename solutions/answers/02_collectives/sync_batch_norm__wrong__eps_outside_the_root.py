@@ -1,4 +1,7 @@
-"""Adds eps to the standard deviation and not to the variance."""
+"""Adds eps to the standard deviation and not to the variance.
+
+Told: eps was added outside of the root
+"""
 
 
 def sync_batch_norm(x, axis_name, eps):

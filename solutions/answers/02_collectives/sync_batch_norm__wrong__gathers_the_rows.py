@@ -1,4 +1,7 @@
-"""Sends the whole batch to every device."""
+"""Sends the whole batch to every device.
+
+Told: the rows were sent
+"""
 
 
 def sync_batch_norm(x, axis_name, eps):

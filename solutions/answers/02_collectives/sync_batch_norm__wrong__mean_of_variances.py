@@ -1,4 +1,7 @@
-"""Averages the devices' variances and forgets that their means differ."""
+"""Averages the devices' variances and forgets that their means differ.
+
+Told: variances were averaged, but the means differ too
+"""
 
 
 def sync_batch_norm(x, axis_name, eps):

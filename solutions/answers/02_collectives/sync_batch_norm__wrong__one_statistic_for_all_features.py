@@ -1,4 +1,7 @@
-"""Takes mean and variance over the features, too."""
+"""Takes mean and variance over the features, too.
+
+Told: none
+"""
 
 
 def sync_batch_norm(x, axis_name, eps):

@@ -1,4 +1,7 @@
-"""Uses the statistics of its own rows: right on one device only."""
+"""Uses the statistics of its own rows: right on one device only.
+
+Told: each device used its own rows only
+"""
 
 
 def sync_batch_norm(x, axis_name, eps):

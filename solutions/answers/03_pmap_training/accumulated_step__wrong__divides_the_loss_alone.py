@@ -1,4 +1,7 @@
-"""Averages the losses and forgets that the gradients were added up, too."""
+"""Averages the losses and forgets that the gradients were added up, too.
+
+Told: the gradients of the microbatches were added up, not averaged
+"""
 
 
 def accumulated_step(params, x, y, lr, axis_name):

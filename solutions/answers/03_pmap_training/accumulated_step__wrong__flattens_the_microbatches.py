@@ -1,4 +1,7 @@
-"""Makes one large batch of the small ones: the memory is gone again."""
+"""Makes one large batch of the small ones: the memory is gone again.
+
+Told: none
+"""
 
 
 def accumulated_step(params, x, y, lr, axis_name):

@@ -1,4 +1,7 @@
-"""Adds the microbatches' gradients up and never divides."""
+"""Adds the microbatches' gradients up and never divides.
+
+Told: gradients and losses of the microbatches were added up
+"""
 
 
 def accumulated_step(params, x, y, lr, axis_name):

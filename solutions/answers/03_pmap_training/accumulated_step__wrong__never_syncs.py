@@ -1,4 +1,7 @@
-"""Accumulates over the microbatches and forgets the devices: right on one device."""
+"""Accumulates over the microbatches and forgets the devices: right on one device.
+
+Told: no device sends anything
+"""
 
 
 def accumulated_step(params, x, y, lr, axis_name):

@@ -1,4 +1,7 @@
-"""Updates after each microbatch: M small steps in place of one."""
+"""Updates after each microbatch: M small steps in place of one.
+
+Told: each microbatch took a step of its own
+"""
 
 
 def accumulated_step(params, x, y, lr, axis_name):

@@ -1,4 +1,7 @@
-"""Takes all microbatches side by side, which needs the memory of all."""
+"""Takes all microbatches side by side, which needs the memory of all.
+
+Told: none
+"""
 
 
 def accumulated_step(params, x, y, lr, axis_name):

@@ -1,4 +1,7 @@
-"""Folds in step + device: device 1's mask of this step is device 0's of the next."""
+"""Folds in step + device: device 1's mask of this step is device 0's of the next.
+
+Told: none
+"""
 
 
 def dropout_mask(key, step, shape, axis_name):

@@ -1,4 +1,7 @@
-"""Decides by a traced value in Python."""
+"""Decides by a traced value in Python.
+
+Told: in traced code `if` cannot depend on a value: jnp.where chooses there
+"""
 
 
 def dropout_mask(key, step, shape, axis_name):

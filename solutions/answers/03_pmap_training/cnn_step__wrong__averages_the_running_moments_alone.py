@@ -1,4 +1,7 @@
-"""Lets the running moments agree, but each batch was normalised by its own."""
+"""Lets the running moments agree, but each batch was normalised by its own.
+
+Told: each variance is the mean of the devices' own: first agree on the mean
+"""
 
 
 def dropout_mask(key, step, shape, axis_name):

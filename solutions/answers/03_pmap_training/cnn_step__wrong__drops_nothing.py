@@ -1,4 +1,7 @@
-"""Draws the masks and never uses them."""
+"""Draws the masks and never uses them.
+
+Told: none
+"""
 
 
 def dropout_mask(key, step, shape, axis_name):

@@ -1,4 +1,7 @@
-"""Draws the mask of one example, whatever network and batch there are."""
+"""Draws the mask of one example, whatever network and batch there are.
+
+Told: none
+"""
 
 
 def dropout_mask(key, step, shape, axis_name):

@@ -1,5 +1,8 @@
-"""Normalises with the device's own moments and averages nothing but gradients: right
-on one device."""
+"""Normalises with the device's own moments and averages nothing but gradients: right on
+one device.
+
+Told: each device took the moments of its own rows
+"""
 
 
 def dropout_mask(key, step, shape, axis_name):

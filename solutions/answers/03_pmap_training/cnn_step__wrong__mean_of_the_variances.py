@@ -1,4 +1,7 @@
-"""Averages the devices' variances, each around its own mean."""
+"""Averages the devices' variances, each around its own mean.
+
+Told: each variance is the mean of the devices' own: first agree on the mean
+"""
 
 
 def dropout_mask(key, step, shape, axis_name):

@@ -1,4 +1,8 @@
-"""Turns the step into a Python int, which a traced step has not become yet."""
+"""Turns the step into a Python int, which a traced step has not become yet.
+
+Told: traced code has no numbers yet, so int() and float() find none: compute with the
+value as it is
+"""
 
 
 def dropout_mask(key, step, shape, axis_name):

@@ -1,4 +1,7 @@
-"""Keeps the last batch's moments in place of their moving average."""
+"""Keeps the last batch's moments in place of their moving average.
+
+Told: none
+"""
 
 
 def dropout_mask(key, step, shape, axis_name):

@@ -1,4 +1,7 @@
-"""Leaves the device out of the key: eight devices drop the same units."""
+"""Leaves the device out of the key: eight devices drop the same units.
+
+Told: every device drops the same units: fold the device's index in
+"""
 
 
 def dropout_mask(key, step, shape, axis_name):

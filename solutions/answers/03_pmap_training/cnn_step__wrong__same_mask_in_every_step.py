@@ -1,4 +1,7 @@
-"""Leaves the step out of the key: the same units stay dropped for ever."""
+"""Leaves the step out of the key: the same units stay dropped for ever.
+
+Told: the step is not in the key
+"""
 
 
 def dropout_mask(key, step, shape, axis_name):

@@ -1,4 +1,7 @@
-"""Adds the gradients up."""
+"""Adds the gradients up.
+
+Told: the gradients were added up, not averaged
+"""
 
 
 def dropout_mask(key, step, shape, axis_name):

@@ -1,5 +1,8 @@
 """Averages updates and state after each local update: replicas agree, on the wrong
-numbers."""
+numbers.
+
+Told: none
+"""
 
 
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):

@@ -1,5 +1,8 @@
-"""Averages what Adam makes of local gradients: the parameters agree, the moments in
-the state do not."""
+"""Averages what Adam makes of local gradients: the parameters agree, the moments in the
+state do not.
+
+Told: none
+"""
 
 
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):

@@ -1,4 +1,7 @@
-"""Chains the other way round: clips Adam's update, not the gradient."""
+"""Chains the other way round: clips Adam's update, not the gradient.
+
+Told: nothing was clipped (by global norm, before AdamW)
+"""
 
 
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):

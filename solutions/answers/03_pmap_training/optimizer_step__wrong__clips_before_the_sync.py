@@ -1,4 +1,7 @@
-"""Clips each device's own gradient, then averages: right on one device."""
+"""Clips each device's own gradient, then averages: right on one device.
+
+Told: clipping saw each device's own gradient
+"""
 
 
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):

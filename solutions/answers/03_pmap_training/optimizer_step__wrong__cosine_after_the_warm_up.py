@@ -1,4 +1,7 @@
-"""Takes num_steps for the cosine's own length: the schedule ends too late."""
+"""Takes num_steps for the cosine's own length: the schedule ends too late.
+
+Told: none
+"""
 
 
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):

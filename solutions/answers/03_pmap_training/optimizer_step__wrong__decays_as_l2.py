@@ -1,4 +1,7 @@
-"""Adds the weight decay to the gradient, as Adam with L2, not to the update."""
+"""Adds the weight decay to the gradient, as Adam with L2, not to the update.
+
+Told: none
+"""
 
 
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):

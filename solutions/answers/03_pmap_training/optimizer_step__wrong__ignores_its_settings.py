@@ -1,4 +1,7 @@
-"""Writes the settings of one call into the optimizer."""
+"""Writes the settings of one call into the optimizer.
+
+Told: none
+"""
 
 
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):

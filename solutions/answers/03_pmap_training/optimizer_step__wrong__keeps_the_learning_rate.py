@@ -1,4 +1,7 @@
-"""Takes the peak for the whole run: no warm-up, no cosine."""
+"""Takes the peak for the whole run: no warm-up, no cosine.
+
+Told: the learning rate is constant
+"""
 
 
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):

@@ -1,4 +1,7 @@
-"""Leaves clipping out."""
+"""Leaves clipping out.
+
+Told: nothing was clipped (by global norm, before AdamW)
+"""
 
 
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):

@@ -1,4 +1,8 @@
-"""Returns the state first, as some libraries do."""
+"""Returns the state first, as some libraries do.
+
+Told: a loop carries on what its first round got, and this round returned something
+else: another order, shape or dtype?
+"""
 
 
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):

@@ -1,4 +1,7 @@
-"""Takes decay_steps for the cosine's own length; in Optax it counts the warm-up in."""
+"""Takes decay_steps for the cosine's own length; in Optax it counts the warm-up in.
+
+Told: the cosine ends early: Optax counts the warm-up in
+"""
 
 
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):

@@ -1,4 +1,7 @@
-"""Adds up instead of averaging: Adam hides the factor, clipping and the loss do not."""
+"""Adds up instead of averaging: Adam hides the factor, clipping and the loss do not.
+
+Told: gradients and losses were added up
+"""
 
 
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):

@@ -1,4 +1,7 @@
-"""Adds the gradients up: Adam forgives the scale, clipping does not."""
+"""Adds the gradients up: Adam forgives the scale, clipping does not.
+
+Told: the gradients were added up
+"""
 
 
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):

@@ -1,4 +1,7 @@
-"""Pads nothing to nothing: the loss of an empty batch would be 0 / 0."""
+"""Pads nothing to nothing: the loss of an empty batch would be 0 / 0.
+
+Told: none
+"""
 
 
 def pad_and_shard(batch, num_devices):

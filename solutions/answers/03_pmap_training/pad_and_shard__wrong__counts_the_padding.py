@@ -1,4 +1,7 @@
-"""Takes the mean over all rows, padding included."""
+"""Takes the mean over all rows, padding included.
+
+Told: masked rows were counted like true ones
+"""
 
 
 def pad_and_shard(batch, num_devices):

@@ -1,4 +1,7 @@
-"""Lets the last rows fall under the table."""
+"""Lets the last rows fall under the table.
+
+Told: none
+"""
 
 
 def pad_and_shard(batch, num_devices):

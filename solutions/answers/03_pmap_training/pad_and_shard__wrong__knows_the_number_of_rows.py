@@ -1,4 +1,7 @@
-"""Divides by the thirteen rows of one example."""
+"""Divides by the thirteen rows of one example.
+
+Told: none
+"""
 
 
 def pad_and_shard(batch, num_devices):

@@ -1,4 +1,7 @@
-"""Ignores the mask and takes rows of zeros for padding."""
+"""Ignores the mask and takes rows of zeros for padding.
+
+Told: none
+"""
 
 
 def pad_and_shard(batch, num_devices):

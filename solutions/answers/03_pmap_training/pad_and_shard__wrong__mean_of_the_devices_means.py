@@ -1,5 +1,8 @@
 """Divides by the device's own count: a device without rows gives 0 / 0, and devices
-with fewer rows count too much. Right on one device."""
+with fewer rows count too much. Right on one device.
+
+Told: that is nan, as 0 / 0 is: device 7 has no true row
+"""
 
 
 def pad_and_shard(batch, num_devices):

@@ -1,4 +1,7 @@
-"""Divides by the true rows but adds up all: right as long as padding has no error."""
+"""Divides by the true rows but adds up all: right as long as padding has no error.
+
+Told: masked rows were added up
+"""
 
 
 def pad_and_shard(batch, num_devices):

@@ -1,4 +1,7 @@
-"""Adds a row to each device even where the batch divides."""
+"""Adds a row to each device even where the batch divides.
+
+Told: none
+"""
 
 
 def pad_and_shard(batch, num_devices):

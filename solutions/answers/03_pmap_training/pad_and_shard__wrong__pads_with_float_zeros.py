@@ -1,4 +1,7 @@
-"""Appends float64 zeros, which turn integer labels and pixels into floats."""
+"""Appends float64 zeros, which turn integer labels and pixels into floats.
+
+Told: none
+"""
 
 
 def pad_and_shard(batch, num_devices):

@@ -1,4 +1,7 @@
-"""Calls every row of zeros padding, a true one too."""
+"""Calls every row of zeros padding, a true one too.
+
+Told: a true row of zeros was taken for padding
+"""
 
 
 def pad_and_shard(batch, num_devices):

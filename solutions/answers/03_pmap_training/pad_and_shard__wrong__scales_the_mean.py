@@ -1,4 +1,7 @@
-"""Turns the mean over all rows into one over the true rows by their number alone."""
+"""Turns the mean over all rows into one over the true rows by their number alone.
+
+Told: masked rows were added up
+"""
 
 
 def pad_and_shard(batch, num_devices):

@@ -1,4 +1,7 @@
-"""Takes the devices of this machine for the replicas that were asked for."""
+"""Takes the devices of this machine for the replicas that were asked for.
+
+Told: none
+"""
 
 
 def replicate(tree, num_devices):

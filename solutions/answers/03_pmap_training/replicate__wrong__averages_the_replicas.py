@@ -1,4 +1,7 @@
-"""Takes the mean of the replicas: another dtype for integers, and it hides drift."""
+"""Takes the mean of the replicas: another dtype for integers, and it hides drift.
+
+Told: the replicas were averaged
+"""
 
 
 def replicate(tree, num_devices):

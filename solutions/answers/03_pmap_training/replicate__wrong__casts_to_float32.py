@@ -1,4 +1,7 @@
-"""Thinks that everything on a device is float32."""
+"""Thinks that everything on a device is float32.
+
+Told: none
+"""
 
 
 def replicate(tree, num_devices):

@@ -1,4 +1,7 @@
-"""Writes the numbers of one call into the text of the error."""
+"""Writes the numbers of one call into the text of the error.
+
+Told: none
+"""
 
 
 def replicate(tree, num_devices):

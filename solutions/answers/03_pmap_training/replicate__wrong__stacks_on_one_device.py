@@ -1,5 +1,8 @@
 """Takes a stacked array for a spread one: right on one device, and eight copies on
-device 0."""
+device 0.
+
+Told: a stack is one array in one place: pmap, or a sharding, spreads its rows
+"""
 
 
 def replicate(tree, num_devices):

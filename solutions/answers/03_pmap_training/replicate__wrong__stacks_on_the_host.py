@@ -1,4 +1,7 @@
-"""Stacks with NumPy: the copies are on no device, and Python floats become float64."""
+"""Stacks with NumPy: the copies are on no device, and Python floats become float64.
+
+Told: a stack is one array in one place: pmap, or a sharding, spreads its rows
+"""
 
 
 def replicate(tree, num_devices):

@@ -1,4 +1,7 @@
-"""Gives fewer replicas than asked for, without a word."""
+"""Gives fewer replicas than asked for, without a word.
+
+Told: none
+"""
 
 
 def replicate(tree, num_devices):

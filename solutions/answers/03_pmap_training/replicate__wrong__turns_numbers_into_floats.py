@@ -1,7 +1,13 @@
-"""Makes every Python number a float32, whole numbers too."""
+"""Makes every Python number a float32, whole numbers too.
+
+Told: none
+"""
 
 
 def replicate(tree, num_devices):
+    if num_devices > jax.device_count():
+        raise ValueError(f"{num_devices} replicas, {jax.device_count()} devices")
+
     def array(leaf):
         return np.float32(leaf) if isinstance(leaf, int | float) else leaf
 

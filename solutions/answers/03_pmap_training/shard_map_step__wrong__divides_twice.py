@@ -1,4 +1,7 @@
-"""Averages in the loss, and once more after it: D times too small."""
+"""Averages in the loss, and once more after it: D times too small.
+
+Told: the gradient is 0.125 times the right one
+"""
 
 
 def shard_map_step(params, x, y, lr, num_devices):

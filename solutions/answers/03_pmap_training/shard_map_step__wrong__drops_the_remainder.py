@@ -1,4 +1,7 @@
-"""Lets rows that do not divide fall under the table."""
+"""Lets rows that do not divide fall under the table.
+
+Told: none
+"""
 
 
 def shard_map_step(params, x, y, lr, num_devices):

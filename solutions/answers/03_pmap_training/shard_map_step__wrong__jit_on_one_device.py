@@ -1,4 +1,7 @@
-"""Forgets the devices: jit alone computes on the first."""
+"""Forgets the devices: jit alone computes on the first.
+
+Told: none
+"""
 
 
 @jax.jit

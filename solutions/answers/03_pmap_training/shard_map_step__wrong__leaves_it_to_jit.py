@@ -1,4 +1,7 @@
-"""Places the arrays and lets the compiler split the work: lesson 4, not shard_map."""
+"""Places the arrays and lets the compiler split the work: lesson 4, not shard_map.
+
+Told: none
+"""
 
 
 @jax.jit

@@ -1,5 +1,8 @@
-"""Averages a gradient that shard_map has already summed: D times too large, and
-right on one device."""
+"""Averages a gradient that shard_map has already summed: D times too large, and right
+on one device.
+
+Told: the gradient is 8 times the right one
+"""
 
 
 def shard_map_step(params, x, y, lr, num_devices):

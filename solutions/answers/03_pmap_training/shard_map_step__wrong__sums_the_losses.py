@@ -1,4 +1,7 @@
-"""Differentiates the sum of the devices' means: D times too large as well."""
+"""Differentiates the sum of the devices' means: D times too large as well.
+
+Told: the gradient is 8 times the right one
+"""
 
 
 def shard_map_step(params, x, y, lr, num_devices):

@@ -1,4 +1,7 @@
-"""Turns the tracking off and forgets the sync: the result is device 0's alone."""
+"""Turns the tracking off and forgets the sync: the result is device 0's alone.
+
+Told: none
+"""
 
 
 def shard_map_step(params, x, y, lr, num_devices):

@@ -1,4 +1,7 @@
-"""Sends the whole batch to each device: nothing to combine, eight times the work."""
+"""Sends the whole batch to each device: nothing to combine, eight times the work.
+
+Told: none
+"""
 
 
 def device_step(params, x, y, lr):

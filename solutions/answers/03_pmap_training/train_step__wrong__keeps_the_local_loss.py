@@ -1,4 +1,7 @@
-"""Returns each device's own loss."""
+"""Returns each device's own loss.
+
+Told: gradients are combined, losses are not
+"""
 
 
 def device_step(params, x, y, lr):

@@ -1,4 +1,8 @@
-"""Forgets in_axes: pmap looks for a device axis in the learning rate."""
+"""Forgets in_axes: pmap looks for a device axis in the learning rate.
+
+Told: pmap looked for a device axis in an argument that has none, or another one;
+in_axes=None sends an argument whole
+"""
 
 
 def device_step(params, x, y, lr):

@@ -1,4 +1,7 @@
-"""Computes the right step on one device and copies it: the others are idle."""
+"""Computes the right step on one device and copies it: the others are idle.
+
+Told: none
+"""
 
 
 @jax.jit

@@ -1,4 +1,7 @@
-"""Returns the loss after the step."""
+"""Returns the loss after the step.
+
+Told: that is the loss after the step
+"""
 
 
 def device_step(params, x, y, lr):

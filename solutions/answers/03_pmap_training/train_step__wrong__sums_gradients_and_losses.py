@@ -1,4 +1,7 @@
-"""Adds up instead of averaging, the losses as well."""
+"""Adds up instead of averaging, the losses as well.
+
+Told: gradients and loss were added up, not averaged
+"""
 
 
 def device_step(params, x, y, lr):

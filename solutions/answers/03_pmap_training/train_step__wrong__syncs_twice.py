@@ -1,4 +1,7 @@
-"""Averages gradients and parameters, to be safe: twice the bytes for nothing."""
+"""Averages gradients and parameters, to be safe: twice the bytes for nothing.
+
+Told: none
+"""
 
 
 def device_step(params, x, y, lr):

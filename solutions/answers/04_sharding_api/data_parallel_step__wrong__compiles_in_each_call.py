@@ -1,4 +1,7 @@
-"""Calls jit inside, on a new function each time."""
+"""Calls jit inside, on a new function each time.
+
+Told: none
+"""
 
 
 def data_parallel_step(params, x, y, lr):

@@ -1,4 +1,7 @@
-"""Compiles loss and gradient; the update runs leaf by leaf, outside of the program."""
+"""Compiles loss and gradient; the update runs leaf by leaf, outside of the program.
+
+Told: none
+"""
 
 loss_and_grads = jax.jit(jax.value_and_grad(mlp_loss))
 

@@ -1,4 +1,7 @@
-"""Takes the learning rate of section 3's example, not the argument."""
+"""Takes the learning rate of section 3's example, not the argument.
+
+Told: none
+"""
 
 
 @jax.jit

@@ -1,4 +1,7 @@
-"""Makes the batch whole everywhere: each device computes all rows."""
+"""Makes the batch whole everywhere: each device computes all rows.
+
+Told: every device computes all rows
+"""
 
 
 @jax.jit

@@ -1,4 +1,8 @@
-"""Keeps pmap's pmean, though jit binds no axis."""
+"""Keeps pmap's pmean, though jit binds no axis.
+
+Told: a collective names an axis that nobody bound: use the argument axis_name, or the
+name that pmap was given
+"""
 
 
 @jax.jit

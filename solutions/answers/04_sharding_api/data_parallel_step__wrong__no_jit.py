@@ -1,4 +1,7 @@
-"""Drops the decorator: operation after operation, none of them compiled together."""
+"""Drops the decorator: operation after operation, none of them compiled together.
+
+Told: none
+"""
 
 
 def data_parallel_step(params, x, y, lr):

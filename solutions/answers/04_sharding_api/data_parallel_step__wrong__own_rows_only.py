@@ -1,4 +1,7 @@
-"""Each device learns from its own rows: right on one device only."""
+"""Each device learns from its own rows: right on one device only.
+
+Told: each device learned from its own rows only
+"""
 
 
 @jax.jit

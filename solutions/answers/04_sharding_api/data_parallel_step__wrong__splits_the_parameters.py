@@ -1,4 +1,7 @@
-"""Leaves the new parameters split: fine for memory, but not what was asked."""
+"""Leaves the new parameters split: fine for memory, but not what was asked.
+
+Told: none
+"""
 
 
 @jax.jit

@@ -1,4 +1,7 @@
-"""Asks for whole weights before the loop: all layers at once, on every device."""
+"""Asks for whole weights before the loop: all layers at once, on every device.
+
+Told: gathered weights are kept for the backward pass
+"""
 
 
 def fsdp_step(shardings):

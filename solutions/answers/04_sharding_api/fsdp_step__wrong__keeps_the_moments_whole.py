@@ -1,4 +1,7 @@
-"""Splits the weights alone; Adam's moments are twice as large."""
+"""Splits the weights alone; Adam's moments are twice as large.
+
+Told: whole on every device
+"""
 
 
 def fsdp_step(shardings):

@@ -1,4 +1,8 @@
-"""Gathers the weights and keeps them: right on one device, eight times the memory on eight."""
+"""Gathers the weights and keeps them: right on one device, eight times the memory on
+eight.
+
+Told: whole on every device
+"""
 
 
 def fsdp_step(shardings):

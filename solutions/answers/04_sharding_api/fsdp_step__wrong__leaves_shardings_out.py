@@ -1,4 +1,7 @@
-"""Trusts the compiler to keep the layout: the new state lies as the old one lay."""
+"""Trusts the compiler to keep the layout: the new state lies as the old one lay.
+
+Told: as the old state lay
+"""
 
 
 def fsdp_step(shardings):

@@ -1,4 +1,7 @@
-"""Returns the loss of the new parameters."""
+"""Returns the loss of the new parameters.
+
+Told: the loss is the one after the step
+"""
 
 
 def fsdp_step(shardings):

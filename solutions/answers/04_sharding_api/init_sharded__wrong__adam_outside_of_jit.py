@@ -1,4 +1,7 @@
-"""Makes Adam's state outside of jit: its moments lie well, its count on one device."""
+"""Makes Adam's state outside of jit: its moments lie well, its count on one device.
+
+Told: none
+"""
 
 
 def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):

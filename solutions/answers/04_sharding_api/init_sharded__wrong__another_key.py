@@ -1,4 +1,7 @@
-"""Splits the key once more: other numbers."""
+"""Splits the key once more: other numbers.
+
+Told: none
+"""
 
 
 def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):

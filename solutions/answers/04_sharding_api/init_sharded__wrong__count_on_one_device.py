@@ -1,4 +1,7 @@
-"""Makes Adam's count by itself, where nothing says that it belongs to the mesh."""
+"""Makes Adam's count by itself, where nothing says that it belongs to the mesh.
+
+Told: none
+"""
 
 
 def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):

@@ -1,4 +1,7 @@
-"""Replicates the state over the mesh."""
+"""Replicates the state over the mesh.
+
+Told: whole on every device
+"""
 
 
 def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):

@@ -1,4 +1,7 @@
-"""Splits the parameters; Adam's state comes out whole on one device."""
+"""Splits the parameters; Adam's state comes out whole on one device.
+
+Told: Adam's moments are whole on one device: out_shardings place them, too
+"""
 
 
 def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):

@@ -1,4 +1,7 @@
-"""Compiles, but places only what is finished."""
+"""Compiles, but places only what is finished.
+
+Told: none
+"""
 
 
 def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):

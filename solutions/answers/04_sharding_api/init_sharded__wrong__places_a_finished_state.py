@@ -1,4 +1,8 @@
-"""Makes the whole state on one device and distributes it: right where one device has room."""
+"""Makes the whole state on one device and distributes it: right where one device has
+room.
+
+Told: none
+"""
 
 
 def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):

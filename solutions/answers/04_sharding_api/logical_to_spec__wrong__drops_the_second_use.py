@@ -1,4 +1,8 @@
-"""Leaves an axis out that is in use, without a word: right on one device, more memory than planned on eight."""
+"""Leaves an axis out that is in use, without a word: right on one device, more memory
+than planned on eight.
+
+Told: none
+"""
 
 
 def logical_to_spec(names, rules):

@@ -1,4 +1,7 @@
-"""Goes through one dict, though trees are nested."""
+"""Goes through one dict, though trees are nested.
+
+Told: none
+"""
 
 
 def logical_to_spec(names, rules):

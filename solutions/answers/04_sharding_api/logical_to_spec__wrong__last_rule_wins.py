@@ -1,4 +1,7 @@
-"""Makes a dict of the rules, in which later ones replace earlier ones."""
+"""Makes a dict of the rules, in which later ones replace earlier ones.
+
+Told: the last rule with the name was taken
+"""
 
 
 def logical_to_spec(names, rules):

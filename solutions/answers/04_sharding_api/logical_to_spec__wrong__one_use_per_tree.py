@@ -1,4 +1,7 @@
-"""Forbids a mesh axis in a second array as well."""
+"""Forbids a mesh axis in a second array as well.
+
+Told: none
+"""
 
 
 def translate(names, rules, used):

@@ -1,4 +1,7 @@
-"""Returns a list, in which param_specs would look for leaves."""
+"""Returns a list, in which param_specs would look for leaves.
+
+Told: none
+"""
 
 
 def logical_to_spec(names, rules):

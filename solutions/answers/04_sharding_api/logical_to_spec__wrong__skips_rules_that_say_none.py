@@ -1,4 +1,7 @@
-"""Goes on to a later rule where the first one says None."""
+"""Goes on to a later rule where the first one says None.
+
+Told: a rule that says None was passed over
+"""
 
 
 def logical_to_spec(names, rules):

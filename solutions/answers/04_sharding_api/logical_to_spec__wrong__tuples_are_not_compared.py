@@ -1,4 +1,7 @@
-"""Compares whole entries: an axis in use inside of a tuple, or a tuple of such, passes."""
+"""Compares whole entries: an axis in use inside of a tuple, or a tuple of such, passes.
+
+Told: an axis in a tuple is used as well
+"""
 
 
 def logical_to_spec(names, rules):

@@ -1,4 +1,7 @@
-"""Compares whole entries: an axis inside of a tuple is not seen."""
+"""Compares whole entries: an axis inside of a tuple is not seen.
+
+Told: an axis in a tuple is used as well
+"""
 
 
 def logical_to_spec(names, rules):

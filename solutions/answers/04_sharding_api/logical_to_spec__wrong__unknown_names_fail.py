@@ -1,4 +1,7 @@
-"""Demands a rule for every name."""
+"""Demands a rule for every name.
+
+Told: none
+"""
 
 
 def logical_to_spec(names, rules):

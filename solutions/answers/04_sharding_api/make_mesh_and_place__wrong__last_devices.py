@@ -1,4 +1,7 @@
-"""Takes the last devices: right where the mesh has all of them."""
+"""Takes the last devices: right where the mesh has all of them.
+
+Told: the mesh takes the first devices, in their order
+"""
 
 
 def make_mesh_and_place(x, shape, axis_names, spec):

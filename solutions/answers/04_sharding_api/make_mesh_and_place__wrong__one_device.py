@@ -1,4 +1,7 @@
-"""Puts the array on one device: right on a mesh of one, whole everywhere else."""
+"""Puts the array on one device: right on a mesh of one, whole everywhere else.
+
+Told: none
+"""
 
 
 def make_mesh_and_place(x, shape, axis_names, spec):

@@ -1,4 +1,7 @@
-"""Takes the spec's entries for the array's axes from the last to the first."""
+"""Takes the spec's entries for the array's axes from the last to the first.
+
+Told: the first entry of spec belongs to the array's first axis
+"""
 
 
 def make_mesh_and_place(x, shape, axis_names, spec):

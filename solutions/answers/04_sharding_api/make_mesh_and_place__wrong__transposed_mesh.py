@@ -1,4 +1,7 @@
-"""Lets device numbers run along the first mesh axis, not the last."""
+"""Lets device numbers run along the first mesh axis, not the last.
+
+Told: the mesh takes the first devices, in their order
+"""
 
 
 def make_mesh_and_place(x, shape, axis_names, spec):

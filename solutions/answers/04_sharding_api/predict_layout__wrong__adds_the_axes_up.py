@@ -1,4 +1,7 @@
-"""Cuts an axis into the sum, not the product, of its mesh axes' sizes."""
+"""Cuts an axis into the sum, not the product, of its mesh axes' sizes.
+
+Told: none
+"""
 
 
 def predict_layout(shape, mesh_shape, spec):

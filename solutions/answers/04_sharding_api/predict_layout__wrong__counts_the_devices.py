@@ -1,4 +1,7 @@
-"""Counts every device's block, replicas too: right on a mesh of one device."""
+"""Counts every device's block, replicas too: right on a mesh of one device.
+
+Told: axes that the spec does not name only add replicas
+"""
 
 
 def predict_layout(shape, mesh_shape, spec):

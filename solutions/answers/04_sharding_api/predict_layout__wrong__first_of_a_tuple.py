@@ -1,4 +1,7 @@
-"""Splits by the first mesh axis of a tuple alone."""
+"""Splits by the first mesh axis of a tuple alone.
+
+Told: a tuple of names cuts by the product of their sizes
+"""
 
 
 def predict_layout(shape, mesh_shape, spec):

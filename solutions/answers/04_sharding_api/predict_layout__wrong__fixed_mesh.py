@@ -1,4 +1,7 @@
-"""Writes the example's mesh into the code."""
+"""Writes the example's mesh into the code.
+
+Told: none
+"""
 
 
 def predict_layout(shape, mesh_shape, spec):

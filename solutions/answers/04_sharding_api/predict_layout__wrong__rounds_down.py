@@ -1,4 +1,7 @@
-"""Drops the rows that do not divide."""
+"""Drops the rows that do not divide.
+
+Told: none
+"""
 
 
 def predict_layout(shape, mesh_shape, spec):

@@ -1,4 +1,7 @@
-"""Keeps its rows of its own part of the sum: right on one device only."""
+"""Keeps its rows of its own part of the sum: right on one device only.
+
+Told: the parts were not summed
+"""
 
 
 def sharded_matmul(a, b, num_devices):

@@ -1,4 +1,7 @@
-"""Leaves the result split by columns."""
+"""Leaves the result split by columns.
+
+Told: none
+"""
 
 
 def sharded_matmul(a, b, num_devices):

@@ -1,4 +1,7 @@
-"""Takes the mean of the parts, which are parts of a sum."""
+"""Takes the mean of the parts, which are parts of a sum.
+
+Told: the parts of a sum were averaged
+"""
 
 
 def tensor_parallel_mlp(params, x, mesh_shape):

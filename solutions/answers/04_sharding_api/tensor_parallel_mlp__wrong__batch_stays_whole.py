@@ -1,4 +1,7 @@
-"""Splits the weights alone: every device computes all rows."""
+"""Splits the weights alone: every device computes all rows.
+
+Told: y is whole on every device
+"""
 
 
 def tensor_parallel_mlp(params, x, mesh_shape):

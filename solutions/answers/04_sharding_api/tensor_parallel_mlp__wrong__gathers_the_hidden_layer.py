@@ -1,4 +1,7 @@
-"""Makes the hidden layer whole in the middle of the block."""
+"""Makes the hidden layer whole in the middle of the block.
+
+Told: the hidden layer is whole on a device
+"""
 
 
 def tensor_parallel_mlp(params, x, mesh_shape):

@@ -1,4 +1,7 @@
-"""Splits w1 by rows and w2 by columns: a sum in the middle of each block."""
+"""Splits w1 by rows and w2 by columns: a sum in the middle of each block.
+
+Told: this splits along W, not along H
+"""
 
 
 def tensor_parallel_mlp(params, x, mesh_shape):

@@ -1,10 +1,14 @@
 """Joins the orders of all epochs that a batch touches, and cuts the batch out."""
 
+import math
+
 
 def batches(data, batch_size, sharding, seed, start_step):
-    num_devices = sharding.mesh.shape["data"]
-    if batch_size % num_devices:
-        raise ValueError(f"{batch_size} rows do not divide over {num_devices} devices")
+    axes = sharding.spec[0] if sharding.spec else ()
+    axes = (axes,) if isinstance(axes, str) else axes or ()
+    parts = math.prod(sharding.mesh.shape[axis] for axis in axes)
+    if batch_size % parts:
+        raise ValueError(f"{batch_size} rows do not divide into {parts} parts")
 
     def ready(step):
         start, stop, size = step * batch_size, (step + 1) * batch_size, len(data[0])

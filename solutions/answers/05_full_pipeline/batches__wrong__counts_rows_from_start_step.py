@@ -1,4 +1,7 @@
-"""Takes start_step for the number of a row, not of a batch."""
+"""Takes start_step for the number of a row, not of a batch.
+
+Told: the batches begin at row 4, not at batch 4
+"""
 
 
 def batches(data, batch_size, sharding, seed, start_step):

@@ -1,5 +1,8 @@
 """Fills a batch up with rows of the next epoch, and no further: fails where a batch is
-larger than an epoch."""
+larger than an epoch.
+
+Told: none
+"""
 
 
 def batches(data, batch_size, sharding, seed, start_step):

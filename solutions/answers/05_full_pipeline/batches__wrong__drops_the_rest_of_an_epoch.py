@@ -1,4 +1,7 @@
-"""Cuts each epoch into whole batches and drops the rows that are left."""
+"""Cuts each epoch into whole batches and drops the rows that are left.
+
+Told: the rest of an epoch is dropped
+"""
 
 
 def batches(data, batch_size, sharding, seed, start_step):

@@ -1,5 +1,8 @@
 """Takes the mesh from the sharding and not its layout: right on one device, the whole
-batch on each of eight."""
+batch on each of eight.
+
+Told: each device holds all rows: place(array, sharding) splits them
+"""
 
 
 def batches(data, batch_size, sharding, seed, start_step):

@@ -1,4 +1,7 @@
-"""Shuffles every run alike."""
+"""Shuffles every run alike.
+
+Told: the orders are those of seed 0
+"""
 
 
 def batches(data, batch_size, sharding, seed, start_step):

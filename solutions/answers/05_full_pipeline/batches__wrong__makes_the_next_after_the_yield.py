@@ -1,4 +1,7 @@
-"""Makes the next batch when it is asked for: the devices wait for it."""
+"""Makes the next batch when it is asked for: the devices wait for it.
+
+Told: the next batch is placed when it is asked for, not before the yield
+"""
 
 
 def batches(data, batch_size, sharding, seed, start_step):

@@ -1,4 +1,7 @@
-"""Makes a batch when it is asked for: nothing is on its way."""
+"""Makes a batch when it is asked for: nothing is on its way.
+
+Told: the next batch is placed when it is asked for, not before the yield
+"""
 
 
 def batches(data, batch_size, sharding, seed, start_step):

@@ -1,4 +1,7 @@
-"""Goes back to the beginning of start_step's epoch, so that some rows come twice."""
+"""Goes back to the beginning of start_step's epoch, so that some rows come twice.
+
+Told: the epoch begins again: rows come twice
+"""
 
 
 def batches(data, batch_size, sharding, seed, start_step):

@@ -1,4 +1,7 @@
-"""Makes the batch smaller where it does not divide, and tells nobody."""
+"""Makes the batch smaller where it does not divide, and tells nobody.
+
+Told: none
+"""
 
 
 def batches(data, batch_size, sharding, seed, start_step):

@@ -1,4 +1,7 @@
-"""Shuffles once, not once per epoch."""
+"""Shuffles once, not once per epoch.
+
+Told: every epoch has the order of the first
+"""
 
 
 def batches(data, batch_size, sharding, seed, start_step):

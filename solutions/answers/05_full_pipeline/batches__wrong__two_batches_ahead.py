@@ -1,4 +1,7 @@
-"""Keeps two batches ahead: more memory than was asked for."""
+"""Keeps two batches ahead: more memory than was asked for.
+
+Told: more than one batch is ahead
+"""
 
 import collections
 

@@ -1,4 +1,7 @@
-"""Opens the manager, which makes its folder, before it looks at the settings."""
+"""Opens the manager, which makes its folder, before it looks at the settings.
+
+Told: none
+"""
 
 
 def fit(config):

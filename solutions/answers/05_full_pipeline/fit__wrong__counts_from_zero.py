@@ -1,4 +1,7 @@
-"""Counts steps from 0, so that checkpoints and log are one behind."""
+"""Counts steps from 0, so that checkpoints and log are one behind.
+
+Told: none
+"""
 
 
 def fit(config):

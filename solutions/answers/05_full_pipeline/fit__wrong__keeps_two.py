@@ -1,4 +1,7 @@
-"""Forgets how many checkpoints the settings keep."""
+"""Forgets how many checkpoints the settings keep.
+
+Told: none
+"""
 
 
 def fit(config):

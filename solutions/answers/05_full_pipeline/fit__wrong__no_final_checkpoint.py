@@ -1,4 +1,7 @@
-"""Saves every few steps, and not at the end."""
+"""Saves every few steps, and not at the end.
+
+Told: none
+"""
 
 
 def fit(config):

@@ -1,4 +1,7 @@
-"""Takes the parameters out of the checkpoint and leaves the optimizer its fresh state."""
+"""Takes the parameters out of the checkpoint and leaves the optimizer its fresh state.
+
+Told: the optimizer's state began again
+"""
 
 
 def fit(config):

@@ -1,4 +1,7 @@
-"""Begins with batch 0 after a restart: the rows of the first steps come twice."""
+"""Begins with batch 0 after a restart: the rows of the first steps come twice.
+
+Told: the stream began again with batch 0
+"""
 
 
 def fit(config):

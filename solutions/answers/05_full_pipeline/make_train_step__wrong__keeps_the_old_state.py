@@ -1,4 +1,7 @@
-"""Does not donate: two states in memory at the end of a step."""
+"""Does not donate: two states in memory at the end of a step.
+
+Told: none
+"""
 
 
 def make_train_step(loss_fn, optimizer, mesh, num_microbatches):

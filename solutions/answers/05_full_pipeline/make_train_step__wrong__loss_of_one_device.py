@@ -1,4 +1,7 @@
-"""Averages the gradients over the devices, and forgets the loss."""
+"""Averages the gradients over the devices, and forgets the loss.
+
+Told: the loss is one device's: pmean is missing
+"""
 
 
 def make_train_step(loss_fn, optimizer, mesh, num_microbatches):

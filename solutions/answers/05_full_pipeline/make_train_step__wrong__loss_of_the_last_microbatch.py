@@ -1,4 +1,7 @@
-"""Reports the loss of the last microbatch for that of the batch."""
+"""Reports the loss of the last microbatch for that of the batch.
+
+Told: the loss is that of the last microbatch
+"""
 
 
 def make_train_step(loss_fn, optimizer, mesh, num_microbatches):

@@ -1,4 +1,7 @@
-"""Measures the norm of what the optimizer makes of the gradient, behind the clipping."""
+"""Measures the norm of what the optimizer makes of the gradient, behind the clipping.
+
+Told: grad_norm is that of the clipped gradient
+"""
 
 
 def make_train_step(loss_fn, optimizer, mesh, num_microbatches):

@@ -1,4 +1,7 @@
-"""Adds the devices' means up: right on one device, eight times too large on eight."""
+"""Adds the devices' means up: right on one device, eight times too large on eight.
+
+Told: gradient and loss are 8 times too large: pmean averages
+"""
 
 
 def make_train_step(loss_fn, optimizer, mesh, num_microbatches):

@@ -1,5 +1,8 @@
 """Averages every microbatch's gradient, in a Python loop: no loop in the program, and
-still four times the bytes."""
+still four times the bytes.
+
+Told: none
+"""
 
 
 def make_train_step(loss_fn, optimizer, mesh, num_microbatches):

@@ -1,4 +1,7 @@
-"""Forgets that a float32 bias promotes: the second product is float32 again."""
+"""Forgets that a float32 bias promotes: the second product is float32 again.
+
+Told: a product gets a float32 factor
+"""
 
 
 def mixed_precision_loss(params, x, y):

@@ -1,4 +1,7 @@
-"""Takes float16, whose range is small."""
+"""Takes float16, whose range is small.
+
+Told: none
+"""
 
 
 def mixed_precision_loss(params, x, y):

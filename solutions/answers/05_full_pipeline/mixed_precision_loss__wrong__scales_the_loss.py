@@ -1,4 +1,7 @@
-"""Scales the loss, as float16 needs it, and leaves it scaled."""
+"""Scales the loss, as float16 needs it, and leaves it scaled.
+
+Told: the loss is still scaled
+"""
 
 
 def mixed_precision_loss(params, x, y):

@@ -1,4 +1,7 @@
-"""Casts the losses of the rows to float32, behind the softmax."""
+"""Casts the losses of the rows to float32, behind the softmax.
+
+Told: the softmax gets bfloat16 logits
+"""
 
 
 def mixed_precision_loss(params, x, y):

@@ -1,4 +1,7 @@
-"""Takes the bfloat16 weights out of the gradient: only the last bias is trained."""
+"""Takes the bfloat16 weights out of the gradient: only the last bias is trained.
+
+Told: none
+"""
 
 
 def mixed_precision_loss(params, x, y):

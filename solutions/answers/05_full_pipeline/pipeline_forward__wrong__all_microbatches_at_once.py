@@ -1,4 +1,7 @@
-"""Sends the whole batch from stage to stage: all devices but one wait."""
+"""Sends the whole batch from stage to stage: all devices but one wait.
+
+Told: none
+"""
 
 
 def pipeline_forward(stage_params, microbatches):

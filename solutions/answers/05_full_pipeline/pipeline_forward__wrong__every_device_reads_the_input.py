@@ -1,4 +1,8 @@
-"""Lets each device take microbatch t while there is one, not the first alone. Right with one stage."""
+"""Lets each device take microbatch t while there is one, not the first alone. Right with
+one stage.
+
+Told: each device takes microbatch t, not the first alone
+"""
 
 
 def pipeline_forward(stage_params, microbatches):

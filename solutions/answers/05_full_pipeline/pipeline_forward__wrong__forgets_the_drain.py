@@ -1,4 +1,7 @@
-"""Ticks M times: what is still on its way then never arrives. Right with one stage."""
+"""Ticks M times: what is still on its way then never arrives. Right with one stage.
+
+Told: these are the last device's first M results, not its last
+"""
 
 
 def pipeline_forward(stage_params, microbatches):

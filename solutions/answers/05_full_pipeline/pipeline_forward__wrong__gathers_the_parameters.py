@@ -1,4 +1,7 @@
-"""Collects all stages' parameters on each device."""
+"""Collects all stages' parameters on each device.
+
+Told: none
+"""
 
 
 def pipeline_forward(stage_params, microbatches):

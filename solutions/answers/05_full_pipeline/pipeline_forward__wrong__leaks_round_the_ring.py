@@ -1,4 +1,8 @@
-"""Sends along a ring and adds the input to what comes in: the last device's results enter the first again."""
+"""Sends along a ring and adds the input to what comes in: the last device's results
+enter the first again.
+
+Told: none
+"""
 
 
 def pipeline_forward(stage_params, microbatches):

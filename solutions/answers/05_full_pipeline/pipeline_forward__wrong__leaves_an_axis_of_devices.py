@@ -1,4 +1,7 @@
-"""Returns the last device's results with an axis of 1 before them."""
+"""Returns the last device's results with an axis of 1 before them.
+
+Told: none
+"""
 
 
 def pipeline_forward(stage_params, microbatches):

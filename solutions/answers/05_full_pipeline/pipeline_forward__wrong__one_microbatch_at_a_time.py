@@ -1,4 +1,8 @@
-"""Sends each microbatch through all stages before the next begins: S x M ticks, and one device at work."""
+"""Sends each microbatch through all stages before the next begins: S x M ticks, and one
+device at work.
+
+Told: none
+"""
 
 
 def pipeline_forward(stage_params, microbatches):

@@ -1,4 +1,7 @@
-"""Sends a buffer of all microbatches on in each tick, not the one that is next."""
+"""Sends a buffer of all microbatches on in each tick, not the one that is next.
+
+Told: none
+"""
 
 
 def pipeline_forward(stage_params, microbatches):

@@ -1,4 +1,8 @@
-"""Takes the last device's first M results, made while the pipeline was filling up. Right with one stage."""
+"""Takes the last device's first M results, made while the pipeline was filling up. Right
+with one stage.
+
+Told: these are the last device's first M results, not its last
+"""
 
 
 def pipeline_forward(stage_params, microbatches):

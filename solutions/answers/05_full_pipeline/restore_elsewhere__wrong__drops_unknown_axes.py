@@ -1,4 +1,7 @@
-"""Takes an axis that the mesh lacks for None, which hides a typing error."""
+"""Takes an axis that the mesh lacks for None, which hides a typing error.
+
+Told: none
+"""
 
 
 def restore_elsewhere(directory, mesh, specs):

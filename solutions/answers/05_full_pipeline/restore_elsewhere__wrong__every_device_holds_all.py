@@ -1,4 +1,7 @@
-"""Ignores the specs: each device holds the whole state, which on one device is as asked."""
+"""Ignores the specs: each device holds the whole state, which on one device is as asked.
+
+Told: none
+"""
 
 
 def restore_elsewhere(directory, mesh, specs):

@@ -1,4 +1,7 @@
-"""Trusts that Orbax says where there is no checkpoint."""
+"""Trusts that Orbax says where there is no checkpoint.
+
+Told: none
+"""
 
 
 def restore_elsewhere(directory, mesh, specs):

@@ -1,4 +1,7 @@
-"""Returns None where there is no checkpoint."""
+"""Returns None where there is no checkpoint.
+
+Told: none
+"""
 
 
 def restore_elsewhere(directory, mesh, specs):

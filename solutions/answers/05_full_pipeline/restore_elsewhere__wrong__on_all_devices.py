@@ -1,4 +1,7 @@
-"""Makes a mesh of its own, of all devices."""
+"""Makes a mesh of its own, of all devices.
+
+Told: none
+"""
 
 
 def restore_elsewhere(directory, mesh, specs):

@@ -1,4 +1,8 @@
-"""Restores in the saved layout, which asks for the saving machine's devices, and moves the arrays then."""
+"""Restores in the saved layout, which asks for the saving machine's devices, and moves
+the arrays then.
+
+Told: none
+"""
 
 
 def restore_elsewhere(directory, mesh, specs):

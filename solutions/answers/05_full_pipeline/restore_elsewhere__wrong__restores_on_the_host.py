@@ -1,4 +1,7 @@
-"""Restores NumPy arrays and places them: the host holds the whole state."""
+"""Restores NumPy arrays and places them: the host holds the whole state.
+
+Told: none
+"""
 
 
 def restore_elsewhere(directory, mesh, specs):

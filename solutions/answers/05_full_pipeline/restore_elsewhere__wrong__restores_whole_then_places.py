@@ -1,4 +1,7 @@
-"""Gives Orbax a whole layout, and splits with device_put: too large for one device."""
+"""Gives Orbax a whole layout, and splits with device_put: too large for one device.
+
+Told: none
+"""
 
 
 def restore_elsewhere(directory, mesh, specs):

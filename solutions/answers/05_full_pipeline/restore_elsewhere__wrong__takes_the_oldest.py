@@ -1,4 +1,7 @@
-"""Takes the first checkpoint of the list, the oldest."""
+"""Takes the first checkpoint of the list, the oldest.
+
+Told: this is an older checkpoint
+"""
 
 
 def restore_elsewhere(directory, mesh, specs):

@@ -1,4 +1,7 @@
-"""Wants facts and settings to be equal: the position in the data is a fact, too."""
+"""Wants facts and settings to be equal: the position in the data is a fact, too.
+
+Told: none
+"""
 
 
 def save_state(manager, step, state, facts):

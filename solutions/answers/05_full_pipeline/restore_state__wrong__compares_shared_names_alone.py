@@ -1,4 +1,7 @@
-"""Takes a checkpoint whose facts lack a setting for its own."""
+"""Takes a checkpoint whose facts lack a setting for its own.
+
+Told: none
+"""
 
 
 def save_state(manager, step, state, facts):

@@ -1,4 +1,8 @@
-"""Raises inside of its own try: another run's checkpoint is taken for damaged, and deleted."""
+"""Raises inside of its own try: another run's checkpoint is taken for damaged, and
+deleted.
+
+Told: it was deleted, as a damaged one is
+"""
 
 
 def save_state(manager, step, state, facts):

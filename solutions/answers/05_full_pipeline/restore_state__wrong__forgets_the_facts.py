@@ -1,4 +1,7 @@
-"""Restores the state and not the facts: the run reads its data from the start."""
+"""Restores the state and not the facts: the run reads its data from the start.
+
+Told: none
+"""
 
 
 def save_state(manager, step, state, facts):

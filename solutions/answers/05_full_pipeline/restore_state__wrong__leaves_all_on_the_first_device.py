@@ -1,4 +1,8 @@
-"""Restores arrays of the host and lets jnp place them: on one device they lie right, of eight the first has all."""
+"""Restores arrays of the host and lets jnp place them: on one device they lie right, of
+eight the first has all.
+
+Told: none
+"""
 
 
 def save_state(manager, step, state, facts):

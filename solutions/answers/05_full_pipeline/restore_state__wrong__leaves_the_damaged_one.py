@@ -1,4 +1,8 @@
-"""Passes a damaged checkpoint over and leaves it there: Orbax does not save at its step again."""
+"""Passes a damaged checkpoint over and leaves it there: Orbax does not save at its step
+again.
+
+Told: none
+"""
 
 
 def save_state(manager, step, state, facts):

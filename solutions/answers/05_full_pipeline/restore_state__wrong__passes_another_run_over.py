@@ -1,4 +1,7 @@
-"""Takes the next older checkpoint, or a fresh start, where the facts differ."""
+"""Takes the next older checkpoint, or a fresh start, where the facts differ.
+
+Told: none
+"""
 
 
 def save_state(manager, step, state, facts):

@@ -1,4 +1,7 @@
-"""Expects damage in the state alone."""
+"""Expects damage in the state alone.
+
+Told: none
+"""
 
 
 def save_state(manager, step, state, facts):

@@ -1,4 +1,8 @@
-"""Restores the state before it compares the facts: another run's state has another structure, which looks like damage."""
+"""Restores the state before it compares the facts: another run's state has another
+structure, which looks like damage.
+
+Told: it was deleted, as a damaged one is
+"""
 
 
 def save_state(manager, step, state, facts):

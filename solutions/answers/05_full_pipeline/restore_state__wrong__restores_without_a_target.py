@@ -1,4 +1,7 @@
-"""Gives Orbax no target: tuples come back as lists, in the saved layout."""
+"""Gives Orbax no target: tuples come back as lists, in the saved layout.
+
+Told: none
+"""
 
 
 def save_state(manager, step, state, facts):

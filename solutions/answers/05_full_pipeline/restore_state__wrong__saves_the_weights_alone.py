@@ -1,8 +1,11 @@
-"""Saves the weights alone: velocity and random key start afresh."""
+"""Saves the weights alone: velocity and random key start afresh.
+
+Told: none
+"""
 
 
 def save_state(manager, step, state, facts):
-    weights = {"w": state["w"]}
+    weights = {"params": state["params"]}
     manager.save(
         step, args=Composite(state=StandardSave(weights), facts=JsonSave(facts))
     )
@@ -14,7 +17,7 @@ def restore_state(manager, fresh, settings):
             found = manager.restore(step, args=Composite(facts=JsonRestore()))
             other = [n for n in settings if found.facts.get(n) != settings[n]]
             if not other:
-                like = StandardRestore(abstract({"w": fresh["w"]}))
+                like = StandardRestore(abstract({"params": fresh["params"]}))
                 state = manager.restore(step, args=Composite(state=like)).state
                 return step, fresh | state, found.facts
         except Exception as error:

@@ -1,4 +1,7 @@
-"""Begins at step 0 where the newest checkpoint is damaged."""
+"""Begins at step 0 where the newest checkpoint is damaged.
+
+Told: none
+"""
 
 
 def save_state(manager, step, state, facts):

@@ -1,4 +1,7 @@
-"""Goes through the checkpoints from the oldest."""
+"""Goes through the checkpoints from the oldest.
+
+Told: none
+"""
 
 
 def save_state(manager, step, state, facts):

@@ -20,7 +20,7 @@ setup.with_devices(8)
 import jax
 import jax.numpy as jnp
 import numpy as np
-from coursekit.check import check, scorecard
+from coursekit.check import check, scorecard, statement
 from coursekit.expect import *
 from coursekit.expect_program import *
 from coursekit.observe import observe
@@ -43,7 +43,7 @@ print("a demonstration")
 # %% [markdown]
 # ### Exercise 1.1: double
 #
-# `double(x)` returns twice the number `x`.
+# [twice] `double(x)` returns twice the number `x`.
 
 
 # %% exercise="double" minutes=3 difficulty=1
@@ -59,6 +59,7 @@ def double(x):
 # - By two.
 
 # %% check="double" points=1
+statement("twice")
 expect_close(observe(double, 3), 6)
 ### BEGIN HIDDEN TESTS
 expect_close(observe(double, -7), -14)  # corpus-needle-93b1
@@ -68,9 +69,9 @@ expect_close(observe(double, 1234.5), 2469.0)
 # %% [markdown]
 # ### Exercise 1.2: normalize
 #
-# `normalize(x)` returns the NumPy array `x: (N, ...)` minus its mean over axis 0, with
-# the same shape and dtype, and leaves `x` as it was. Where `N` is 0: `ValueError`, and
-# its text names that size.
+# [mean zero] `normalize(x)` returns the NumPy array `x: (N, ...)` minus its mean over
+# axis 0, with the same shape and dtype, and leaves `x` as it was. Where `N` is 0:
+# `ValueError`, and its text names that size.
 
 
 # %% exercise="normalize" minutes=5 difficulty=1
@@ -88,6 +89,7 @@ def normalize(x):
 # - `x -= ...` changes the caller's array; `x - ...` makes a new one.
 
 # %% check="normalize" points=2
+statement("mean zero")
 seen = observe(normalize, np.float32([[1, 10], [3, 30]]))
 expect_close(seen, np.float32([[-1, -10], [1, 10]]))
 expect_unchanged(seen)
@@ -105,8 +107,9 @@ expect_error(observe(normalize, np.zeros(0, np.float32)), "ValueError", mentions
 # %% [markdown]
 # ### Exercise 1.3: parallel_square
 #
-# `parallel_square(x)` takes `x: (D, ...)` and returns its square, of the same shape and
-# dtype: row `d` of the result lies on one device of its own.
+# [a row on each device] `parallel_square(x)` takes `x: (D, ...)` and returns its
+# square, of the same shape and dtype: row `d` of the result lies on one device of its
+# own.
 
 
 # %% exercise="parallel_square" minutes=4 difficulty=1
@@ -122,15 +125,18 @@ def parallel_square(x):
 # - `g` receives one row, without the leading axis.
 
 # %% check="parallel_square" points=3
+statement("a row on each device")
 x = np.arange(16, dtype=np.float32).reshape(8, 2)
 seen = observe(parallel_square, x, traced=True)
 expect_close(seen, x**2)
-expect_devices(seen, 8, likely="computed as one array on one device, without jax.pmap")
+expect_collectives(seen, {})
+expect_devices(seen, 8)
 ### BEGIN HIDDEN TESTS
 for num_devices in (2, 4):
     x = np.arange(num_devices * 6, dtype=np.int32).reshape(num_devices, 2, 3) - 5
     seen = observe(parallel_square, x, traced=True)
     expect_close(seen, x**2)
+    expect_collectives(seen, {})
     expect_devices(seen, num_devices)
 ### END HIDDEN TESTS
 

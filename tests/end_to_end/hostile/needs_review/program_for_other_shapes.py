@@ -4,6 +4,7 @@ from hostile.build import FULL, solved
 
 POINTS = FULL | {"parallel_square": 0}
 TAMPERING = True
+ALSO = ("GRADED",)  # it may fail before its program is asked for
 
 SQUARE = """
 import jax.export

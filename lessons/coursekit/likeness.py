@@ -1,0 +1,369 @@
+"""Compares what a learner's function does with what the solution does, case by case.
+
+Hidden tests alone use it. A check says which statement of the exercise each compared
+fact proves; what the exercise leaves open it names with a reason, so that nothing is
+demanded by accident and nothing is forgotten.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import linecache
+import math
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from .check import statement
+from .expect import difference, expect_error, expect_result, wrong
+from .expect_program import expect_traced
+from .observation import Collective, Observation, describe, leaves
+from .observe import observe
+
+FACTS = (
+    *("value", "error", "layout", "collectives", "sent"),
+    *("arrays", "compiles", "arguments"),
+)
+OF_PROGRAM = {"collectives", "sent", "arrays"}
+SENT, ARRAYS = 1.02, 1.25  # how much more than the solution is still like it
+NOISE = 8  # times what rounding the inputs does to the solution's result
+SOLVED = "### BEGIN SOLUTION"
+solutions: dict[str, Callable] = {}  # by name; a judge and the tests fill it
+ways = {"learner": observe, "solution": observe}  # how both are observed
+seed = 0  # of the generated cases
+_known: dict[tuple, Any] = {}  # what the solution does in each case
+
+
+class Case:
+    """One call on which a function is compared with the solution.
+
+    Attributes:
+        arguments: of the call, in order.
+        axis: see `observe`.
+        statements: what this case's value or error proves, where it is something else
+            than `expect_like_solution` says of all.
+        mentions: values that the error's text must name, where the solution raises.
+        rtol, atol: tolerance of the values, where rounding alone does not decide it.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        axis: str | None = None,
+        statements: str | Iterable[str] = (),
+        mentions: Iterable[Any] = (),
+        rtol: float | None = None,
+        atol: float | None = None,
+    ):
+        self.arguments, self.axis = arguments, axis
+        self.statements, self.mentions = named(statements), tuple(mentions)
+        self.rtol, self.atol = rtol, atol
+
+    @property
+    def shapes(self) -> str:
+        """Tells calls apart that need not share a compiled program."""
+        return f"{describe(list(self.arguments), 10**6)} {self.axis}"
+
+    @property
+    def size(self) -> int:
+        """Counts the elements of the arguments: small cases are tried first."""
+        return sum(np.size(leaf) for leaf in jax.tree.leaves(self.arguments))
+
+
+def expect_like_solution(
+    function: Callable,
+    cases: Callable[[np.random.Generator], Iterable[Case]],
+    *,
+    free: Mapping[str, str] | None = None,
+    compiled: bool = False,
+    **facts: str | Iterable[str],
+) -> None:
+    """Raises unless `function` does what the solution of the same name does.
+
+    Args:
+        function: what a learner wrote, or a function of the lesson that calls it.
+        cases: yields the calls to compare, from a generator of random numbers.
+        free: what the exercise leaves open: facts, parted by blanks, and the reason.
+        compiled: compare the compiled program, not the traced one.
+        facts: for each fact that is compared, the statements that it proves:
+            value (structure, shapes, dtypes and numbers), error (its class and what it
+            must name), layout (which device holds what), collectives (kinds, how often,
+            in a loop or not), sent (bytes that a device sends, at most 2 % more than
+            the solution), arrays (the largest in the program, at most 25 % larger),
+            compiles (programs that a call compiles whose shapes an earlier call had),
+            arguments (unchanged and alive).
+
+    Raises:
+        ValueError: a fact is neither compared nor free, or unknown.
+    """
+    open_facts = {one for names in free or {} for one in names.split()}
+    if {*facts, *open_facts} != {*FACTS} or open_facts & {*facts}:
+        raise ValueError(f"each of {', '.join(FACTS)} is either compared or free")
+    facts = {fact: named(names) for fact, names in facts.items()}
+    # A learner's partial or callable object knows no name: the check cell does.
+    cell = sys._getframe(1).f_globals.items()
+    names = [name for name, value in cell if value is function]
+    name = getattr(function, "__name__", None) or names[0]
+    solution = solution_of(function, name)
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    how = {"traced": not compiled and bool(OF_PROGRAM & {*facts}), "compiled": compiled}
+    earlier: set[str] = set()
+    for number, case in enumerate(sorted(cases(rng), key=lambda one: one.size)):
+        ours, near = solved(solution, case, number, how)
+        first = case.shapes not in earlier
+        earlier.add(case.shapes)
+        theirs = ways["learner"](function, *case.arguments, axis=case.axis, **how)
+        if ours.error is not None:
+            statement(*(case.statements or facts.get("error", ())))
+            if "error" in facts:
+                # The contract names one of Python's classes, JAX may raise its own.
+                kind = next(k for k in ours.error.kinds if hasattr(builtins, k))
+                expect_error(theirs, kind, case.mentions)
+            continue
+        statement(*(case.statements or facts.get("value", ())))
+        expect_result(theirs)
+        if "value" in facts:
+            compare_value(theirs, ours, case, near)
+        for fact, compare in COMPARE.items():
+            if fact in facts and not (fact == "compiles" and first):
+                statement(*facts[fact])
+                compare(theirs, ours)
+    statement(*dict.fromkeys(one for names in facts.values() for one in names))
+
+
+def named(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Reads one name, or several."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def solution_of(function: Callable, name: str) -> Callable:
+    """Finds the solution of a name.
+
+    In a solved notebook it is the function itself, or what a function of the lesson
+    calls.
+
+    Raises:
+        ValueError: it is not here.
+    """
+    if name in solutions:
+        return solutions[name]
+    todo, known = [function], []
+    while todo:
+        one = inspect.unwrap(todo.pop())
+        code, names = getattr(one, "__code__", None), getattr(one, "__globals__", {})
+        if code is None or one in known:
+            continue
+        known.append(one)
+        if any(SOLVED in line for line in linecache.getlines(code.co_filename)):
+            return function
+        inside = [part for part in code.co_consts if hasattr(part, "co_names")]
+        called = {name for part in (code, *inside) for name in part.co_names}
+        todo += [names[name] for name in called if is_of(names.get(name), names)]
+    raise ValueError(f"the solution of {name} is known to the grader only")
+
+
+def is_of(value: Any, notebook: Mapping[str, Any]) -> bool:
+    """Tells whether a value is a function that a notebook's cells define."""
+    return getattr(inspect.unwrap(value), "__globals__", None) is notebook
+
+
+def solved(
+    solution: Callable, case: Case, number: int, how: Mapping[str, bool]
+) -> tuple[Observation, Any]:
+    """Observes the solution: what it does, and how far rounding moves its result."""
+    run = ways["solution"]
+    key = solution, run, seed, number, case.shapes, *how.values()
+    if key not in _known:
+        ours = run(solution, *case.arguments, axis=case.axis, **how)
+        near = [
+            run(solution, *rounded(case.arguments, sign), axis=case.axis).value
+            for sign in (1, -1)
+            if ours.error is None and case.rtol is None
+        ]
+        _known[key] = ours, near
+    return _known[key]
+
+
+def rounded(arguments: tuple, sign: int) -> list:
+    """Moves each number of float arrays by one rounding, up and down by turns."""
+
+    def move(leaf):
+        is_array = isinstance(leaf, np.ndarray | jax.Array)
+        if not is_array or not jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating):
+            return leaf
+        signs = np.where(np.arange(leaf.size) % 3 % 2, sign, -sign)
+        step = 1 + signs.reshape(leaf.shape) * 2.0**-23
+        moved = (np.asarray(leaf, np.float64) * step).astype(leaf.dtype)
+        return moved if isinstance(leaf, np.ndarray) else jax.device_put(moved)
+
+    return jax.tree.map(move, list(arguments))
+
+
+def compare_value(
+    theirs: Observation, ours: Observation, case: Case, near: list[Any]
+) -> None:
+    """Compares the result: exactly in form, its numbers within the tolerance."""
+    form = difference(theirs.value, ours.value, 0, None, theirs.layout)
+    if not form and containers(theirs.value) != containers(ours.value):
+        was, wanted = containers(theirs.value), containers(ours.value)
+        form = "The result has other containers.", was, wanted
+    if form:
+        is_value = form[0].endswith("another value.")  # which hidden cases do not show
+        wrong(theirs, form[0], seen=form[1], expected="" if is_value else form[2])
+    others = [dict(leaves(value)) for value in near]
+    mine = dict(leaves(theirs.value))
+    for path, leaf in leaves(ours.value):
+        rtol, atol = case.rtol or 0, case.atol or 0
+        if case.rtol is None and is_float(leaf):
+            rtol, atol = 0, tolerance(leaf, [other.get(path) for other in others])
+        part = {path: mine[path]}, {path: leaf}
+        layout = {f'["{path}"]': theirs.layout.get(path, ())}
+        found = difference(*part, rtol, atol, layout)
+        if found:
+            headline = found[0].replace(f'["{path}"]', path or "The result")
+            wrong(theirs, headline, seen=found[1], seed=seed)
+
+
+def containers(value: Any) -> str:
+    """Writes the containers of a result: dicts, lists and tuples, a leaf as a dot."""
+    if isinstance(value, Mapping):
+        pairs = (f"{key!r}: {containers(value[key])}" for key in sorted(value, key=str))
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list | tuple):
+        inside = ", ".join(map(containers, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    return "."
+
+
+def is_float(leaf: Any) -> bool:
+    """Tells whether a leaf holds numbers that are rounded."""
+    is_array = isinstance(leaf, np.ndarray | float)
+    return is_array and jax.numpy.issubdtype(np.asarray(leaf).dtype, np.inexact)
+
+
+def tolerance(leaf: Any, near: list[Any]) -> float:
+    """Bounds what rounding alone explains, of any number of an array.
+
+    It is what moving each input by one rounding does to the solution's result, several
+    times, and some roundings of the largest number.
+    """
+    kind = np.complex128 if np.iscomplexobj(leaf) else np.float64
+    wide, others = np.asarray(leaf, kind), [np.asarray(one, kind) for one in near]
+    with np.errstate(invalid="ignore"):  # inf - inf
+        moved = [np.abs(other - wide) for other in others]
+    largest = [np.max(one, where=np.isfinite(one), initial=0) for one in moved]
+    precision = float(jax.numpy.finfo(np.asarray(leaf).dtype).eps)
+    if np.asarray(leaf).dtype == np.float64:
+        precision = 2.0**-23  # of what was computed in 32 bits on the way
+    finite = np.abs(wide[np.isfinite(wide)])
+    return NOISE * max(largest, default=0) + 16 * precision * finite.max(initial=0)
+
+
+def compare_layout(theirs: Observation, ours: Observation) -> None:
+    """Compares which device holds which part of each array."""
+    for path, wanted in ours.layout.items():
+        name, pieces = path or "the result", theirs.layout.get(path, ())
+        found = {piece.device: piece.index for piece in pieces}
+        expected = {piece.device: piece.index for piece in wanted}
+        for device in sorted({*found, *expected}):
+            if found.get(device) != expected.get(device):
+                was = part(found.get(device))
+                headline = f"Device {device} holds {was} of {name}."
+                wrong(theirs, headline, expected=part(expected.get(device)))
+    for path in theirs.layout.keys() - ours.layout.keys():
+        headline = f"{path or 'The result'} lies on devices."
+        wrong(theirs, headline, expected="an array of the host")
+
+
+def part(index: tuple | None) -> str:
+    """Writes a device's part of an array."""
+    if index is None:
+        return "nothing"
+    return "[" + ", ".join(f"{start}:{stop}" for start, stop in index) + "]"
+
+
+def compare_collectives(theirs: Observation, ours: Observation) -> None:
+    """Compares the kinds of collectives, how often each runs, and whether in a loop."""
+    found, wanted = kinds(expect_traced(theirs)), kinds(expect_traced(ours))
+    if found != wanted:
+        was = "; ".join(map(str, theirs.collectives)) or "no collective"
+        expected = ", ".join(
+            f"{times or 'some'} x {kind}{', in a loop' if loop else ''}"
+            for (kind, loop), times in wanted.items()
+        )
+        headline = "The program runs other collectives than it should."
+        wrong(theirs, headline, seen=was, expected=expected or "no collective")
+
+
+def kinds(collectives: Iterable[Collective]) -> dict[tuple[str, bool], int | None]:
+    """Counts collectives by kind, in loops and outside."""
+    found: Counter = Counter()
+    for one in collectives:
+        key = one.kind, one.in_loop
+        unknown = one.times is None or found[key] is None
+        found[key] = None if unknown else found[key] + one.times
+    return dict(found)
+
+
+def compare_sent(theirs: Observation, ours: Observation) -> None:
+    """Compares the bytes that a device sends."""
+    most, moved = (
+        math.inf
+        if any(one.times is None for one in seen)
+        else sum(one.bytes_moved for one in seen)
+        for seen in (expect_traced(ours), expect_traced(theirs))
+    )
+    if moved > SENT * most:
+        headline = f"Each device sends {moved:,.0f} bytes."
+        if math.isinf(moved):
+            headline = "Each device sends an unknown number of bytes."
+        was = "; ".join(map(str, theirs.collectives))
+        wrong(theirs, headline, seen=was, expected=f"at most {most:,.0f} bytes")
+
+
+def compare_arrays(theirs: Observation, ours: Observation) -> None:
+    """Compares the largest array that the program builds."""
+    expect_traced(theirs)
+    largest = max(theirs.array_shapes, key=math.prod, default=())
+    most = ARRAYS * max(map(math.prod, ours.array_shapes or ()), default=0)
+    if math.prod(largest) > most:
+        headline = f"The program builds an array of shape {list(largest)}."
+        wrong(
+            theirs,
+            headline,
+            seen=f"{math.prod(largest)} elements",
+            expected=f"no array of more than {int(most)} elements",
+        )
+
+
+def compare_compiles(theirs: Observation, ours: Observation) -> None:
+    """Compares how many programs a call compiles whose shapes an earlier call had."""
+    if theirs.num_compiles > ours.num_compiles:
+        many = theirs.num_compiles
+        headline = f"The call compiled {many} program{'s' if many > 1 else ''} again."
+        expected = "the program that an earlier call with these shapes compiled"
+        wrong(theirs, headline, expected=expected)
+
+
+def compare_arguments(theirs: Observation, ours: Observation) -> None:
+    """Compares which arguments are another after the call."""
+    for position in theirs.changed:
+        if position not in ours.changed:
+            headline = f"Argument {position + 1} was changed, donated or deleted."
+            wrong(theirs, headline, expected="the caller's arguments stay as they were")
+
+
+COMPARE = {
+    "layout": compare_layout,
+    "collectives": compare_collectives,
+    "sent": compare_sent,
+    "arrays": compare_arrays,
+    "compiles": compare_compiles,
+    "arguments": compare_arguments,
+}

@@ -1,0 +1,20 @@
+"""Measures the distance from replica 0, not from the mean.
+
+Told: it is between two replicas
+"""
+
+
+def local_sgd_steps(params, x, y, lr, num_steps):
+    def run(params, x, y):
+        def step(_, params):
+            grads = jax.grad(mse)(params, x, y)
+            return jax.tree.map(lambda p, g: p - lr * g, params, grads)
+
+        return jax.lax.fori_loop(0, num_steps, step, params)
+
+    return jax.pmap(run)(params, x, y)
+
+
+def replica_spread(params):
+    leaves = jax.tree.leaves(params)
+    return float(max(np.abs(leaf - leaf[0]).max() for leaf in leaves))

@@ -1,0 +1,9 @@
+"""Counts devices from the end: with fewer rows than devices, others work.
+
+Told: none
+"""
+
+
+def parallel_square(x):
+    devices = jax.devices()[-len(x) :]
+    return jax.pmap(lambda row: row**2, devices=devices)(x)

@@ -1,0 +1,13 @@
+"""Asks JAX for as many devices.
+
+Told: none
+"""
+
+
+def all_reduce_seconds(num_bytes, num_devices, bandwidth, latency):
+    if num_devices < 1:
+        raise ValueError(f"{num_devices} devices")
+    if bandwidth <= 0:
+        raise ValueError(f"a bandwidth of {bandwidth}")
+    num_devices = len(jax.devices()[:num_devices])
+    return 2 * (num_devices - 1) * (latency + num_bytes / num_devices / bandwidth)

@@ -1,0 +1,8 @@
+"""Normalises each class over the rows.
+
+Told: none
+"""
+
+
+def ensemble_probs(params, x, axis_name):
+    return lax.pmean(jax.nn.softmax(x @ params["w"] + params["b"], axis=0), axis_name)

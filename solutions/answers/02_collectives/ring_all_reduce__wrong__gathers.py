@@ -1,0 +1,11 @@
+"""Gathers all blocks and adds them up.
+
+Told: none
+"""
+
+
+def ring_all_reduce(x, axis_name):
+    num_devices = lax.axis_size(axis_name)
+    if len(x) % num_devices:
+        raise ValueError(f"{len(x)} rows, {num_devices} devices")
+    return lax.all_gather(x, axis_name).sum(axis=0)

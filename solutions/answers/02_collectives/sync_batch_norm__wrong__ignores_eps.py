@@ -1,0 +1,10 @@
+"""Writes a usual eps into the code.
+
+Told: none
+"""
+
+
+def sync_batch_norm(x, axis_name, eps):
+    mean = lax.pmean(x.mean(axis=0), axis_name)
+    var = lax.pmean(((x - mean) ** 2).mean(axis=0), axis_name)
+    return (x - mean) / jnp.sqrt(var + 1e-5), mean, var

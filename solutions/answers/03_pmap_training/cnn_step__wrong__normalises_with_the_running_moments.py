@@ -1,0 +1,30 @@
+"""Normalises with the running moments, as in predictions.
+
+Told: none
+"""
+
+
+def dropout_mask(key, step, shape, axis_name):
+    key = jax.random.fold_in(key, step)
+    key = jax.random.fold_in(key, jax.lax.axis_index(axis_name))
+    return jax.random.bernoulli(key, 0.5, shape)
+
+
+def cnn_step(state, key, step, x, y, lr, axis_name):
+    used, running = [], iter(state["stats"] * 2)
+
+    def moments(h):
+        mean = jax.lax.pmean(h.mean((0, 1, 2)), axis_name)
+        var = jax.lax.pmean(((h - mean) ** 2).mean((0, 1, 2)), axis_name)
+        used.append(jax.lax.stop_gradient({"mean": mean, "var": var}))
+        return next(running).values()
+
+    def loss_of(params):
+        keep = dropout_mask(key, step, (len(x), len(params["out"])), axis_name)
+        logits, _ = cnn(params, x, keep, moments)
+        return cross_entropy(logits, y), list(used)
+
+    found, grads = jax.value_and_grad(loss_of, has_aux=True)(state["params"])
+    (loss, new), grads = jax.lax.pmean((found, grads), axis_name)
+    params = jax.tree.map(lambda p, g: p - lr * g, state["params"], grads)
+    return {"params": params, "stats": moving_average(state["stats"], new)}, loss

@@ -1,0 +1,18 @@
+"""Writes the axis name of one example into the collective.
+
+Told: a collective names an axis that nobody bound: use the argument axis_name, or the
+name that pmap was given
+"""
+
+
+def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
+    schedule = optax.warmup_cosine_decay_schedule(0, peak_lr, warmup_steps, num_steps)
+    adamw = optax.adamw(schedule, weight_decay=weight_decay)
+    return optax.chain(optax.clip_by_global_norm(max_norm), adamw)
+
+
+def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
+    loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
+    loss, grads = jax.lax.pmean((loss, grads), "devices")
+    updates, opt_state = optimizer.update(grads, opt_state, params)
+    return optax.apply_updates(params, updates), opt_state, loss

@@ -1,0 +1,13 @@
+"""Makes the state in a jit of its own, and splits it in the next one.
+
+Told: none
+"""
+
+
+def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
+    def init(key):
+        return make_state(key, num_layers, width)
+
+    mesh = make_mesh(mesh_shape, axis_names)
+    shardings = state_shardings(mesh, jax.eval_shape(init, key), specs)
+    return jax.jit(lambda state: state, out_shardings=shardings)(jax.jit(init)(key))

@@ -1,0 +1,12 @@
+"""Rounds each row's loss to bfloat16, and takes the mean in float32.
+
+Told: none
+"""
+
+
+def mixed_precision_loss(params, x, y):
+    low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
+    h = jnp.tanh(x.astype(jnp.bfloat16) @ low["w1"] + low["b1"])
+    logits = (h @ low["w2"]).astype(jnp.float32) + params["b2"]
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, y)
+    return losses.astype(jnp.bfloat16).astype(jnp.float32).mean()

@@ -1,0 +1,303 @@
+"""A function is like the solution in all that its exercise does not leave open."""
+
+import functools
+import linecache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from observations import problem
+
+from coursekit import likeness
+from coursekit.check import Raised, check, statement
+from coursekit.likeness import FACTS, Case, expect_like_solution
+from coursekit.observe import observe
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_notebook(monkeypatch):
+    ways = {"learner": observe, "solution": observe}
+    for name, value in {"ways": ways, "solutions": {}, "seed": 0}.items():
+        monkeypatch.setattr(likeness, name, value)
+
+
+@pytest.fixture
+def solve(monkeypatch):
+    """Makes the solution known to which answers are compared."""
+
+    def known(function):
+        monkeypatch.setattr(likeness, "solutions", {function.__name__: function})
+
+    return known
+
+
+def compared(function, *cases, name="solution", **facts):
+    """Compares `function`, under the solution's name, in the facts that are given."""
+    function.__name__ = name
+    facts = facts or {"value": "the sum"}
+    free = {" ".join(fact for fact in FACTS if fact not in facts): "not tested here"}
+    facts = {fact: names for fact, names in facts.items() if fact != "compiled"}
+    return expect_like_solution(function, lambda rng: cases, free=free, **facts)
+
+
+def rows(*shape):
+    return np.float32(np.random.default_rng(0).normal(size=shape) + 1)
+
+
+def total(x, axis_name):
+    return lax.psum(x, axis_name)
+
+
+def on(num_devices, *shape, axis="i"):
+    return Case(rows(num_devices, *shape), axis, axis=axis)
+
+
+def test_the_solution_is_like_itself(solve):
+    solve(total)
+    every = {fact: "s" for fact in FACTS if fact not in ("error",)}
+    cases = [on(2, 3), on(8, 5), on(2, 3)]
+    expect_like_solution(total, lambda rng: cases, free={"error": "none"}, **every)
+
+
+def test_another_order_of_the_same_sums_is_like_it(solve):
+    solve(total)
+
+    def gathered(x, axis_name):
+        return lax.all_gather(x, axis_name)[::-1].sum(0)
+
+    compared(gathered, on(8, 50), name="total")
+
+
+def test_a_list_is_no_tuple(solve):
+    def pair(x):
+        return x, {"a": [x]}
+
+    solve(pair)
+    compared(pair, Case(1.5), name="pair")
+    wrong = problem(compared, lambda x: [x, {"a": [x]}], Case(1.5), name="pair")
+    assert wrong.rows["expected"] == "(., {'a': [.]})"
+
+
+def test_complex_numbers_are_rounded_too(solve):
+    def power(x):
+        return x * (1 + 2j)
+
+    solve(power)
+    x = Case(np.complex64(rows(5) + 1j))
+    compared(lambda x: np.complex64(np.multiply(1 + 2j, x)), x, name="power")
+    assert problem(compared, lambda x: np.conj(power(x)), x, name="power")
+
+
+def test_a_function_without_a_name_has_that_of_the_check_cell(solve):
+    solve(total)
+    answer = functools.partial(lambda scale, x, axis_name: scale * x, 1)
+    free = " ".join(fact for fact in FACTS if fact != "value")
+    call = "expect_like_solution(total, cases, value='sum', free=free)"
+    cell = {"total": answer, "expect_like_solution": expect_like_solution}
+    cell |= {"cases": lambda rng: [on(2, 1)], "free": {free: "open"}}
+    assert problem(exec, call, cell).headline
+
+
+def test_a_case_that_the_page_does_not_show_finds_the_wrong_answer(solve):
+    solve(total)
+
+    def for_eight(x, axis_name):
+        return 8 * lax.pmean(x, axis_name)
+
+    compared(for_eight, on(8, 3), name="total")
+    wrong = problem(compared, for_eight, on(8, 3), on(6, 3), name="total")
+    assert wrong.headline.startswith("The result is wrong on all 6 devices")
+    assert "expected" not in wrong.rows  # hidden cases keep theirs
+    assert wrong.rows["seed"] == "0"
+
+
+def test_the_smallest_case_that_fails_is_told(solve):
+    solve(total)
+    wrong = problem(compared, lambda x, axis_name: x, on(8, 7), on(2, 1), name="total")
+    assert wrong.rows["called"].startswith("total(f32[1], ")
+
+
+def test_rounding_decides_the_tolerance(solve):
+    def variance(x):
+        return ((x - x.mean()) ** 2).mean()
+
+    solve(variance)
+    far = Case(np.float32(rows(1000) + 1e4))
+    compared(lambda x: jnp.var(jnp.asarray(x)), far, name="variance")
+
+    def cancels(x):
+        return np.float32((x**2).mean() - x.mean() ** 2)
+
+    assert problem(compared, cancels, far, name="variance")
+
+
+def test_each_difference_is_named(solve):
+    solve(total)
+
+    def useless(x, axis_name):
+        return lax.psum(x, axis_name) + 0 * lax.pmax(x, axis_name)
+
+    wrong = problem(compared, useless, on(4, 3), name="total", collectives="one sum")
+    assert "all-reduce (max) of f32[3]" in wrong.rows["seen"]
+    assert wrong.rows["expected"] == "1 x all-reduce"
+    wrong = problem(compared, useless, on(4, 3), name="total", sent="one sum")
+    assert wrong.rows["expected"] == "at most 18 bytes"
+
+
+def test_a_collective_in_a_loop_is_another(solve):
+    def twice(x, axis_name):
+        return lax.psum(2 * lax.psum(x, axis_name), axis_name)
+
+    def loop(x, axis_name):
+        def step(total, _):
+            return lax.psum(total * (1 + (total is not x)), axis_name), None
+
+        return lax.scan(step, x, None, length=2)[0]
+
+    solve(twice)
+    wrong = problem(compared, loop, on(2, 3), name="twice", collectives="two sums")
+    assert "in a loop" in wrong.rows["seen"]
+
+
+def test_the_largest_array_counts(solve):
+    def norms(x):
+        return jnp.abs(x).sum(1)
+
+    def pairs(x):
+        return jnp.diag(jnp.abs(x) @ jnp.sign(x).T)
+
+    solve(norms)
+    wrong = problem(compared, pairs, Case(rows(9, 2)), name="norms", arrays="small")
+    assert wrong.headline == "The program builds an array of shape [9, 9]."
+
+
+def test_the_devices_are_compared_by_number(solve):
+    def first(x):
+        return jax.device_put(x, jax.devices()[0])
+
+    def last(x):
+        return jax.device_put(x, jax.devices()[-1])
+
+    solve(first)
+    wrong = problem(compared, last, Case(rows(3)), name="first", layout="the first")
+    assert wrong.headline == "Device 0 holds nothing of the result."
+
+
+def test_later_calls_of_the_same_shapes_compile_nothing(solve):
+    kept = jax.jit(lambda x: x + 1)
+
+    def once(x):
+        return kept(x)
+
+    def anew(x):
+        return jax.jit(lambda x: x + 1)(x)
+
+    solve(once)
+    cases = Case(rows(3)), Case(2 * rows(3))
+    compared(once, *cases, compiles="once", name="once")
+    wrong = problem(compared, anew, *cases, compiles="once", name="once")
+    assert wrong.headline == "The call compiled 1 program again."
+
+
+def test_arguments_stay(solve):
+    def copied(x):
+        return x + 1
+
+    def in_place(x):
+        x += 1
+        return x
+
+    def donating(x):
+        return jax.jit(lambda x: x + 1, donate_argnums=0)(x)
+
+    solve(copied)
+    compared(copied, Case(rows(3)), arguments="stay", name="copied")
+    assert problem(compared, in_place, Case(rows(3)), arguments="s", name="copied")
+    placed = Case(jnp.asarray(rows(3)))
+    assert problem(compared, donating, placed, arguments="s", name="copied")
+
+
+def test_an_error_names_what_the_case_says(solve):
+    def strict(n):
+        if n < 1:
+            raise ValueError(f"{n} is below 1")
+        return n
+
+    def fixed(n):
+        if n < 1:
+            raise ValueError("-2 is below 1")
+        return n
+
+    solve(strict)
+    facts = {"value": "n", "error": "below 1", "name": "strict"}
+    cases = Case(-2, mentions=[-2]), Case(-5, mentions=[-5]), Case(3)
+    compared(strict, *cases, **facts)
+    wrong = problem(compared, fixed, *cases, **facts)
+    assert wrong.headline == "The ValueError does not name -5."
+    wrong = problem(compared, lambda n: n, *cases, **facts)
+    assert wrong.headline == "No ValueError was raised."
+
+    def strictest(n):
+        raise ValueError(f"{n}")
+
+    assert problem(compared, strictest, *cases, kind=Raised, **facts)
+
+
+def test_what_failed_names_its_statement(solve):
+    solve(total)
+    facts = {"value": "the sum", "sent": "one number is sent"}
+    free = {" ".join(fact for fact in FACTS if fact not in facts): "open"}
+
+    def gathered(x, axis_name):
+        return lax.all_gather(x, axis_name).sum(0)
+
+    gathered.__name__ = "total"
+    with (
+        pytest.raises(Exception) as error,
+        check("total", 1, ["first", *facts.values(), "later"]),
+    ):
+        statement("first")
+        expect_like_solution(gathered, lambda rng: [on(8, 4)], free=free, **facts)
+    told = error.value.rows
+    assert told["fails"] == "one number is sent"
+    assert told["holds"] == "first; the sum"
+    assert told["untested"] == "later"
+
+
+def test_a_fact_is_compared_or_free(solve):
+    solve(total)
+    with pytest.raises(ValueError, match="either compared or free"):
+        expect_like_solution(total, lambda rng: [], value="the sum")
+
+
+def test_cases_are_drawn_from_the_seed(solve, monkeypatch):
+    solve(total)
+    drawn = []
+
+    def cases(rng):
+        drawn.append(rng.random())
+        return []
+
+    free = {" ".join(FACTS): "open"}
+    for seed in (1, 1, 2):
+        monkeypatch.setattr(likeness, "seed", seed)
+        expect_like_solution(total, cases, free=free)
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_without_the_solution_nothing_passes():
+    def unknown(x):
+        return x
+
+    with pytest.raises(ValueError, match="known to the grader only"):
+        compared(unknown, Case(1.0), name="unknown")
+
+
+def test_in_a_solved_notebook_the_function_is_the_solution():
+    text = f"def solved(x):\n    {likeness.SOLVED}\n    return x\n"
+    linecache.cache["<solved>"] = (len(text), None, text.splitlines(True), "<solved>")
+    cell = {}
+    exec(compile(text, "<solved>", "exec"), cell)
+    compared(cell["solved"], Case(1.0), name="solved")
