@@ -1,14 +1,16 @@
 """Known wrong answers lose the points of their check alone; other right ones get all.
 
 Each answer is set into the solved lesson's namespace, and the checks that it can touch
-are run, hidden tests included, as a notebook runs them and as a judge does, in this
-process: a kernel for each of hundreds of answers would take an hour. With
-`ANSWERS=some`, a sixth of the wrong answers and a third of the right ones.
+are run, hidden tests included, as a notebook runs them, and for a third of them (with
+`ANSWERS=all` for all) as a judge does, in this process: a kernel for each of hundreds
+of answers would take an hour. `ANSWERS=some` takes a sixth of the wrong answers and a
+third of the right ones.
 """
 
 import ast
 import os
 import re
+import zlib
 from pathlib import Path
 
 import jax
@@ -61,7 +63,7 @@ class Answers:
     def test_answer_gets_the_points_it_deserves_and_is_told_why(self, answer, lesson):
         exercise, kind, _ = answer.stem.split("__")
         told = lesson.outcomes(answer, exercise)
-        if lesson.judge and exercise not in SLOW:
+        if lesson.judge and exercise not in SLOW and is_graded(answer):
             assert lesson.outcomes(answer, exercise, by="grader") == told
         outcome, headline, rows = told.pop(exercise)
         assert outcome in (
@@ -84,6 +86,12 @@ class Answers:
         for exercise in lesson.exercises:
             assert sum(name.startswith(f"{exercise}__wrong__") for name in own) >= 3
             assert sum(name.startswith(f"{exercise}__right__") for name in own) >= 6
+
+
+def is_graded(answer):
+    """Tells whether the judge is asked, too: about a third, or with `ANSWERS=all` all."""
+    every = os.environ.get("ANSWERS") == "all"
+    return every or zlib.crc32(answer.stem.encode()) % 3 == 0
 
 
 def cause(answer):
