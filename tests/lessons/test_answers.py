@@ -89,7 +89,7 @@ class Answers:
 
 
 def is_graded(answer):
-    """Tells whether the judge is asked, too: about a third, or with `ANSWERS=all` all."""
+    """Tells whether the judge is asked, too: a third, with `ANSWERS=all` all."""
     every = os.environ.get("ANSWERS") == "all"
     return every or zlib.crc32(answer.stem.encode()) % 3 == 0
 
