@@ -143,7 +143,7 @@ for num_devices in (2, 4):
 # %% [markdown]
 # ### Exercise 1.4: negate
 #
-# `negate(x)` returns `-x`.
+# [negative] `negate(x)` returns `-x`.
 
 
 # %% exercise="negate" minutes=2 difficulty=1
@@ -159,6 +159,7 @@ def negate(x):
 # - From zero.
 
 # %% check="negate" points=4
+statement("negative")
 expect_close(observe(negate, 3), -3)
 ### BEGIN HIDDEN TESTS
 expect_close(observe(negate, -2.5), 2.5)
