@@ -1,7 +1,7 @@
 """Lets the products give float32 at once: so the gradient's products get a float32
 factor.
 
-Told: this is the gradient
+Told: the loss's own products are bfloat16, its gradient's are not
 """
 
 
