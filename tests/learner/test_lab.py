@@ -53,7 +53,8 @@ def exercise(page, name):
 
 
 def check(page, name):
-    return page.locator(".jp-CodeCell").filter(has_text=f'with check("{name}"')
+    cells = page.locator(".jp-CodeCell").filter(has_text="with check(")
+    return cells.filter(has_text=f'"{name}"')
 
 
 def test_page_opens_on_the_list_of_lessons(lab):
