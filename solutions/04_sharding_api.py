@@ -224,7 +224,7 @@ def predict_layout(shape, mesh_shape, spec):
     """Predicts how a sharding splits an array.
 
     Args:
-        shape: of the array.
+        shape: of the array; no axis is empty.
         mesh_shape: devices along each mesh axis, by name.
         spec: per array axis a mesh axis, a tuple of them, or None.
 
@@ -715,6 +715,7 @@ for data, model in ((2, 4), (1, 8)):
     statement("one all-reduce per layer")
     once = 3 * 2 * (model - 1) / model * 4 * 24 / data * 8  # bytes, for 3 layers
     expect_moved(seen, at_least=once, at_most=once)
+    expect_collectives(seen, never=("all-gather", "reduce-scatter", "all-to-all"))
 
 
 ### BEGIN HIDDEN TESTS
@@ -794,7 +795,7 @@ def logical_to_spec(names, rules):
 
     Args:
         names: per array axis its name or None, a tuple.
-        rules: (name, mesh axis, tuple of them or None), the first match counts.
+        rules: (name, mesh axis, tuple of different ones or None), the first counts.
 
     Returns:
         Per array axis a mesh axis, a tuple of them or None, a tuple.
@@ -1057,10 +1058,14 @@ expect(seen, not seen.value, headline, expected="a jit whose results are split")
 
 ### BEGIN HIDDEN TESTS
 def cases(rng):
-    specs = {"w1": (None, ("j", "i")), "w2": ("j", None, "i")}
-    for _ in range(2):
+    for names, w1, w2 in (
+        (("i", "j"), (None, ("j", "i")), ("j", None, "i")),
+        (("i", "j"), (None, ("j", "i")), ("j", None, "i")),
+        (("i", "j"), (None, None, "i"), (None, "j", None)),
+        (("b", "a"), (None, None, "b"), (None, "a", None)),
+    ):
         key = jax.random.key(int(rng.integers(10**6)))
-        yield Case(key, 2, 6, (3, 2), ("i", "j"), specs)
+        yield Case(key, 2, 6, (3, 2), names, {"w1": w1, "w2": w2})
 
 
 expect_like_solution(
@@ -1234,6 +1239,9 @@ def fsdp_step(shardings):
 
 
 # %% helpers="fsdp_step"
+from coursekit.notebook import expect as expect_of_layers
+
+
 def check_fsdp(params, x, y, num_steps):  # what fsdp_run returns, and a mistake
     def grads(params):
         return reference_relu_layers(params, x, y)
@@ -1249,6 +1257,15 @@ def check_fsdp(params, x, y, num_steps):  # what fsdp_run returns, and a mistake
 def check_gathered(seen):  # bytes of weights that a device sends to others
     found = [one for one in seen.collectives or () if one.kind == "all-gather"]
     return sum(one.bytes_moved for one in found)
+
+
+def check_layers(seen, most):  # a device puts in no more than its part of one layer
+    parts = [m.shape for m in seen.collectives or () if m.kind == "all-gather"]
+    largest = max(parts, key=math.prod, default=())
+    headline = f"A device puts {list(largest)} into an all-gather: several layers."
+    expected = f"its part of one layer's weights, {most} numbers"
+    holds = math.prod(largest) <= most
+    expect_of_layers(seen, holds, headline, expected=expected)
 
 
 # %% check="fsdp_step" points=3
@@ -1272,6 +1289,7 @@ headline = f"The 4 steps compiled {four.num_compiles} programs."
 expect(four, four.num_compiles <= 2, headline, expected="one for each old layout")
 statement("layer by layer")
 expect_arrays(one, never=(32, 40))  # all rows on a device
+check_layers(one, 16 * 40 // 8)
 gathered, kept = check_gathered(one), "gathered weights are kept for the backward pass"
 headline = f"A device sends {gathered:,.0f} bytes of weights."
 causes = {kept: lambda seen: check_gathered(seen) == 8960}
@@ -1287,9 +1305,10 @@ def cases(rng):
         (3, (9, 3, 6, 2), other, other),
         (3, (9, 3, 6, 2), other, other),
     ):
-        inputs = mlp_case(int(rng.integers(10**6)), *sizes)
+        params, *data = mlp_case(int(rng.integers(10**6)), *sizes)
+        params["w1"][0, :, 0] = params["w2"][0, 0] = 0  # a unit without a gradient
         steps = 2, num_devices
-        yield Case(*inputs, comes, goes, *steps, rtol=1e-3, atol=1e-5)
+        yield Case(params, *data, comes, goes, *steps, rtol=1e-3, atol=1e-5)
 
 
 expect_like_solution(
@@ -1311,6 +1330,7 @@ expect_layout(seen, where, (3,), ("data",))
 statement("layer by layer")
 num_bytes = sum(leaf.nbytes for leaf in params.values())
 expect_arrays(seen, never=(18, 5))
+check_layers(seen, 6 * 5 // 3)
 gathered = 2 * 2 / 3 * num_bytes
 headline = f"A device sends {check_gathered(seen):,.0f} bytes of weights."
 expect(seen, abs(check_gathered(seen) / gathered - 1) < 0.01, headline)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -265,8 +266,9 @@ def wrong(
 ) -> NoReturn:
     """Raises `Wrong`, with the call that was made and the cause that it shows."""
     for text, shows in (causes or {}).items():
-        if not rows.get("likely") and shows(seen):
-            rows["likely"] = text
+        with contextlib.suppress(Exception):  # a result that the test does not fit
+            if not rows.get("likely") and shows(seen):
+                rows["likely"] = text
     raise Wrong(headline, called=seen.call, **rows)
 
 

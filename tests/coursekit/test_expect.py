@@ -299,6 +299,12 @@ def test_the_mistake_that_matches_is_the_likely_cause(value, cause):
     assert problem(expect_close, returned(value), X, **options).rows["likely"] == cause
 
 
+def test_a_cause_whose_test_does_not_fit_the_result_is_not_shown():
+    causes = {"it is negative": lambda seen: seen.value["w"] < 0, **SHOWN}
+    error = problem(expect, returned(1), False, "No.", causes=causes)
+    assert error.rows["likely"] == "This."
+
+
 def test_a_mistake_of_another_shape_does_not_match():
     options = {"mistakes": {"it was summed": np.float32(7)}, "causes": SHOWN}
     error = problem(expect_close, returned(X + 10), X, **options)

@@ -70,6 +70,37 @@ def test_another_order_of_the_same_sums_is_like_it(solve):
     compared(gathered, on(8, 50), name="total")
 
 
+def test_two_sets_of_cases_of_the_same_shapes_do_not_share_what_is_expected(solve):
+    solve(total)
+    for x in (rows(2, 3), 2 * rows(2, 3)):
+        compared(total, Case(x, "i", axis="i"), name="total")
+
+
+def test_a_case_that_the_solution_refuses_by_accident_is_a_fault_of_the_check(solve):
+    def first(x):
+        return x[0]
+
+    solve(first)
+    with pytest.raises(ValueError, match="the solution raises IndexError"):
+        compared(first, Case(rows(0)), name="first")
+
+
+def test_another_learning_rate_compiles_nothing(solve):
+    kept = jax.jit(lambda x, lr: lr * x)
+    static = jax.jit(lambda x, lr: lr * x, static_argnums=1)
+
+    def scaled(x, lr):
+        return kept(x, lr)
+
+    def anew(x, lr):
+        return static(x, lr)
+
+    solve(scaled)
+    cases = Case(rows(3), 0.1), Case(rows(3), 0.2)
+    compared(scaled, *cases, compiles="once", name="scaled")
+    assert problem(compared, anew, *cases, compiles="once", name="scaled")
+
+
 def test_a_list_is_no_tuple(solve):
     def pair(x):
         return x, {"a": [x]}
