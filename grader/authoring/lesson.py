@@ -70,6 +70,8 @@ def make_cell(
         source = f"# For the check of {cell.name}: nothing to do here.\n{source}"
     elif cell.mark == "check":
         header = check_header(cell.name, points[cell.name], stated[cell.name])
+        # Learners' check would end in these blank lines.
+        source = re.sub(r"\n{2,}(?=### BEGIN HIDDEN TESTS)", "\n", source)
         source = f"{header}\n{indented(source)}"
     elif cell.mark == "scorecard":
         rows = "".join(f"    {name}={value},\n" for name, value in points.items())

@@ -57,6 +57,13 @@ def test_released_lesson_keeps_its_visible_tests_and_docstrings(lesson):
     assert cells["double"] == f"{start}    {STUB}"
 
 
+def test_a_released_check_ends_with_its_last_line(tmp_path):
+    begin = "### BEGIN HIDDEN TESTS\n"
+    lesson = tiny.lesson(tmp_path / "course", (begin, f"\n\n{begin}"))
+    [source] = [c.source for c in release(lesson).cells if c.id == "check-double"]
+    assert source.endswith("expect_close(observe(double, 3), 6)")
+
+
 def test_each_solution_region_becomes_one_stub(tmp_path):
     notebook = tiny.lesson(tmp_path / "course", (SOLUTION, TWO_REGIONS))
     source = exercises(release(notebook))["double"].source
