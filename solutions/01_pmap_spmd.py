@@ -396,11 +396,11 @@ def check_alone(function, *arguments):  # what runs before the rows are spread
     spreads = r"shard_map|xla_pmap|Sharding\(|PartitionSpec|\w@\w"
     math = "add|sub|mul|div|pow|integer_pow|square|sqrt|dot_general|reduce_sum"
     num_rows = len(jax.tree.leaves(arguments[-1])[0])
-    traced = tracing.trace(function, lambda: jax.make_jaxpr(function)(*arguments))
-    inputs = traced.jaxpr.invars
+    program = tracing.program_steps(function, *arguments)
+    inputs = program.invars
     alone = {id(one) for one in inputs if one.aval.shape[:1] == (num_rows,)}
     found = []
-    for step in traced.jaxpr.eqns:
+    for step in program.eqns:
         text = str(step)
         if alone & {*map(id, step.invars)} and not re.search(spreads, text):
             alone |= {*map(id, step.outvars)}

@@ -459,9 +459,8 @@ def data_parallel_step(params, x, y, lr):
 def check_program(params, x, y, lr):  # what a step runs, one after the other
     from coursekit import tracing
 
-    program = jax.make_jaxpr(lambda *inputs: data_parallel_step(*inputs, lr))
-    traced = tracing.trace(data_parallel_step, lambda: program(params, x, y))
-    names = [line.primitive.name for line in traced.jaxpr.eqns]
+    steps = tracing.program_steps(data_parallel_step, params, x, y, lr).eqns
+    names = [line.primitive.name for line in steps]
     return ["jit" if name == "pjit" else name for name in names]
 
 
@@ -1015,9 +1014,6 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
 def check_whole(key, *arguments):  # which steps make whole weights, and split none
     from coursekit import tracing
 
-    def make():
-        return jax.make_jaxpr(lambda key: init_sharded(key, *arguments))(key)
-
     def splits(line, place):
         inner = str(line.params.get("jaxpr", ""))
         own = line.params.get("out_shardings", {place: None})[place]
@@ -1027,7 +1023,7 @@ def check_whole(key, *arguments):  # which steps make whole weights, and split n
     one = (arguments[0], arguments[1], arguments[1])
     return [
         line.primitive.name
-        for line in tracing.trace(init_sharded, make).jaxpr.eqns
+        for line in tracing.program_steps(init_sharded, key, *arguments).eqns
         for place, out in enumerate(line.outvars)
         if out.aval.shape in (one, (2, *one)) and not splits(line, place)
     ]

@@ -139,6 +139,15 @@ def text(error: BaseException) -> str:
         return ""
 
 
+def program_steps(function: Callable, *arguments: Any) -> Any:
+    """Lists what `function(*arguments)` runs, as JAX records it: a `Jaxpr`.
+
+    It raises what the function raises while it is traced.
+    """
+    flat, kinds, _ = flattened(function, arguments)
+    return with_stand_ins(function, lambda: jax.make_jaxpr(flat)(*kinds)).jaxpr
+
+
 def collectives(function: Callable, *arguments: Any) -> tuple[Collective, ...]:
     """Lists the collectives in the traced program of `function(*arguments)`.
 
@@ -211,29 +220,35 @@ def template(value: Any, found: list) -> Any:
 def trace(function: Callable, work: Callable[[], Any]) -> Any:
     """Calls `work`, which traces `function`, such that the function's code traces.
 
-    Where the code sets a mesh, `work` begins again inside of that mesh. What the code
-    prints is not shown.
-
     Raises:
         Untraceable: it does not trace.
     """
-    # Keeps what JAX remembers of a trace, in which `tracing` replaced something, from
-    # calls: in another setting it looks for another trace.
-    setting = jax.default_device(jax.devices()[0])
     try:
-        with silence(), setting:
-            try:
-                with tracing(function):
-                    return work()
-            except SetsMesh as code:
-                mesh = code.mesh
-            with jax.set_mesh(mesh), tracing(function, mesh):
-                return work()
+        return with_stand_ins(function, work)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: the code is a learner's
         kind = OldPmap if "pmap_nreps" in text(error) else Untraceable
         raise kind(reason(error)) from None
+
+
+def with_stand_ins(function: Callable, work: Callable[[], Any]) -> Any:
+    """Calls `work` while what does not trace in the code of `function` is replaced.
+
+    Where the code sets a mesh, `work` begins again inside of that mesh. What the code
+    prints is not shown.
+    """
+    # Keeps what JAX remembers of a trace, in which `tracing` replaced something, from
+    # calls: in another setting it looks for another trace.
+    setting = jax.default_device(jax.devices()[0])
+    with silence(), setting:
+        try:
+            with tracing(function):
+                return work()
+        except SetsMesh as code:
+            mesh = code.mesh
+        with jax.set_mesh(mesh), tracing(function, mesh):
+            return work()
 
 
 @contextlib.contextmanager
