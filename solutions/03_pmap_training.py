@@ -96,8 +96,8 @@ draw_array(line.weight, "line.weight")
 # - [too many replicas] More replicas than devices: `ValueError`, and its text names both
 #   numbers. Raise it yourself: `pmap`'s error does not always name them.
 #
-# [the first replica] `unreplicate(tree)` takes a tree of arrays `(D, ...)` of any dtype and
-# returns the **first** row of each, an array.
+# [the first replica] `unreplicate(tree)` takes a tree of arrays `(D, ...)` of such dtypes
+# and returns the **first** row of each, an array.
 
 
 # %% exercise="replicate" minutes=7 difficulty=1
@@ -193,6 +193,7 @@ def cases(rng):
     )
     for many in (11, 1000):
         yield Case(check_some(rng, "f4", 2), many, mentions=[many, 8])
+    yield Case({"none": []}, 9, mentions=[9, 8])
 
 
 free = "collectives sent arrays compiles"
@@ -345,7 +346,7 @@ def train_step(params, x, y, lr):
         (params, loss): the updated replicas and the mean loss before, f32 (D,).
 
     Raises:
-        TypeError: the parameters are integers.
+        TypeError: an array of parameters holds integers.
     """
     ### BEGIN SOLUTION
     step = jax.pmap(device_step, axis_name="devices", in_axes=(0, 0, 0, None))
@@ -419,6 +420,8 @@ def cases(rng):
     yield some(3, 1, 2, np.float32(0.4))
     yield some(3, 1, 2, np.float32(3), statements="nothing is remembered")
     yield Case(jax.tree.map(np.int8, copies(params, 2)), x[:2], y[:2], 1)
+    biases = {name: np.int32(leaf) for name, leaf in params.items() if name[0] == "b"}
+    yield Case(copies(params | biases, 2), x[:2], y[:2], 1)
 
 
 def few_bytes(rng):  # so few that a number more would show
@@ -606,6 +609,7 @@ def batches(rng):
         more = {"z": check_some(rng, jnp.bfloat16, num_rows), "f": labels}
         more["a"] = [check_some(rng, "f4", num_rows, 2, 3)]
         yield Case(more, num_devices)
+    yield Case({"a": check_some(rng, "i2", 5), "none": np.zeros((5, 0, 2), "f4")}, 3)
     rows = jnp.array(check_some(rng, "i4", 5))
     yield Case(rows, 2)
     yield Case(rows[::-1], 2, statements="nothing is remembered")
@@ -628,6 +632,7 @@ def shares(rng):
         (1, 7, 3, 1, "gradients add up"),
         (3, 1, 2, 0.7, "a device's share"),
         (6, 5, 1, 0.3, "masked rows do not matter"),
+        (2, 150, 1, 2, "gradients add up"),  # more than a byte counts
     ):
         x, y = mlp_data(rng.integers(999), num_devices, rows)
         mask = rng.random(y.shape) < share
@@ -1228,7 +1233,8 @@ expect_close(seen, copies(expected, 8), rtol=1e-3, atol=1e-4, mistakes=causes)
 ### BEGIN HIDDEN TESTS
 def draws(rng):
     keys = jnp.stack([jax.random.key(rng.integers(999))] * 3)
-    yield Case(keys, np.int32([90] * 3), (2, 3, 1), "batch", axis="batch")
+    for step in (90, 10**6 + rng.integers(10**8)):
+        yield Case(keys, np.int32([step] * 3), (2, 3, 1), "batch", axis="batch")
 
 
 def steps(rng):
@@ -1240,16 +1246,22 @@ def steps(rng):
     x = np.float32(3 * rng.random((3, 1, 8, 8, 1)) - 1)
     data = x, np.int32(rng.integers(10, size=(3, 1))), np.float32(0.05)
     yield Case(state, keys, 41, *data, "data", axis="data", rtol=1e-4, atol=2e-5)
+    # Large sums of small differences: the rows' mean has to go before they are squared.
+    state = jax.tree.map(np.copy, state)
+    for layer in state["params"]["conv"]:
+        layer["w"][:, [0, 0, 0, 1, 1, 2, 2, 2], [0, 1, 2, 0, 2, 0, 1, 2]] = 0
+    yield Case(state, keys, 41, 1000 + data[0], *data[1:], "data", axis="data")
 
 
 free = {
-    "error arguments": "traced",
+    "error": "traced",
     "layout": "a row per device",
     "collectives sent arrays compiles": "nothing is said",
 }
-expect_like_solution(dropout_mask, draws, value="step, then device", free=free)
+stay = {"arguments": "arguments stay"}
+expect_like_solution(dropout_mask, draws, value="step, then device", **stay, free=free)
 proven = ("one step of SGD", "this mask", "moments of all rows", "running moments")
-expect_like_solution(cnn_step, steps, value=proven, free=free)
+expect_like_solution(cnn_step, steps, value=proven, **stay, free=free)
 ### END HIDDEN TESTS
 
 # %% [markdown]

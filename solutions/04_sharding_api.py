@@ -1236,6 +1236,7 @@ def fsdp_step(shardings):
 
 # %% helpers="fsdp_step"
 from coursekit.notebook import expect as expect_of_layers
+from coursekit.tracing import num_donated
 
 
 def check_fsdp(params, x, y, num_steps):  # what fsdp_run returns, and a mistake
@@ -1248,6 +1249,13 @@ def check_fsdp(params, x, y, num_steps):  # what fsdp_run returns, and a mistake
     expected = {"state": state, "losses": losses[:-1], "alive": 0}
     later = expected | {"losses": losses[1:]}
     return expected, {"the loss is the one after the step": later}
+
+
+def check_donated(params, x, y, specs, num_devices):  # arrays, by the program
+    state = {"params": params, "adam": make_adam().init(params)}
+    shardings = state_shardings(make_mesh((num_devices,), ("data",)), state, specs)
+    state = jax.tree.map(jax.device_put, state, shardings)
+    return num_donated(fsdp_step(shardings), state, x, y)
 
 
 def check_gathered(seen):  # bytes of weights that a device sends to others
@@ -1319,6 +1327,10 @@ expect_like_solution(
         "arguments": "donated",
     },
 )
+seen = observe(check_donated, params, x, y, split, 8)
+statement("the old state is gone")
+headline = "The step's program does not donate the old state."
+expect(seen, seen.value == 7, headline, expected="7 donated arrays")
 params, x, y = mlp_case(6, 18, 6, 5, layers=3)
 seen = observe(fsdp_run, params, x, y, split, split, 1, 3, compiled=True)
 statement("lies as shardings say")

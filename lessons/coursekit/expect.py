@@ -328,12 +328,13 @@ def _where_wrong(wrong: np.ndarray, name: str, pieces: Sequence) -> str:
         bad = [p.device for p, block in zip(pieces, blocks, strict=True) if block.any()]
         if len(bad) == len(pieces):
             return f"{name} is wrong on all {len(bad)} devices."
-        return f"{name} is wrong on devices {ranges(bad)} of {len(pieces)}."
+        return f"{name} is wrong on {len(bad)} of {len(pieces)} devices: {ranges(bad)}."
     if not wrong.ndim:
         return f"{name} is wrong."
-    if wrong.ndim > 1 and len(wrong) > 1:
+    if wrong.ndim > 1 and (num_blocks := len(wrong)) > 1:
         bad = [row for row, block in enumerate(wrong) if block.any()]
-        if len(bad) == len(wrong):
+        if len(bad) == num_blocks:
             return f"{name} is wrong in all {len(bad)} leading-axis blocks."
-        return f"{name} is wrong in leading-axis blocks {ranges(bad)} of {len(wrong)}."
+        num, rows = len(bad), ranges(bad)
+        return f"{name} is wrong in {num} of {num_blocks} leading-axis blocks: {rows}."
     return f"{name} is wrong in {wrong.sum()} of {wrong.size} values."

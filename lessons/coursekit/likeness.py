@@ -15,7 +15,7 @@ import math
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -51,6 +51,7 @@ class Case:
             than `expect_like_solution` says of all.
         mentions: values that the error's text must name, where the solution raises.
         rtol, atol: tolerance of the values, where rounding alone does not decide it.
+        is_scaled: it is another case with larger or smaller numbers.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Case:
         self.arguments, self.axis = arguments, axis
         self.statements, self.mentions = named(statements), tuple(mentions)
         self.rtol, self.atol = rtol, atol
+        self.is_scaled = False
 
     @property
     def shapes(self) -> str:
@@ -98,6 +100,7 @@ def expect_like_solution(
     *,
     free: Mapping[str, str] | None = None,
     compiled: bool = False,
+    scales: Iterable[float] = (0, 1000),
     **facts: str | Iterable[str],
 ) -> None:
     """Raises unless `function` does what the solution of the same name does.
@@ -107,6 +110,9 @@ def expect_like_solution(
         cases: yields the calls to compare, from a generator of random numbers.
         free: what the exercise leaves open: facts, parted by blanks, and the reason.
         compiled: compare the compiled program, not the traced one.
+        scales: one of the cases is tried again with all numbers of its float arrays so
+            many times as large, where the solution's result is finite; () where the
+            contract bounds them.
         facts: for each fact that is compared, the statements that it proves:
             value (structure, shapes, dtypes and numbers), error (its class and what it
             must name), layout (which device holds what), collectives (kinds, how often,
@@ -131,8 +137,11 @@ def expect_like_solution(
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     how = {"traced": not compiled and bool(OF_PROGRAM & {*facts}), "compiled": compiled}
     earlier: set[str] = set()
-    for case in sorted(cases(rng), key=lambda one: one.size):
+    found = sorted(cases(rng), key=lambda one: one.size)
+    for case in (*found, *scaled(found, tuple(scales))):
         ours, near = solved(solution, case, how)
+        if case.is_scaled and not (ours.error is None and is_finite(ours.value)):
+            continue
         if ours.error is not None and "error" not in facts:
             raise ValueError(f"the solution raises {ours.error.text} for {ours.call}")
         first = case.shapes not in earlier
@@ -153,6 +162,36 @@ def expect_like_solution(
                 statement(*facts[fact])
                 compare(theirs, ours)
     statement(*dict.fromkeys(one for names in facts.values() for one in names))
+
+
+def scaled(cases: list[Case], scales: tuple[float, ...]) -> Iterator[Case]:
+    """Yields the case in the middle of those with float arrays, its numbers scaled."""
+    filled = [
+        case
+        for case in cases
+        if any(map(is_float_array, jax.tree.leaves(case.arguments)))
+    ]
+    for scale in scales if filled else ():
+        middle = filled[len(filled) // 2]
+
+        def changed(leaf, scale=scale):
+            return leaf * leaf.dtype.type(scale) if is_float_array(leaf) else leaf
+
+        case = Case(*jax.tree.map(changed, middle.arguments), axis=middle.axis)
+        case.statements, case.is_scaled = middle.statements, True
+        yield case
+
+
+def is_float_array(leaf: Any) -> bool:
+    """Tells whether a leaf is an array of floating point numbers."""
+    is_array = isinstance(leaf, np.ndarray | jax.Array)
+    return is_array and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
+
+
+def is_finite(value: Any) -> bool:
+    """Tells whether a plain result holds neither inf nor nan."""
+    floats = (leaf for _, leaf in leaves(value) if is_float(leaf))
+    return all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in floats)
 
 
 def named(names: str | Iterable[str]) -> tuple[str, ...]:
@@ -212,8 +251,7 @@ def rounded(arguments: tuple, sign: int) -> list:
     """Moves each number of float arrays by one rounding, up and down by turns."""
 
     def move(leaf):
-        is_array = isinstance(leaf, np.ndarray | jax.Array)
-        if not is_array or not jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating):
+        if not is_float_array(leaf):
             return leaf
         signs = np.where(np.arange(leaf.size) % 3 % 2, sign, -sign)
         step = 1 + signs.reshape(leaf.shape) * 2.0**-23

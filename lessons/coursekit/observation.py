@@ -182,7 +182,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, jax.Array):
         if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
             value = jax.random.key_data(value)
-        return Opaque("deleted array") if value.is_deleted() else np.asarray(value)
+        return Opaque("deleted array") if value.is_deleted() else np.array(value)
     if isinstance(value, np.ndarray | np.generic):
         return np.array(value) if value.dtype != object else Opaque("object array")
     if isinstance(value, Mapping):

@@ -8,6 +8,7 @@ import functools
 import inspect
 import io
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -146,6 +147,17 @@ def program_steps(function: Callable, *arguments: Any) -> Any:
     """
     flat, kinds, _ = flattened(function, arguments)
     return with_stand_ins(function, lambda: jax.make_jaxpr(flat)(*kinds)).jaxpr
+
+
+def num_donated(function: Any, *arguments: Any) -> int:
+    """Counts the arrays that a jitted function's program takes over from its caller.
+
+    A function that only deletes what it got donates none.
+    """
+    if not hasattr(function, "lower"):  # it is not jitted
+        return 0
+    text = function.lower(*arguments).as_text()
+    return len(re.findall(r"tf\.aliasing_output|jax\.buffer_donor", text))
 
 
 def collectives(function: Callable, *arguments: Any) -> tuple[Collective, ...]:

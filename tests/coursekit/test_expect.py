@@ -277,7 +277,7 @@ def test_a_wrong_device_is_named():
     value = X.copy()
     value[[2, 3]] = -1
     error = problem(expect_close, on_devices(ROWS, value), X)
-    assert error.headline == "The result is wrong on devices 2-3 of 8."
+    assert error.headline == "The result is wrong on 2 of 8 devices: 2-3."
 
 
 def test_the_shape_is_looked_at_before_the_values():

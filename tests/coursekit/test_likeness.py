@@ -297,6 +297,34 @@ def test_what_failed_names_its_statement(solve):
     assert told["untested"] == "later"
 
 
+@pytest.mark.parametrize(
+    "wrong", [lambda x: jnp.clip(x, -100, 100), lambda x: x / x.sum() * x.sum()]
+)
+def test_numbers_are_tried_at_other_scales(wrong, solve):
+    def solution(x):
+        return x
+
+    solve(solution)
+    compared(lambda x: x + 0, Case(rows(3)))
+    assert "wrong in 3 of 3 values" in problem(compared, wrong, Case(rows(3))).headline
+
+
+def test_a_scale_at_which_the_solution_has_no_finite_result_is_not_tried(solve):
+    def solution(x):
+        return jnp.exp(x) / x.sum()
+
+    solve(solution)
+    compared(lambda x: jnp.exp(jnp.minimum(x, 80)) / x.sum(), Case(rows(3)))
+
+
+def test_a_contract_may_bound_its_numbers(solve):
+    def solution(x):
+        return x
+
+    solve(solution)
+    compared(lambda x: jnp.clip(x, -100, 100), Case(rows(3)), value="it", scales=())
+
+
 def test_a_fact_is_compared_or_free(solve):
     solve(total)
     with pytest.raises(ValueError, match="either compared or free"):

@@ -269,7 +269,7 @@ def test_equal_values_have_no_difference(value, expected):
         (
             with_ones(EIGHT, 1, 2, 3, 5),
             EIGHT,
-            "The result is wrong in leading-axis blocks 1-3, 5 of 8.",
+            "The result is wrong in 4 of 8 leading-axis blocks: 1-3, 5.",
         ),
         (EIGHT + 1, EIGHT, "The result is wrong in all 8 leading-axis blocks."),
     ],
@@ -292,8 +292,8 @@ def test_an_imaginary_part_counts():
 @pytest.mark.parametrize(
     ("rows", "text"),
     [
-        ([3], "The result is wrong on devices 3 of 8."),
-        ([0, 1, 2, 6], "The result is wrong on devices 0-2, 6 of 8."),
+        ([3], "The result is wrong on 1 of 8 devices: 3."),
+        ([0, 1, 2, 6], "The result is wrong on 4 of 8 devices: 0-2, 6."),
         (range(8), "The result is wrong on all 8 devices."),
     ],
 )
@@ -303,13 +303,13 @@ def test_wrong_blocks_are_named_by_their_devices(rows, text):
 
 def test_replicas_are_not_blamed_one_by_one():
     wrong = with_ones(EIGHT, 3)
-    text = "The result is wrong in leading-axis blocks 3 of 8."
+    text = "The result is wrong in 1 of 8 leading-axis blocks: 3."
     assert headline(wrong, EIGHT, layout=COPIES) == text
 
 
 def test_a_lone_device_is_not_blamed():
     lone = {"": (Shard(0, ((0, 8), (0, 2))),)}
-    text = "The result is wrong in leading-axis blocks 3 of 8."
+    text = "The result is wrong in 1 of 8 leading-axis blocks: 3."
     assert headline(with_ones(EIGHT, 3), EIGHT, layout=lone) == text
 
 

@@ -485,15 +485,31 @@ def test_every_array_in_nested_containers_is_split(arrivals):
     assert '{"n": 3, "t": (\'a\', f32[2,2]), "w": [f32[3], i32[]]}' in seen.call
 
 
-def test_a_function_that_changes_a_container_changes_no_argument_of_the_caller():
-    def grow(params):
-        params["new"] = params["w"]
-        return params
+@pytest.mark.parametrize("more", [{}, {"w": 2}])
+def test_a_mapped_function_that_changes_a_container_is_reported(more):
+    def grow(pair):
+        params, rest = pair
+        params |= more or {"new": params["w"]}
+        return dict(params)
 
-    params = {"w": X}
-    seen = observe(grow, params, axis="i")
-    assert list(params) == ["w"] and seen.changed == ()
-    assert same(seen.value, {"w": X, "new": X})
+    pair = {"w": X}, [X]
+    seen = observe(grow, pair, axis="i")
+    assert seen.changed == (0,) and [*pair[0]] == ["w"] and pair[0]["w"] is X
+    assert observe(lambda pair: {**pair[0]}, pair, axis="i").changed == ()
+
+
+def test_arrays_that_a_function_remembers_by_identity_hold_other_numbers():
+    known = {}
+
+    def twice(x):
+        if id(x) not in known:
+            known[id(x)] = x, 2 * x
+        return known[id(x)][1]
+
+    given = np.arange(3.0), np.ones(3), np.ones(2)
+    first, second, shorter = (observe(twice, x) for x in given)
+    assert [*first.value] == [0, 2, 4] and [*second.value] == [0, 2, 4]
+    assert [*shorter.value] == [2, 2] and [*given[0]] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

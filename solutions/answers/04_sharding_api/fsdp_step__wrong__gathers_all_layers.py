@@ -1,6 +1,6 @@
 """Asks for whole weights before the loop: all layers at once, on every device.
 
-Told: gathered weights are kept for the backward pass
+Told: none
 """
 
 
