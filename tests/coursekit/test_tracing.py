@@ -158,3 +158,20 @@ def test_code_that_jax_traces_is_called_with_shapes_alone():
         tracing.exported(lambda x: float(x[0, 0]), [X])
     program, result = tracing.exported(lambda x, y: [jnp.sin(y), 3], [X, X[:2]])
     assert result[1] == 3 and program.module_kept_var_idx == (1,)
+
+
+def test_donated_arrays_are_those_that_the_program_takes_over():
+    def step(state, x):
+        return jax.tree.map(lambda leaf: leaf + x.sum(), state)
+
+    def deletes(state, x):
+        new = jax.jit(step)(state, x)
+        jax.tree.map(lambda leaf: leaf.delete(), state)
+        return new
+
+    state = {"a": jnp.ones(3), "b": [jnp.ones((8, 2)), jnp.zeros(())]}
+    placed = jax.device_put(state, NamedSharding(Mesh(jax.devices(), "x"), P()))
+    for arguments in ((state, X), (placed, X)):
+        assert tracing.num_donated(jax.jit(step, donate_argnums=0), *arguments) == 3
+        assert tracing.num_donated(jax.jit(step), *arguments) == 0
+        assert tracing.num_donated(deletes, *arguments) == 0
