@@ -174,7 +174,7 @@ def cases(rng):
         (1000, f"{fast}  {dump}", "other flags stay"),
         (7, f"{dump} {fast} {name}70", old),
     ):
-        env = {"LANG": f"{rng.integers(99)}", "XLA_FLAGS": flags, "A": "b c"}
+        env = {"LANG": f"{rng.integers(99)}", "XLA_FLAGS": flags, "A": "b c", "NO": ""}
         env = {key: text for key, text in env.items() if text is not None}
         yield Case(num_devices, env, statements=what)
     for num_devices in (0, -1, -25):
@@ -360,6 +360,7 @@ expect_like_solution(
 # device*, this holds:
 #
 # - [row d on device d] Row `d` of the result is computed on device `d`, and stays there.
+#   `D` is 1 to 8.
 # - [it traces] The check reads the program that JAX traces from your function, so
 #   use `jnp`, not `np`, on the arrays that it is given.
 
@@ -534,8 +535,8 @@ draw_pmap("total", {"x": x}, {"totals": totals}, {"params": params})
 #
 # - [a prediction of each block] The result is `(D, B, C)`, one row per device: block `d`
 #   of `x`, predicted with the same parameters.
-# - [no stacked parameters] Do not stack `D` copies of the parameters yourself: the traced
-#   program must hold no array `(D, F, C)`, nor one of another shape and that size.
+# - [no stacked parameters] Do not stack `D` copies of the parameters yourself: no array in
+#   the traced program has the `D * F * C` numbers of `(D, F, C)`, in this shape or another.
 
 
 # %% exercise="parallel_predict" minutes=6 difficulty=1
@@ -730,6 +731,8 @@ def cases(rng):
         ((3, 1, 2, 7), -2000, 20),
         ((6, 5, 3, 1), 0, 1e-3),
         ((4, 2, 11, 2), 0, 1e5),
+        ((2, 4, 4, 3), 0, 1),  # as many points as queries
+        ((2, 4, 4, 2), 1000, 1),
     ):
         num_devices, num_points, num_queries, width_of_row = sizes
         shape = num_devices, num_points, width_of_row
@@ -737,6 +740,9 @@ def cases(rng):
         shape = num_queries, width_of_row
         queries = np.float32(center + width * rng.normal(size=shape))
         queries[-1] = points[-1, -1]  # a distance of 0
+        if sizes == (2, 4, 4, 2):  # on both sides of 0
+            points[:, ::2] -= 2 * center
+            queries[::2] -= 2 * center
         if num_devices == 4:
             points, queries = jnp.asarray(points), jnp.asarray(queries)
         what = ("nothing is remembered",) if sizes == before else ()
@@ -983,6 +989,11 @@ for number, num_devices, sizes in ((7, 1, (2, 900)), (9, 6, (1, 30, 30, 30))):
     statement("normal weights")
     headline, was, wanted = check_moments(check_draws(seen.value)) or ("", "", "")
     expect(seen, not headline, headline, seen=was, expected=wanted)
+seen = observe(init_ensemble, jax.random.key(11), 8, (1, 1, 1, 1))  # few numbers
+expect_shapes(seen, check_layers(8, (1, 1, 1, 1)))
+draws = np.concatenate([*check_draws(seen.value).values()])
+headline, was, wanted = check_moments({("0 to 2", "0 to 7"): draws}) or ("", "", "")
+expect(seen, not headline, headline, seen=was, expected=wanted)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1063,7 +1074,7 @@ def reference_run(params, x, y, lr, num_steps, average=False):
 # - [each device descends] Each device takes `num_steps` steps of gradient descent on
 #   `mse` with the learning rate `lr`, from its own row of `params`, on its own
 #   `x: (D, B, F)` and `y: (D, B)`. No step is fine, too.
-# - [no communication] No device sends anything to another.
+# - [no communication] Devices send each other nothing, nor afterwards.
 # - [the largest difference] `replica_spread(params)` returns one number for a tree of
 #   arrays `(D, ...)`: the largest absolute difference of any single entry from the
 #   replicas' mean of that entry, over all arrays.
@@ -1168,6 +1179,7 @@ def cases(rng):
         (3, 5, 1, 0.07, 7),
         (3, 5, 1, 0.07, 7),
         (3, 5, 1, 0.002, 7),
+        (3, 5, 1, 0.08, 9),
         (6, 2, 3, 0.01, 0),
     ):
         w, b, x, y = (
@@ -1176,6 +1188,8 @@ def cases(rng):
         )
         if num_devices == 6:
             w, b, x, y = map(jnp.asarray, (w, b, x, y))
+        if lr == 0.08:
+            x[1] *= 1e15  # this replica diverges, the others go on
         what = ("nothing is remembered",) if x.shape == before else ()
         what += ("each device descends",)
         yield Case({"w": w, "b": b}, x, y, lr, num_steps, statements=what)

@@ -188,6 +188,7 @@ def cases(rng):
         (3, (), 0.9, devices),
         (4, (7,), 0, "0 where nothing counts"),
         (8, (11, 2), 0.9, "any axis name"),
+        (2, (35_001,), 2, "the mean of all devices"),  # more than 16 bits count
     ):
         x = np.float32(rng.normal(size=(num_devices, *shape)) * 30 - 20)
         mask = rng.random(x.shape) < share
@@ -202,10 +203,11 @@ expect_like_solution(
     masked_mean,
     cases,
     value=("the mean of all devices", "any number of devices", "any axis name"),
+    put_in="two numbers are sent",
     free={
         "error": "it raises none",
         "layout": "of a row per device",
-        "collectives sent": "a sum or a gathering: the numbers are counted below",
+        "collectives": "a sum or a gathering",
         "arrays compiles": "nothing is said",
         "arguments": "traced",
     },
@@ -331,10 +333,11 @@ expect_like_solution(
     ensemble_probs,
     cases,
     value=("the mean of the members", "any number of devices", "any axis name"),
+    put_in="only probabilities are sent",
     free={
         "error": "it raises none",
         "layout": "of a row per device",
-        "collectives sent": "a sum or a gathering: the numbers are counted below",
+        "collectives": "a sum or a gathering",
         "arrays compiles": "nothing is said",
         "arguments": "traced",
     },
@@ -434,10 +437,11 @@ expect_like_solution(
     sharded_log_softmax,
     cases,
     value=("log-softmax over all classes", "any number of devices", "any axis name"),
+    put_in="two numbers per row are sent",
     free={
         "error": "it raises none",
         "layout": "of a row per device",
-        "collectives sent": "sums or a gathering: the numbers are counted below",
+        "collectives": "sums or a gathering",
         "arrays compiles": "nothing is said",
         "arguments": "traced",
     },
@@ -549,10 +553,11 @@ expect_like_solution(
         "any number of devices",
         "any axis name",
     ),
+    put_in="two numbers per feature are sent",
     free={
         "error": "it raises none",
         "layout": "of a row per device",
-        "collectives sent": "sums or a gathering: the numbers are counted below",
+        "collectives": "sums or a gathering",
         "arrays compiles": "nothing is said",
         "arguments": "traced",
     },
@@ -711,8 +716,9 @@ expect_like_solution(
 
 
 def several_devices(rng):
-    x = rng.normal(size=(6, 13, 12))
-    yield Case(np.float32(x), "i", axis="i", statements="any number of devices")
+    for shape, dtype in (((6, 13, 12), np.float32), ((3, 1, 3), np.int32)):
+        x = np.asarray(9 * rng.normal(size=shape), dtype)
+        yield Case(x, "i", axis="i", statements="any number of devices")
 
 
 expect_like_solution(
@@ -985,15 +991,17 @@ expect_like_solution(
         "arguments": "traced",
     },
 )
-x = np.float32(np.random.default_rng(1).normal(size=(3, 9, 7, 5)) * 100)
-statement("any number of devices")
-seen = observe(ring_all_reduce, x, "i", axis="i", traced=True)
-expect_close(seen, np.float64(x).sum(0) + 0 * x, atol=1e-3)
-statement("the same bits everywhere")
-expect_replicas(seen)
-statement("sends of one chunk")
-expect_collectives(seen, {"collective-permute": 4})
-check_puts_in(seen, 4 * 3 * 7 * 5, {})
+for shape, dtype in (((3, 9, 7, 5), np.float32), ((4, 4), np.int32)):
+    x = np.asarray(np.random.default_rng(1).normal(size=shape) * 100, dtype)
+    statement("any number of devices")
+    seen = observe(ring_all_reduce, x, "i", axis="i", traced=True)
+    expect_close(seen, (x.sum(0, dtype=x.dtype) + 0 * x), rtol=1e-4, atol=1e-3)
+    statement("the same bits everywhere")
+    expect_replicas(seen)
+    statement("sends of one chunk")
+    rounds = 2 * (len(x) - 1)
+    expect_collectives(seen, {"collective-permute": rounds})
+    check_puts_in(seen, rounds * x[0].size // len(x), {})
 ### END HIDDEN TESTS
 
 # %% [markdown]

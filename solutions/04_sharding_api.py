@@ -182,6 +182,8 @@ def cases(rng):
     for array in (jnp.arange(12.0), jnp.arange(12.0) - 7):
         yield Case(array, (4,), ("i",), ("i",), rtol=0.0)
     yield Case(jnp.arange(12.0), (4,), ("i",), (), rtol=0.0)
+    large = 2**31 - 1 - np.arange(6, dtype=np.int32)  # float32 holds none of them
+    yield Case(large, (3,), ("i",), ("i",), rtol=0.0)
     many, unknown = "both numbers are named", "the unknown name is named"
     for shape in ((9,), (2, 5), (3, 3, 7)):
         names = ("a", "b", "c")[: len(shape)]
@@ -1435,7 +1437,12 @@ for m, k, wrong_size in ((16, 12, 12), (12, 24, 12)):
 
 ### BEGIN HIDDEN TESTS
 def cases(rng):
-    for m, k, n, num_devices in ((2, 2, 3, 2), (2, 2, 3, 2), (8, 8, 1, 8)):
+    for m, k, n, num_devices in (
+        (2, 2, 3, 2),
+        (2, 2, 3, 2),
+        (8, 8, 1, 8),
+        (3, 6, 9, 3),
+    ):
         a, b = (np.float32(rng.normal(size=size)) for size in ((m, k), (k, n)))
         yield Case(30 * a + 10, b, num_devices)
     yield Case(jnp.array(a[:3, :2]), jnp.array(a[:2, :2]), 1)

@@ -284,7 +284,7 @@ def expect_traced(seen: Observation) -> tuple[Collective, ...]:
     """Raises unless JAX could trace the function; returns its collectives."""
     expect_result(seen)
     if seen.array_shapes is None:
-        headline = "JAX could not trace the function."
+        headline = "JAX could not make a program of the function."
         likely = explained(seen.refused)
         rows = {"seen": seen.refused, "expected": "a program that traces"}
         wrong(seen, headline, likely=likely, **rows)

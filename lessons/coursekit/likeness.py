@@ -31,7 +31,7 @@ FACTS = (
     *("value", "error", "layout", "collectives", "sent"),
     *("arrays", "compiles", "arguments"),
 )
-OF_PROGRAM = {"collectives", "sent", "arrays"}
+OF_PROGRAM = {"collectives", "sent", "put_in", "arrays"}
 SENT, ARRAYS = 1.02, 1.25  # how much more than the solution is still like it
 NOISE = 8  # times what rounding the inputs does to the solution's result
 SOLVED = "### BEGIN SOLUTION"
@@ -100,7 +100,7 @@ def expect_like_solution(
     *,
     free: Mapping[str, str] | None = None,
     compiled: bool = False,
-    scales: Iterable[float] = (0, 1000),
+    scales: Iterable[float] = (0, 1e-3, 1000),
     **facts: str | Iterable[str],
 ) -> None:
     """Raises unless `function` does what the solution of the same name does.
@@ -117,7 +117,9 @@ def expect_like_solution(
             value (structure, shapes, dtypes and numbers), error (its class and what it
             must name), layout (which device holds what), collectives (kinds, how often,
             in a loop or not), sent (bytes that a device sends, at most 2 % more than
-            the solution), arrays (the largest in the program, at most 25 % larger),
+            the solution) or in its place put_in (numbers that it puts into
+            collectives: a gathering of sums puts in what their sum does, and sends
+            more), arrays (the largest in the program, at most 25 % larger),
             compiles (programs that a call compiles whose shapes an earlier call had),
             arguments (unchanged and alive).
 
@@ -126,7 +128,8 @@ def expect_like_solution(
             raises, and what it raises is not compared.
     """
     open_facts = {one for names in free or {} for one in names.split()}
-    if {*facts, *open_facts} != {*FACTS} or open_facts & {*facts}:
+    compared = {"sent" if fact == "put_in" else fact for fact in facts}
+    if compared | open_facts != {*FACTS} or open_facts & compared:
         raise ValueError(f"each of {', '.join(FACTS)} is either compared or free")
     facts = {fact: named(names) for fact, names in facts.items()}
     # A learner's partial or callable object knows no name: the check cell does.
@@ -383,6 +386,18 @@ def compare_sent(theirs: Observation, ours: Observation) -> None:
         wrong(theirs, headline, seen=was, expected=f"at most {most:,.0f} bytes")
 
 
+def compare_put_in(theirs: Observation, ours: Observation) -> None:
+    """Compares the numbers that a device puts into collectives."""
+    most, found = (
+        sum(math.prod(one.shape) * (one.times or math.inf) for one in seen)
+        for seen in (expect_traced(ours), expect_traced(theirs))
+    )
+    if found > most:
+        headline = f"Each device puts {found:,.0f} numbers into collectives."
+        was = "; ".join(map(str, theirs.collectives))
+        wrong(theirs, headline, seen=was, expected=f"at most {most:,.0f} numbers")
+
+
 def compare_arrays(theirs: Observation, ours: Observation) -> None:
     """Compares the largest array that the program builds."""
     expect_traced(theirs)
@@ -419,6 +434,7 @@ COMPARE = {
     "layout": compare_layout,
     "collectives": compare_collectives,
     "sent": compare_sent,
+    "put_in": compare_put_in,
     "arrays": compare_arrays,
     "compiles": compare_compiles,
     "arguments": compare_arguments,

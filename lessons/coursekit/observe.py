@@ -82,6 +82,7 @@ def observe(
         except BaseException as raised:  # SystemExit too: an exit is an outcome here
             error = failure(raised, function)
     compiles = num_compiles() - compiles
+    give_up_memory_of(result)
     output = without_place(printed.getvalue(), error)
     show(output)
     changed = tuple(
@@ -120,6 +121,19 @@ def in_used_memory(place: tuple, argument: Any) -> Any:
         return memory
 
     return jax.tree_util.tree_map_with_path(copied, tracing.copy_of(argument))
+
+
+def give_up_memory_of(result: Any) -> None:
+    """Overwrites no more what a result shares with an argument: it may be a view."""
+    for leaf in jax.tree.leaves(result):
+        parts = [leaf] if isinstance(leaf, np.ndarray) else []
+        if on_device(leaf) and jax.default_backend() == "cpu":
+            is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            shards = () if is_key else leaf.addressable_shards
+            parts = [np.asarray(shard.data) for shard in shards]
+        for key, memory in [*_memory.items()]:
+            if any(np.may_share_memory(memory, part) for part in parts):
+                del _memory[key]
 
 
 @contextlib.contextmanager

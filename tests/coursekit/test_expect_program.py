@@ -258,7 +258,7 @@ TRACING = [
 def test_a_program_that_does_not_trace_says_so(function):
     seen = observe(lambda x: float(jnp.sum(x)), X, traced=True)
     error = problem(function, seen)
-    assert error.headline == "JAX could not trace the function."
+    assert error.headline == "JAX could not make a program of the function."
     assert error.rows["expected"] == "a program that traces"
     assert error.rows["seen"].startswith("ConcretizationTypeError")
     assert "no numbers yet" in error.rows["likely"]
