@@ -182,6 +182,8 @@ def scaled(cases: list[Case], scales: tuple[float, ...]) -> Iterator[Case]:
 
         case = Case(*jax.tree.map(changed, middle.arguments), axis=middle.axis)
         case.statements, case.is_scaled = middle.statements, True
+        if middle.rtol is not None:
+            case.rtol, case.atol = middle.rtol, (middle.atol or 0) * max(scale, 1)
         yield case
 
 

@@ -527,6 +527,7 @@ MESSAGES = {
     'parts, where they belong': '제자리에 놓인 조각',
     'Split arrays were whole on their way.': '나뉜 배열이 도중에 통째로 있었습니다.',
     'lies whole': '통째로 놓임',
+    ', {1} before their line': ', {1}은 기록하기 전에 저장됨',
     ', "before": true}': ', "before": true}',
     'one process waits for another: all make the same calls (section 6)': '한 프로세스가 다른 프로세스를 기다립니다. 모두 같은 호출을 해야 합니다(6절)',
     'did not finish': '끝나지 않았습니다',

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from coursekit.check import NOT_WRITTEN, NotAttempted
 from coursekit.expect import expect_result
-from coursekit.observation import Opaque, Shard, describe, same
+from coursekit.observation import Opaque, Shard, describe
 from coursekit.observe import observe
 from coursekit.tracing import traced
 
@@ -488,7 +488,7 @@ def test_every_array_in_nested_containers_is_split(arrivals):
 @pytest.mark.parametrize("more", [{}, {"w": 2}])
 def test_a_mapped_function_that_changes_a_container_is_reported(more):
     def grow(pair):
-        params, rest = pair
+        params, _ = pair
         params |= more or {"new": params["w"]}
         return dict(params)
 

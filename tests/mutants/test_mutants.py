@@ -4,11 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Not collected until the checks refuse all of them.
-__test__ = False
-
 
 def test_no_mutant_of_a_sample_lives_unless_the_contract_allows_it():
-    command = [sys.executable, str(Path(__file__).parent), "--sample", "40"]
+    command = [sys.executable, str(Path(__file__).parent), "--sample", "30"]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -22,7 +22,7 @@ def fit(config):
         steps = range(start + 1, config["num_steps"] + 1)
         for done, batch in zip(steps, stream, strict=False):
             state, metrics = step_fn(state, batch)
+            write(done, metrics)
             if is_due(done):
                 save_state(manager, done, state, settings)
-            write(done, metrics)
     return state["params"]
