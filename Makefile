@@ -39,10 +39,10 @@ site: .venv/with-tests
 
 # The lessons and the learner's modules on the oldest JAX, and on Colab's IPython.
 test-oldest: .venv-oldest/ready
-	ANSWERS=some .venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) $(LEARNERS_TESTS)
+	ANSWERS=oldest .venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) $(LEARNERS_TESTS)
 
 test-newest: .venv-newest/ready
-	ANSWERS=some .venv-newest/bin/python -m pytest $(SIDE_BY_SIDE) $(LEARNERS_TESTS)
+	ANSWERS=newest .venv-newest/bin/python -m pytest $(SIDE_BY_SIDE) $(LEARNERS_TESTS)
 
 # The whole programs of the source material, with the libraries that they were written in.
 test-references: .venv-references/ready

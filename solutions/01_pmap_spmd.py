@@ -1213,6 +1213,7 @@ free = {"error": "it raises none", "arrays compiles": "none stated"}
 expect_like_solution(
     local_sgd_steps,
     cases,
+    scales=(0, 1e-3, 1000),
     value="each device descends",
     layout="row d on device d",
     arguments="arguments stay",

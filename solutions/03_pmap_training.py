@@ -976,15 +976,19 @@ def updates(rng):
         (1e-2, (2.0, 2, 9, 1e-3, 0.01)),
     ):
         params = jax.tree.map(lambda leaf: leaf[0], tree(1, 1.0))
+        both = params, tree(settings[2] + 1, size)
+        if size < 1:
+            both = [[one["z"], (one["a"],)] for one in both]  # no dict at the top
         # Adam's 1 - 0.999**n alone loses four digits in 32 bits.
         close = {"rtol": 2e-4, "atol": 2e-4 * settings[0]}
-        yield Case(params, tree(settings[2] + 1, size), *settings, **close)
+        yield Case(*both, *settings, **close)
 
 
 def others(rng):
     for num_devices, rows, hidden, momentum in ((2, 3, 1, 0.9), (3, 1, 2, 0.5)):
         params = check_params(rng, hidden, num_devices)
         x, y = mlp_data(rng.integers(99), num_devices, rows)
+        y[0] *= 1000 if num_devices == 2 else 1  # one shard's gradients are large
         yield Case(params, x, 3 * y, momentum, "data", axis="data")
 
 
@@ -1249,7 +1253,8 @@ def steps(rng):
     state = jax.tree.map(np.copy, state)
     for layer in state["params"]["conv"]:
         layer["w"][:, [0, 0, 0, 1, 1, 2, 2, 2], [0, 1, 2, 0, 2, 0, 1, 2]] = 0
-    yield Case(state, keys, 41, 1000 + data[0], *data[1:], "data", axis="data")
+    data = 1000 + data[0], *data[1:], "data"
+    yield Case(state, keys, 41, *data, axis="data", rtol=1e-2, atol=2e-3)
 
 
 free = {
@@ -1260,7 +1265,7 @@ free = {
 stay = {"arguments": "arguments stay"}
 expect_like_solution(dropout_mask, draws, value="step, then device", **stay, free=free)
 proven = ("one step of SGD", "this mask", "moments of all rows", "running moments")
-expect_like_solution(cnn_step, steps, value=proven, **stay, free=free)
+expect_like_solution(cnn_step, steps, value=proven, **stay, free=free, scales=())
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1362,7 +1367,8 @@ draw_losses(curves, "loss as logged", title, log=False)
 # `train_step` by `jax.shard_map`, on a mesh of the first `num_devices` devices. Global
 # arrays go in and come out: `params` **without** a device axis, `x: (B, 10)`, `y: (B,)`.
 # It returns the numbers of one device: no factor `num_devices` in the gradient. Call the
-# mapped function by `jax.jit`: alone, `shard_map` is slow.
+# mapped function by `jax.jit`: alone, `shard_map` is slow; `compile()` would not
+# trace.
 #
 # - [the loss before] It returns `(params, loss)`; the loss, `f32 ()`, is that before.
 # - [whole on each device] Each of the `num_devices` devices holds all of the result,
@@ -1456,7 +1462,7 @@ def cases(rng):
 
     yield some(1, 5, 1)
     yield some(3, 3, np.float32(3), statements="nothing is remembered")
-    for num_devices, rows in ((4, 6), (8, 20)):
+    for num_devices, rows in ((4, 6), (8, 5)):
         yield some(num_devices, rows, 0.1, mentions=[rows, num_devices])
 
 

@@ -585,6 +585,7 @@ def programs(rng):
     w, b, x, y, z = (np.float32(rng.normal(size=shape)) for shape in shapes)
     wide = {"layers": [(np.tile(w, 8), np.tile(b, 8))], "more": np.float32(1)}
     yield Case("layers", "sgd", wide, (x, y, z), 4, 2, rtol=1e-3, atol=1e-5)
+    yield Case("line", "sgd", b, (x[:, :2], y), 4, 2, rtol=1e-3, atol=1e-5)
 
 
 free = {"error": "it raises none", "compiles": "counted by check_steps"}
@@ -1436,15 +1437,15 @@ def open_log(config, step):  # returns write(step, metrics), which adds a line
 # ### Exercise 5.6: fit
 #
 # [trains to the last step] `fit(config)` trains to `config["num_steps"]` and returns the
-# parameters, on the mesh. It uses your `batches`, `make_train_step`, `save_state` and
+# parameters, on the mesh. `config["seed"]` orders the data. It uses your `batches`, `make_train_step`, `save_state` and
 # `restore_state`.
 #
 # - [checkpoints] Steps count from 1. Checkpoints lie in `directory/checkpoints`: every
 #   `save_every` steps and after the last; `keep` of them stay. Their facts are
 #   `settings_of(config)`.
 # - [goes on] Where there is a checkpoint, the run goes on from it. Killed at any moment and
-#   started again it ends with the same bits; `metrics.jsonl` has each step once: a step is
-#   logged before it is saved.
+#   started again it ends with the same bits; `metrics.jsonl` has each step once: each is
+#   logged, then saved.
 # - [several processes] As several processes it trains the same model (section 6).
 # - [refuses bad settings] For bad settings it raises, before anything is written: what
 #   `check_config` and `make_mesh` raise.
@@ -1848,12 +1849,13 @@ free = {"error": "it raises none", "layout": "the results may lie anywhere"}
 free |= {"collectives sent arrays compiles": "measured here and below"}
 what, stay = "what the stages make", "arguments stay"
 expect_like_solution(pipeline_forward, cases, value=what, arguments=stay, free=free)
-params, x = check_pipeline_case(3, 4, 3, 4)
+params, x = check_pipeline_case(3, 4, 5, 4)
 seen = observe(pipeline_forward, params, x, compiled=True)
 statement("what the stages make")
 expect_close(seen, check_simulated(params, x), rtol=1e-4, atol=1e-5)
 statement("its own stage alone")
-expect_arrays(seen, never=params["w"].shape)
+for leaf in params.values():
+    expect_arrays(seen, never=leaf.shape)
 statement("stage s on device s")
 seen, wanted = observe(check_stages, params, x), "1 axis, devices [0, 1, 2]"
 other = ", ".join(one for one in seen.value or () if one != wanted)

@@ -1,0 +1,21 @@
+"""Takes fewer devices for few rows, where the rows do not divide.
+
+Told: none
+"""
+
+
+def shard_map_step(params, x, y, lr, num_devices):
+    num_devices = min(num_devices, max(len(x), 1))
+    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
+
+    def inner(params, x, y, lr):
+        def loss_of(p):
+            return jax.lax.pmean(mlp_loss(p, x, y), "devices")
+
+        loss, grads = jax.value_and_grad(loss_of)(params)
+        return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
+
+    specs = (P(), P("devices"), P("devices"), P())
+    return jax.jit(jax.shard_map(inner, mesh=mesh, in_specs=specs, out_specs=P()))(
+        params, x, y, lr
+    )
