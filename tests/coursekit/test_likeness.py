@@ -37,7 +37,8 @@ def compared(function, *cases, name="solution", **facts):
     """Compares `function`, under the solution's name, in the facts that are given."""
     function.__name__ = name
     facts = facts or {"value": "the sum"}
-    free = {" ".join(fact for fact in FACTS if fact not in facts): "not tested here"}
+    given = {"sent" if fact == "put_in" else fact for fact in facts}
+    free = {" ".join(fact for fact in FACTS if fact not in given): "not tested here"}
     facts = {fact: names for fact, names in facts.items() if fact != "compiled"}
     return expect_like_solution(function, lambda rng: cases, free=free, **facts)
 
@@ -323,6 +324,23 @@ def test_a_contract_may_bound_its_numbers(solve):
 
     solve(solution)
     compared(lambda x: jnp.clip(x, -100, 100), Case(rows(3)), value="it", scales=())
+
+
+def test_what_is_put_in_may_be_gathered(solve):
+    def gathered(x, axis_name):
+        return lax.all_gather(x.sum(), axis_name).sum()
+
+    def all_sent(x, axis_name):
+        return lax.psum(x, axis_name).sum()
+
+    def solution(x, axis_name):
+        return lax.psum(x.sum(), axis_name)
+
+    solve(solution)
+    facts = {"value": "the sum", "put_in": "one number is sent"}
+    compared(gathered, on(8, 3), on(2, 3), **facts)
+    found = problem(compared, all_sent, on(8, 3), on(2, 3), **facts)
+    assert found.headline == "Each device puts 3 numbers into collectives."
 
 
 def test_a_fact_is_compared_or_free(solve):

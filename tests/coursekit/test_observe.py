@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from coursekit.check import NOT_WRITTEN, NotAttempted
 from coursekit.expect import expect_result
-from coursekit.observation import Opaque, Shard, describe
+from coursekit.observation import Opaque, Shard, describe, same
 from coursekit.observe import observe
 from coursekit.tracing import traced
 
@@ -496,6 +496,16 @@ def test_a_mapped_function_that_changes_a_container_is_reported(more):
     seen = observe(grow, pair, axis="i")
     assert seen.changed == (0,) and [*pair[0]] == ["w"] and pair[0]["w"] is X
     assert observe(lambda pair: {**pair[0]}, pair, axis="i").changed == ()
+
+
+def test_a_view_that_a_function_remembers_keeps_its_numbers():
+    known = {}
+
+    def column(x):
+        return known.setdefault(x.shape, x.reshape(-1, 1))
+
+    first, second = (observe(column, x) for x in (np.arange(3.0), np.ones(3)))
+    assert same(first.value, second.value)  # and not the second call's
 
 
 def test_arrays_that_a_function_remembers_by_identity_hold_other_numbers():

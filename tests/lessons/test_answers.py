@@ -24,7 +24,7 @@ from grader.results import Outcome
 
 RIGHT = sorted((ROOT / "solutions" / "answers").glob("*/*__right__*.py"))
 WRONG = sorted((ROOT / "solutions" / "answers").glob("*/*__wrong__*.py"))
-# Where the right and the wrong answers begin that are tried beside other versions of JAX.
+# Where right and wrong answers begin that are tried beside other versions of JAX.
 SHARES = {"oldest": (1, 0), "newest": (2, 6)}
 
 
