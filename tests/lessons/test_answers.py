@@ -4,9 +4,9 @@ Each answer is set into the solved lesson's namespace, and the checks that it ca
 are run, hidden tests included, as a notebook runs them, and for some of them as a judge
 does, too, in this process: a kernel for each of hundreds of answers would take an hour.
 
-`ANSWERS=all` takes all answers, by both roads. Else right ones, which run through whole
-checks, are shared out: by default all wrong answers are tried, and a third of the right
-ones; `oldest` and `newest` take the other thirds, and a twelfth of the wrong ones.
+`ANSWERS=all` takes all answers, by both roads. By default all wrong answers are tried,
+and half of the right ones, which run through whole checks; `oldest` and `newest` take a
+ninth of the right ones each, and fewer wrong ones.
 """
 
 import ast
@@ -24,16 +24,16 @@ from grader.results import Outcome
 
 RIGHT = sorted((ROOT / "solutions" / "answers").glob("*/*__right__*.py"))
 WRONG = sorted((ROOT / "solutions" / "answers").glob("*/*__wrong__*.py"))
-# Where right and wrong answers begin that are tried beside other versions of JAX.
-SHARES = {"oldest": (1, 0), "newest": (2, 6)}
+# Which answer is the first that is tried beside another version of JAX.
+FIRST = {"oldest": 1, "newest": 3}
 
 
 def pytest_generate_tests(metafunc):
     if "answer" in metafunc.fixturenames:
-        third, twelfth = SHARES.get(os.environ.get("ANSWERS"), (0, None))
-        known = (*RIGHT[third::3], *(WRONG if twelfth is None else WRONG[twelfth::12]))
-        if os.environ.get("ANSWERS") == "all":
-            known = (*RIGHT, *WRONG)
+        choice = os.environ.get("ANSWERS")
+        known = (*(RIGHT if choice == "all" else RIGHT[::2]), *WRONG)
+        if choice in FIRST:
+            known = (*RIGHT[FIRST[choice] :: 9], *WRONG[FIRST[choice] :: 18])
         own = [path for path in known if path.parent.name == metafunc.cls.path.stem]
         metafunc.parametrize("answer", own, ids=lambda path: path.stem)
 
