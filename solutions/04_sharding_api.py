@@ -1057,8 +1057,9 @@ expect(seen, not seen.value, headline, expected="a jit whose results are split")
 ### BEGIN HIDDEN TESTS
 def cases(rng):
     for names, w1, w2 in (
-        (("i", "j"), (None, ("j", "i")), ("j", None, "i")),
-        (("i", "j"), (None, ("j", "i")), ("j", None, "i")),
+        # JAX 0.12 aborts where ("j", "i") meets a weight that is split by both, too.
+        (("i", "j"), ("j", None, "i"), (None, ("i", "j"))),
+        (("i", "j"), ("j", None, "i"), (None, ("i", "j"))),
         (("i", "j"), (None, None, "i"), (None, "j", None)),
         (("b", "a"), (None, None, "b"), (None, "a", None)),
     ):
