@@ -178,33 +178,15 @@ def expect_collectives(
                 headline = f"The program runs {sum(times)} {kind}, not {wanted}."
             expected = ", ".join(f"{n} x {one}" for one, n in counts.items() if n)
             expected = expected or "no collective"
-            wrong(
-                seen,
-                headline,
-                seen=was,
-                expected=expected,
-                causes=causes,
-            )
+            wrong(seen, headline, seen=was, expected=expected, causes=causes)
     for one in found:
         if one.kind in never:
             headline = f"The program runs {one.kind}, which it must not."
-            wrong(
-                seen,
-                headline,
-                seen=was,
-                expected=f"no {one.kind}",
-                causes=causes,
-            )
+            wrong(seen, headline, seen=was, expected=f"no {one.kind}", causes=causes)
         if one.in_loop and not in_loop:
             headline = f"The {one.kind} runs inside of a loop."
             expected = "one after the loop"
-            wrong(
-                seen,
-                headline,
-                seen=was,
-                expected=expected,
-                causes=causes,
-            )
+            wrong(seen, headline, seen=was, expected=expected, causes=causes)
 
 
 def expect_moved(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 import inspect
+import itertools
 import linecache
 import math
 import sys
@@ -140,8 +141,9 @@ def expect_like_solution(
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     how = {"traced": not compiled and bool(OF_PROGRAM & {*facts}), "compiled": compiled}
     earlier: set[str] = set()
-    found = sorted(cases(rng), key=lambda one: one.size)
-    for case in (*found, *scaled(found, tuple(scales))):
+    returned: list[Case] = []  # where the solution raises nothing
+    drawn = sorted(cases(rng), key=lambda one: one.size)
+    for case in itertools.chain(drawn, scaled(returned, scales)):
         ours, near = solved(solution, case, how, bounded=function is not solution)
         if case.is_scaled and not (ours.error is None and is_finite(ours.value)):
             continue
@@ -158,6 +160,8 @@ def expect_like_solution(
             kind = next(k for k in ours.error.kinds if hasattr(builtins, k))
             expect_error(theirs, kind, case.mentions)
             continue
+        if not case.is_scaled:
+            returned.append(case)
         statement(*(case.statements or facts.get("value", ())))
         expect_result(theirs)
         if "value" in facts:
@@ -169,15 +173,17 @@ def expect_like_solution(
     statement(*dict.fromkeys(one for names in facts.values() for one in names))
 
 
-def scaled(cases: list[Case], scales: tuple[float, ...]) -> Iterator[Case]:
+def scaled(cases: list[Case], scales: Iterable[float]) -> Iterator[Case]:
     """Yields the case in the middle of those with float arrays, its numbers scaled."""
     filled = [
         case
         for case in cases
         if any(map(is_float_array, jax.tree.leaves(case.arguments)))
     ]
-    for scale in scales if filled else ():
-        middle = filled[len(filled) // 2]
+    if not filled:
+        return
+    middle = filled[len(filled) // 2]
+    for scale in scales:
 
         def changed(leaf, scale=scale):
             with np.errstate(all="ignore"):  # 0 times inf

@@ -149,12 +149,20 @@ def program_steps(function: Callable, *arguments: Any) -> Any:
 
 
 def num_donated(function: Callable, *arguments: Any) -> int:
-    """Counts the arrays that jitted functions, as `function` calls them, take over.
+    """Counts those of its arrays that `function` hands on to be taken over.
 
-    A function that only deletes what it got donates none.
+    What it deletes itself is not donated, nor is what it has computed its own.
     """
-    steps = program_steps(function, *arguments).eqns
-    return sum(sum(step.params.get("donated_invars", ())) for step in steps)
+    program = program_steps(function, *arguments)
+    donated = [
+        array
+        for step in program.eqns
+        for array, is_donated in zip(
+            step.invars, step.params.get("donated_invars", ()), strict=False
+        )
+        if is_donated
+    ]
+    return sum(any(array is one for one in donated) for array in program.invars)
 
 
 def collectives(function: Callable, *arguments: Any) -> tuple[Collective, ...]:

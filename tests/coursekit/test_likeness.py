@@ -310,6 +310,22 @@ def test_numbers_are_tried_at_other_scales(wrong, solve):
     assert "wrong in 3 of 3 values" in problem(compared, wrong, Case(rows(3))).headline
 
 
+def test_a_case_that_raises_is_not_the_one_that_is_scaled(solve):
+    def solution(x):
+        if len(x) != 3:
+            raise ValueError(f"{len(x)} numbers")
+        return x
+
+    def clipped(x):
+        return jnp.clip(solution(x), -100, 100)
+
+    solve(solution)
+    cases = [Case(rows(3)), *(Case(rows(n), mentions=[n]) for n in (4, 5, 6))]
+    facts = {"value": "the numbers", "error": "three numbers"}
+    found = problem(compared, clipped, *cases, **facts)
+    assert "wrong in 3 of 3 values" in found.headline
+
+
 def test_a_scale_at_which_the_solution_has_no_finite_result_is_not_tried(solve):
     def solution(x):
         return jnp.exp(x) / x.sum()

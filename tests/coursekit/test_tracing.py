@@ -170,9 +170,14 @@ def test_donated_arrays_are_those_that_the_program_takes_over():
             jax.tree.map(lambda leaf: leaf.delete(), state)
         return new
 
+    def in_two(state, x):  # what lies between donates, too
+        new = jax.jit(step)(state, x)
+        return jax.jit(lambda old, new: new, donate_argnums=(0, 1))(state, new)
+
     state = {"a": jnp.ones(3), "b": [jnp.ones((8, 2)), jnp.zeros(())]}
     placed = jax.device_put(state, NamedSharding(Mesh(jax.devices(), "x"), P()))
     for arguments in ((state, X), (placed, X)):
         assert tracing.num_donated(jax.jit(step, donate_argnums=0), *arguments) == 3
         assert tracing.num_donated(jax.jit(step), *arguments) == 0
         assert tracing.num_donated(deletes, *arguments) == 0
+        assert tracing.num_donated(in_two, *arguments) == 3
