@@ -94,7 +94,7 @@ def launch_env(num_devices, env):
     Args:
         num_devices: how many, at least 1.
         env: dict of str to str; it may hold XLA_FLAGS, with blanks between the flags,
-            also with an earlier count.
+            also with an earlier count. No other variable sets one.
 
     Raises:
         ValueError: num_devices is below 1; the text names it.
@@ -285,8 +285,8 @@ def shard_batch(batch, num_devices):
 
 # %% [markdown] hints="shard_batch"
 # - `jax.tree.map(g, batch)` applies `g` to every array of a tree, however nested.
-# - For one array: `x.reshape(num_devices, -1, *x.shape[1:])`. Test whether `B` divides
-#   before you reshape.
+# - For one array: `x.reshape(num_devices, len(x) // num_devices, *x.shape[1:])`. Test
+#   whether `B` divides before you reshape.
 
 # %% helpers="shard_batch"
 from typing import NamedTuple
@@ -332,9 +332,9 @@ def cases(rng):
         return np.asarray(rng.normal(size=(count, *shape)) * 50, dtype)
 
     yield Case({}, 4, statements="the same tree")
-    yield Case(([], None), 3, statements="the same tree")
+    yield Case(([], ()), 3, statements="the same tree")
     yield Case(rows(5), 1)
-    yield Case((rows(3, 1) > 0, None, [rows(3, dtype=jnp.bfloat16)]), 3)
+    yield Case((rows(3, 1) > 0, {}, [rows(3, dtype=jnp.bfloat16)]), 3)
     yield Case({"b": [jnp.asarray(rows(12, 2))], "a": (rows(12, dtype=np.int8),)}, 6)
     yield Case([rows(8, 2, 1, 3, dtype=np.uint8), rows(8, dtype=np.float16)], 8)
     yield Case(rows(72, dtype=np.int32), 12)
@@ -395,7 +395,11 @@ def check_alone(function, *arguments):  # what runs before the rows are spread
     from coursekit import tracing
 
     spreads = r"shard_map|xla_pmap|Sharding\(|PartitionSpec|\w@\w"
-    math = "add|sub|mul|div|pow|integer_pow|square|sqrt|dot_general|reduce_sum"
+    # What moves rows, or calls what does; anything else computes.
+    moves = {"reshape", "transpose", "squeeze", "expand_dims", "broadcast_in_dim"}
+    moves |= {"slice", "dynamic_slice", "gather", "split", "concatenate", "pad", "rev"}
+    moves |= {"convert_element_type", "device_put", "copy", "copy_p", "pjit", "jit"}
+    moves |= {"stop_gradient", "optimization_barrier", "reshard"}
     num_rows = len(jax.tree.leaves(arguments[-1])[0])
     program = tracing.program_steps(function, *arguments)
     inputs = program.invars
@@ -405,7 +409,7 @@ def check_alone(function, *arguments):  # what runs before the rows are spread
         text = str(step)
         if alone & {*map(id, step.invars)} and not re.search(spreads, text):
             alone |= {*map(id, step.outvars)}
-            found += re.findall(rf"= (?:{math})\b", text)
+            found += {*re.findall(r"(?<!,) = (\w+)", text)} - moves
     return found
 
 
@@ -535,8 +539,9 @@ draw_pmap("total", {"x": x}, {"totals": totals}, {"params": params})
 #
 # - [a prediction of each block] The result is `(D, B, C)`, one row per device: block `d`
 #   of `x`, predicted with the same parameters.
-# - [no stacked parameters] Do not stack `D` copies of the parameters yourself: no array in
-#   the traced program has the `D * F * C` numbers of `(D, F, C)`, in this shape or another.
+# - [no stacked parameters] Do not stack `D` copies of the parameters yourself: in the
+#   traced program they never have the `D * F * C` numbers of `(D, F, C)`, in this shape or
+#   another.
 
 
 # %% exercise="parallel_predict" minutes=6 difficulty=1
@@ -994,6 +999,24 @@ expect_shapes(seen, check_layers(8, (1, 1, 1, 1)))
 draws = np.concatenate([*check_draws(seen.value).values()])
 headline, was, wanted = check_moments({("0 to 2", "0 to 7"): draws}) or ("", "", "")
 expect(seen, not headline, headline, seen=was, expected=wanted)
+statement("a list of layers")
+sizes = (500, 500, *[2] * 11)  # many numbers, then many layers
+seen = observe(init_ensemble, jax.random.key(13), 2, sizes)
+expect_shapes(seen, check_layers(2, sizes))
+draws = check_draws(seen.value)
+statement("normal weights")
+many = {(0, device): draws[0, device] for device in (0, 1)}
+headline, was, wanted = check_moments(many) or ("", "", "")
+expect(seen, not headline, headline, seen=was, expected=wanted)
+statement("a key for each")
+firsts = {}
+for place, draw in draws.items():
+    firsts.setdefault(round(draw[0], 5), []).append(
+        "layer {} of device {}".format(*place)
+    )
+alike = [" and ".join(names) for names in firsts.values() if len(names) > 1]
+headline = f"The weights of {', '.join(alike[:1])} are alike."
+expect(seen, not alike, headline, seen="draws in common", expected="independent draws")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1248,6 +1271,7 @@ expect_close(seen, {"spread": spread, "deleted": [False] * 4}, rtol=1e-3)
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
+# Auto: x may come from anywhere, and jit places it (lesson 4).
 mesh = jax.make_mesh((8,), ("devices",), axis_types=(AxisType.Auto,))
 over_rows = jax.shard_map(f, mesh=mesh, in_specs=P("devices"), out_specs=P("devices"))
 x = np.linspace(0, 3, 16, dtype=np.float32).reshape(8, 2)

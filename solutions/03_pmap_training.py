@@ -863,7 +863,8 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
         opt_state: the optimizer's state, this device's replica.
         x: f32 (B, 10), this device's rows.
         y: f32 (B,).
-        optimizer: what `make_optimizer` returned, or any other Optax optimizer.
+        optimizer: what `make_optimizer` returned, or any other Optax optimizer whose
+            `update` needs gradients, state and parameters alone.
         axis_name: the axis of devices.
 
     Returns:
@@ -1106,15 +1107,15 @@ draw_losses(three, "% off the average of eight", title, log=False)
 # %% [markdown]
 # ### Exercise 3.6: cnn_step
 #
-# Two functions; both run on each device, inside the axis.
+# Both functions run on each device, inside the axis.
 #
 # - [step, then device] `dropout_mask(key, step, shape, axis_name)`: every device gets the
 #   same `key`. Fold in `step`, which may be traced, **then** the device's index, and draw
 #   `jax.random.bernoulli(key, 0.5, shape)`.
-# - [one step of SGD] `cnn_step(state, key, step, x, y, lr, axis_name)` takes one on
-#   `cross_entropy`. `state` is like `init_cnn`'s, of any channels and width;
+# - [one step of SGD] `cnn_step(state, key, step, x, y, lr, axis_name)` takes one SGD step
+#   on `cross_entropy`. `state` is like `init_cnn`'s, of any channels and width;
 #   `x: (B, 8, 8, 1)`, `y: i32 (B,)`.
-# - [equal on all devices] It returns `(state, loss)`, bit for bit equal on all devices.
+# - [equal on all devices] It returns `(state, loss)`, bitwise equal on all devices.
 # - [this mask] `keep` is the mask of shape `(B, H)`, where `params["out"]` is `(H, 10)`.
 # - [moments of all rows] Moments are those of the rows of **all** devices, as
 #   `batch_moments` computes them on one;
@@ -1363,19 +1364,19 @@ draw_losses(curves, "loss as logged", title, log=False)
 # %% [markdown]
 # ### Exercise 3.7: shard_map_step
 #
-# [one step of SGD] Stretch: `shard_map_step(params, x, y, lr, num_devices)` is
+# [one step of SGD] `shard_map_step(params, x, y, lr, num_devices)` is
 # `train_step` by `jax.shard_map`, on a mesh of the first `num_devices` devices. Global
 # arrays go in and come out: `params` **without** a device axis, `x: (B, 10)`, `y: (B,)`.
 # It returns the numbers of one device: no factor `num_devices` in the gradient. Call the
-# mapped function by `jax.jit`: alone, `shard_map` is slow; `compile()` would not
+# mapped function by `jax.jit`: alone, `shard_map` is slow; `compile()` and `set_mesh` do not
 # trace.
 #
-# - [the loss before] It returns `(params, loss)`; the loss, `f32 ()`, is that before.
+# - [the loss before] It returns `(params, loss)`: the loss before the step, `f32 ()`.
 # - [whole on each device] Each of the `num_devices` devices holds all of the result,
 # - [own rows only] computes its own rows only,
 # - [sent once] and sends each gradient and the loss once, nothing else.
 # - [rows do not divide] `B` does not divide: `ValueError`; its text names both sizes
-#   (`shard_map` raises one).
+#   (`shard_map`'s does).
 
 
 # %% exercise="shard_map_step" minutes=12 difficulty=3

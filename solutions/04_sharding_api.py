@@ -94,7 +94,7 @@ draw_array(stack, 'stack, P("data", None, "model"):')
 # a mesh of `shape` from the **first** devices, in order as in the picture, and places `x`
 # on it. `spec` is a plain tuple.
 #
-# - [values and dtype stay] The numbers and the dtype of `x` stay.
+# - [values and dtype stay] The numbers and the dtype of `x`, at most 32 bits, stay.
 # - [both numbers are named] Too few devices: `ValueError`, naming how many are needed and
 #   how many there are.
 # - [the unknown name is named] A name in `spec` that the mesh lacks: `ValueError`, naming
@@ -636,7 +636,7 @@ print("  with out_sharding it is", jax.typeof(out))
 #
 # [the layers' result] `tensor_parallel_mlp(params, x, mesh_shape)` places `params` on a mesh
 # `("data", "model")` of the first devices, computes `mlp(params, x)` and returns `(params,
-# y)`. `x: (B, W)` arrives without any layout; JAX can trace the function.
+# y)`. `x: (B, W)` comes unsplit; JAX can trace the function.
 #
 # - [weights by H and y by B] Both weights are split along `H` over `"model"`, `y` along `B`
 #   over `"data"`.
@@ -722,6 +722,7 @@ for data, model in ((2, 4), (1, 8)):
 ### BEGIN HIDDEN TESTS
 def cases(rng):
     for mesh_shape, sizes, as_array in (
+        ((1, 1), (5, 3, 2, 2), np.asarray),
         ((1, 1), (5, 3, 2, 2), np.asarray),
         ((8, 1), (64, 3, 5, 1), jnp.asarray),
         ((8, 1), (64, 3, 5, 1), jnp.asarray),
@@ -1176,12 +1177,13 @@ state, loss = program(state, jax.device_put(np.ones((64, 1024), np.float32), pla
 
 
 # %%
-def fsdp_run(params, x, y, comes, goes, num_steps, num_devices):  # for the check
+def fsdp_run(params, x, y, comes, goes, num_steps, num_devices, moments=None):
+    # For the check: the specs of the first state, of the others and of their moments.
     mesh = make_mesh((num_devices,), ("data",))
     adam = jax.eval_shape(make_adam().init, params)
     adam = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), adam)
     new = {"params": params, "adam": adam}
-    step = fsdp_step(state_shardings(mesh, new, goes))
+    step = fsdp_step(state_shardings(mesh, new, goes, moments))
     new = jax.tree.map(jax.device_put, new, state_shardings(mesh, new, comes))
     rows = jax.device_put((x, y), NamedSharding(mesh, P("data")))
     losses = []
@@ -1199,12 +1201,12 @@ def fsdp_run(params, x, y, comes, goes, num_steps, num_devices):  # for the chec
 # [one step of Adam] `fsdp_step(shardings)` returns a function `(state, x, y) -> (state,
 # loss)`: a step with `make_adam()` on `mlp_loss`, the loss before the step. `state` is
 # `{"params": ..., "adam": ...}`; `shardings`, a tree like it, splits weights and moments
-# over `"data"`; `x` and `y` come split by rows.
+# over `"data"`; `x`, `y` come split by rows.
 #
 # - [compiled once] It is compiled once for each layout of the old state.
-# - [lies as shardings say] The new state lies so, however the old one lay.
+# - [lies as shardings say] The new state lies as `shardings` says, however the old one lay.
 # - [layer by layer] It gathers a layer's weights for use and drops them, forward and again
-#   backward. Besides, each device computes its own rows and sends gradients and loss once;
+#   backward. Each device computes its own rows and sends gradients and loss once;
 #   JAX can trace it.
 # - [the old state is gone] An old state that lay like the new one is *donated*: its
 #   arrays are gone.
@@ -1307,15 +1309,15 @@ expect_moved(one, at_most=35_847)  # and one all-reduce
 ### BEGIN HIDDEN TESTS
 def cases(rng):
     mixed = split | {"w2": (None, "data")}
-    for num_devices, sizes, comes, goes in (
-        (2, (4, 2, 2, 1), mixed, split),
-        (3, (9, 3, 6, 2), other, other),
-        (3, (9, 3, 6, 2), other, other),
+    for num_devices, sizes, comes, *goes in (
+        (2, (4, 2, 2, 1), mixed, split, other),  # the moments in another way
+        (3, (9, 3, 6, 2), other, other, None),
+        (3, (9, 3, 6, 2), other, other, None),
     ):
         params, *data = mlp_case(int(rng.integers(10**6)), *sizes)
         params["w1"][0, :, 0] = params["w2"][0, 0] = 0  # a unit without a gradient
-        steps = 2, num_devices
-        yield Case(params, *data, comes, goes, *steps, rtol=1e-3, atol=1e-5)
+        how = comes, goes[0], 2, num_devices, goes[1]
+        yield Case(params, *data, *how, rtol=1e-3, atol=1e-5)
 
 
 expect_like_solution(

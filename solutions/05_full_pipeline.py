@@ -276,6 +276,8 @@ def cases(rng):
     yield Case(data(5, *two), 24, 2, 400, 2, grid, ij, [("i", "j")])
     yield Case(data(13, *two), 6, 123456, 1, 3, grid[2:], ij, ["j"])
     yield Case(data(6, *two), 5, 3, 2, 2, [0, 1], row, [])
+    late = 3 * 10**8  # the number of its first row has more than 32 bits
+    yield Case(data(6, *two), 8, 3, late, 1, [0, 1], row, row)
     for size, spec, parts in ((12, ("i", "j"), 8), (10, "i", 4)):
         yield Case(
             data(9, *two), size, 2, 1, 1, grid, ij, [spec], mentions=[size, parts]
@@ -731,6 +733,12 @@ def cases(rng):
     yield Case(*check_digits(6, 7, 16, scale=20), rtol=0.05, atol=0)
 
 
+def shifted(rng):  # a logit of 256 is a bfloat16, its difference to 1.5 is none
+    params, x, y = check_exact(rng, 6, 16, 1)
+    params["w2"][:, 0], params["b2"][0] = 0, 256
+    yield Case(params, x, y % 9 + 1, rtol=1e-5, atol=1e-6)
+
+
 def grads(rng):
     yield Case(*check_digits(7, 1, 9), rtol=0.1, atol=0.02)
 
@@ -740,6 +748,9 @@ free |= {"collectives sent arrays": "on one device"}
 what = ["digits_loss", "float32 from the logits on"]
 stay = {"arguments": "arguments stay", "scales": ()}  # other scales are cases
 expect_like_solution(check_mixed, cases, value=what, **stay, free=free)
+# One operation at a time: compiled, several may be computed in float32.
+what = "float32 from the logits on"
+expect_like_solution(mixed_precision_loss, shifted, value=what, **stay, free=free)
 free |= {"arguments": "compared above"}
 what = "float32 gradients"
 expect_like_solution(check_mixed_grads, grads, value=what, free=free, scales=())
@@ -1028,6 +1039,7 @@ def others(rng):
     two = {"width": {"layers": [1, 3]}}
     yield Case(one, one | two, mentions=["width"])
     yield Case(one, {"run": "a", "rate": 3}, mentions=["rate"])
+    yield Case(one | {"rate": 0.1}, {"rate": "0.1"}, mentions=["rate"])
     yield Case(one, two, True, rtol=0)
 
 
@@ -1121,6 +1133,19 @@ def check_saves(folder):  # its log, and steps that are saved before their line
 
     with mock.patch.object(ocp.CheckpointManager, "save", saving):
         yield log, early
+
+
+def check_kept(folder, settings):  # steps, and what the newest one's facts differ in
+    with open_manager(folder) as manager:
+        if not (steps := sorted(manager.all_steps())):
+            return "[]"
+        facts = {}
+        with contextlib.suppress(Exception):
+            wanted = Composite(facts=JsonRestore())
+            facts = manager.restore(steps[-1], args=wanted).facts
+    names = sorted({*facts, *settings})
+    other = [name for name in names if facts.get(name) != settings.get(name)]
+    return f"{steps}" + f", other facts: {', '.join(other)}" * bool(other)
 
 
 def check_saved(tree, devices):  # two checkpoints and half of one; their directory
@@ -1506,11 +1531,10 @@ def check_fit(changes, folder=None):  # a run that is done only restores
     params = jax.tree.map(lambda a: np.asarray(a.addressable_data(0)), params)
     rows = [json.loads(line) for line in log.read_text().splitlines()]
     steps, losses = (np.array([row[name] for row in rows]) for name in ("step", "loss"))
-    names = (path.name for path in log.parent.glob("checkpoints/*"))
-    saved = sorted(int(name) for name in names if name.isdigit())
     found = {"params": params, "logged": steps, "losses": losses}
     found["lies whole"] = on == {config["num_devices"]}
-    saved = f"{saved}" + f", {early} before their line" * bool(early)
+    saved = check_kept(log.parent / "checkpoints", settings_of(config))
+    saved += f", {early} before their line" * bool(early)
     kept = sum("before" in row for row in rows)  # lines of the run before
     return found | {"kept": kept, "ended": "finished", "saved": saved}
 
@@ -1736,7 +1760,7 @@ def pipeline_forward(stage_params, microbatches):
     to_the_right = [(s, s + 1) for s in range(last)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs)
-    return spread(stage_params, microbatches)[-1]
+    return jax.jit(spread)(stage_params, microbatches)[-1]
     ### END SOLUTION
 
 
@@ -1753,17 +1777,19 @@ def pipeline_forward(stage_params, microbatches):
 import contextlib
 
 
-def check_stages(params, x):  # the meshes of shard_map, where they are known
-    found = []
+def check_stages(params, x):  # the meshes of shard_map, or else of the layouts
+    found, others = [], []
 
     def look(jaxpr):
         for one in jaxpr.eqns:
-            mesh = one.params.get("mesh")
-            if one.primitive.name == "shard_map" and isinstance(
-                mesh, jax.sharding.Mesh
-            ):
+            for value in jax.tree.leaves(list(one.params.values())):
+                mesh = getattr(value, "mesh", value)
+                if not isinstance(mesh, jax.sharding.Mesh):
+                    continue
                 numbers = [jax.devices().index(device) for device in mesh.devices.flat]
-                found.append(f"{mesh.devices.ndim} axis, devices {numbers}")
+                is_own = one.primitive.name == "shard_map"
+                text = f"{mesh.devices.ndim} axis, devices {numbers}"
+                (found if is_own else others).append(text)
             for inner in jax.tree.leaves(list(one.params.values())):
                 inner = getattr(inner, "jaxpr", inner)
                 if hasattr(inner, "eqns"):
@@ -1771,7 +1797,7 @@ def check_stages(params, x):  # the meshes of shard_map, where they are known
 
     with contextlib.suppress(Exception):
         look(jax.make_jaxpr(pipeline_forward)(params, x).jaxpr)
-    return found
+    return found or others
 
 
 def check_pipeline_case(num_stages, count, width=5, rows=2, seed=0):

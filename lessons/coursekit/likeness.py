@@ -8,12 +8,12 @@ demanded by accident and nothing is forgotten.
 from __future__ import annotations
 
 import builtins
+import copy
 import hashlib
 import inspect
 import itertools
 import linecache
 import math
-import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,6 +37,7 @@ SENT, ARRAYS = 1.02, 1.25  # how much more than the solution is still like it
 NOISE = 8  # times what rounding the inputs does to the solution's result
 SOLVED = "### BEGIN SOLUTION"
 solutions: dict[str, Callable] = {}  # by name; a judge and the tests fill it
+learner: Mapping[str, Any] = {}  # what their names mean; the tests fill it
 ways = {"learner": observe, "solution": observe}  # how both are observed
 seed = 0  # of the generated cases
 _known: dict[tuple, Any] = {}  # what the solution does in each case
@@ -52,7 +53,7 @@ class Case:
             than `expect_like_solution` says of all.
         mentions: values that the error's text must name, where the solution raises.
         rtol, atol: tolerance of the values, where rounding alone does not decide it.
-        is_scaled: it is another case with larger or smaller numbers.
+        is_altered: it is another case with larger or smaller numbers.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Case:
         self.arguments, self.axis = arguments, axis
         self.statements, self.mentions = named(statements), tuple(mentions)
         self.rtol, self.atol = rtol, atol
-        self.is_scaled = False
+        self.is_altered = False
 
     @property
     def shapes(self) -> str:
@@ -88,6 +89,12 @@ class Case:
             is_array = isinstance(leaf, np.ndarray)
             found.update(leaf.tobytes() if is_array else f"{path}{leaf!r}".encode())
         return found.hexdigest()
+
+    def altered(self, arguments: Iterable[Any]) -> Case:
+        """Makes the same case of other arguments."""
+        case = copy.copy(self)
+        case.arguments, case.is_altered = tuple(arguments), True
+        return case
 
     @property
     def size(self) -> int:
@@ -113,7 +120,7 @@ def expect_like_solution(
         compiled: compare the compiled program, not the traced one.
         scales: one of the cases is tried again with all numbers of its float arrays so
             many times as large, where the solution's result is finite; () where the
-            contract bounds them.
+            contract bounds them. (Each float that is no array is halved in any case.)
         facts: for each fact that is compared, the statements that it proves:
             value (structure, shapes, dtypes and numbers), error (its class and what it
             must name), layout (which device holds what), collectives (kinds, how often,
@@ -133,19 +140,18 @@ def expect_like_solution(
     if compared | open_facts != {*FACTS} or open_facts & compared:
         raise ValueError(f"each of {', '.join(FACTS)} is either compared or free")
     facts = {fact: named(names) for fact, names in facts.items()}
-    # A learner's partial or callable object knows no name: the check cell does.
-    cell = sys._getframe(1).f_globals.items()
-    names = [name for name, value in cell if value is function]
-    name = getattr(function, "__name__", None) or names[0]
+    # A learner's partial or callable object does not know its name.
+    names = (name for name, value in learner.items() if value is function)
+    name = getattr(function, "__name__", None) or next(names)
     solution = solution_of(function, name)
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     how = {"traced": not compiled and bool(OF_PROGRAM & {*facts}), "compiled": compiled}
     earlier: set[str] = set()
     returned: list[Case] = []  # where the solution raises nothing
     drawn = sorted(cases(rng), key=lambda one: one.size)
-    for case in itertools.chain(drawn, scaled(returned, scales)):
+    for case in itertools.chain(drawn, altered(returned, scales)):
         ours, near = solved(solution, case, how, bounded=function is not solution)
-        if case.is_scaled and not (ours.error is None and is_finite(ours.value)):
+        if case.is_altered and not (ours.error is None and is_finite(ours.value)):
             continue
         if ours.error is not None and "error" not in facts:
             raise ValueError(f"the solution raises {ours.error.text} for {ours.call}")
@@ -160,7 +166,7 @@ def expect_like_solution(
             kind = next(k for k in ours.error.kinds if hasattr(builtins, k))
             expect_error(theirs, kind, case.mentions)
             continue
-        if not case.is_scaled:
+        if not case.is_altered:
             returned.append(case)
         statement(*(case.statements or facts.get("value", ())))
         expect_result(theirs)
@@ -173,27 +179,38 @@ def expect_like_solution(
     statement(*dict.fromkeys(one for names in facts.values() for one in names))
 
 
-def scaled(cases: list[Case], scales: Iterable[float]) -> Iterator[Case]:
-    """Yields the case in the middle of those with float arrays, its numbers scaled."""
-    filled = [
-        case
-        for case in cases
-        if any(map(is_float_array, jax.tree.leaves(case.arguments)))
-    ]
-    if not filled:
-        return
-    middle = filled[len(filled) // 2]
-    for scale in scales:
+def altered(cases: list[Case], scales: Iterable[float]) -> Iterator[Case]:
+    """Yields cases again with other numbers, each time one in the middle of its kind.
 
-        def changed(leaf, scale=scale):
+    Its float arrays are scaled; or one of its floats that are no array, a learning rate
+    maybe, is halved: so is found who remembers what all other arguments gave.
+    """
+
+    def has(case: Case, is_meant: Callable) -> bool:
+        return any(map(is_meant, jax.tree.leaves(case.arguments)))
+
+    def scale_by(scale: float) -> Callable:
+        def scaled(leaf):
             with np.errstate(all="ignore"):  # 0 times inf
                 return leaf * leaf.dtype.type(scale) if is_float_array(leaf) else leaf
 
-        case = Case(*jax.tree.map(changed, middle.arguments), axis=middle.axis)
-        case.statements, case.is_scaled = middle.statements, True
-        if middle.rtol is not None:
-            case.rtol, case.atol = middle.rtol, (middle.atol or 0) * max(scale, 1)
+        return scaled
+
+    filled = [case for case in cases if has(case, is_float_array)]
+    for scale in scales if filled else ():
+        middle = filled[len(filled) // 2]
+        case = middle.altered(jax.tree.map(scale_by(scale), middle.arguments))
+        if middle.atol is not None:
+            case.atol = middle.atol * max(scale, 1)
         yield case
+    tuned = [case for case in cases if has(case, lambda leaf: type(leaf) is float)]
+    if tuned:
+        middle = tuned[len(tuned) // 2]
+        numbers, tree = jax.tree.flatten(middle.arguments)
+        for place, number in enumerate(numbers):
+            if type(number) is float:
+                others = [*numbers[:place], number / 2, *numbers[place + 1 :]]
+                yield middle.altered(jax.tree.unflatten(tree, others))
 
 
 def is_float_array(leaf: Any) -> bool:

@@ -215,6 +215,7 @@ def judge_facts(monkeypatch):
     material = {
         "setup": "",
         "definitions": [],
+        "solutions": [],
         "functions": [],
         "checks": {"f": source},
     }

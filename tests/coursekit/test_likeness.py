@@ -122,14 +122,32 @@ def test_complex_numbers_are_rounded_too(solve):
     assert problem(compared, lambda x: np.conj(power(x)), x, name="power")
 
 
-def test_a_function_without_a_name_has_that_of_the_check_cell(solve):
+def test_a_function_without_a_name_has_that_of_the_notebook(solve, monkeypatch):
     solve(total)
     answer = functools.partial(lambda scale, x, axis_name: scale * x, 1)
     free = " ".join(fact for fact in FACTS if fact != "value")
-    call = "expect_like_solution(total, cases, value='sum', free=free)"
-    cell = {"total": answer, "expect_like_solution": expect_like_solution}
-    cell |= {"cases": lambda rng: [on(2, 1)], "free": {free: "open"}}
-    assert problem(exec, call, cell).headline
+    monkeypatch.setattr(likeness, "learner", {"total": answer})
+    cases = [on(2, 1)]
+    wrong = problem(
+        expect_like_solution, answer, lambda _: cases, value="sum", free={free: "open"}
+    )
+    assert wrong.headline
+
+
+def test_a_float_that_is_no_array_is_tried_with_another_value(solve):
+    def stretched(x, by):
+        return x * by
+
+    solve(stretched)
+    remembered = {}
+
+    def remembers(x, by):
+        return remembered.setdefault(x.tobytes(), x * by)
+
+    case = Case(rows(3), 2.0)
+    compared(lambda x, by: x * by, case, name="stretched")
+    wrong = problem(compared, remembers, case, name="stretched")
+    assert wrong.headline == "The result is wrong in 3 of 3 values."
 
 
 def test_a_case_that_the_page_does_not_show_finds_the_wrong_answer(solve):

@@ -480,7 +480,7 @@ def test_without_a_program_only_the_call_tells_what_it_did(process, function):
     assert seen.refused.startswith("TracerArrayConversionError: The numpy.ndarray")
     expect_close(seen, X * X)
     assert (seen.collectives, seen.array_shapes, seen.dtypes) == (None, None, None)
-    with pytest.raises(Wrong, match="could not trace"):
+    with pytest.raises(Wrong, match="could not make a program"):
         expect_arrays(seen, largest=10**6)
 
 
@@ -564,7 +564,7 @@ def test_collectives_that_the_process_claims_are_not_believed():
     ask = answering({"refused": "no", "collectives": []}, claims)
     seen = observer(ask).observe(Remote("f"), X, traced=True)
     assert seen.collectives is None
-    with pytest.raises(Wrong, match="could not trace"):
+    with pytest.raises(Wrong, match="could not make a program"):
         expect_collectives(seen, never=["all-reduce"])
 
 

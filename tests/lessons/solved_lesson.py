@@ -102,6 +102,7 @@ class Lesson:
             free_compiled_programs()
         before = dict(self.namespace)
         likeness.ways, likeness.solutions = self.ways[by], self.solutions[by]
+        likeness.learner = self.namespace
         try:
             # In place, as in a kernel: the lesson's functions may call the answer's.
             run(text, f"<{name}>", self.namespace)

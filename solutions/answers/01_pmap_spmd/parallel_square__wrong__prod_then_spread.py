@@ -1,0 +1,10 @@
+"""Squares as a product of two stacked copies, on one device; then spreads the rows.
+
+Told: none
+"""
+
+
+def parallel_square(x):
+    twice = jnp.stack([x, x])
+    squared = jnp.prod(twice, axis=0).astype(x.dtype)
+    return jax.pmap(lambda row: row)(squared)
