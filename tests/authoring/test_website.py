@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LESSON = "lessons/02_collectives.html"
 PAGES = (
     *("index.html", LESSON, "lessons/ko/01_pmap_spmd.html", "handbook/grade.html"),
-    *("comparison.html", "api/coursekit.html", "api/grader.html"),
+    *("comparison.html", "api/coursekit.html"),
     "search.html?q=collective",
 )
 CONTRAST = ("color-contrast",)
