@@ -323,6 +323,7 @@ def cases(rng):
     mean, devices = "the mean of the members", "any number of devices"
     for num_devices, (rows, features, classes), scale, what in (
         (1, (2, 1, 3), 1, devices),
+        (3, (2, 3, 1), 1, mean),  # of one class the probability is 1
         (2, (4, 3, 4), 5, mean),
         (4, (1, 5, 2), 1e-3, mean),
         (8, (2, 17, 5), 1, "any axis name"),
@@ -938,7 +939,7 @@ def ring_all_reduce(x, axis_name):
 
 
 # %% [markdown] hints="ring_all_reduce"
-# - `chunks = x.reshape(D, -1, *x.shape[1:])`; `lax.axis_index(axis_name)` is `d`. It
+# - `chunks = x.reshape(D, len(x) // D, *x.shape[1:])`; `lax.axis_index(axis_name)` is `d`. It
 #   is traced, and may still index the array: `chunks[(d - step) % D]`.
 # - `chunks.at[place].add(arrived)` and `chunks.at[place].set(arrived)` return the
 #   changed array.

@@ -130,8 +130,8 @@ def errors(cells):
     return [o for cell in cells for o in cell.outputs if o.output_type == "error"]
 
 
-# Most where Colab's own versions are: `make test-oldest`. nbval executes the solved ones
-# there; from the archive, the first and the one that starts processes are enough.
+# Most where Colab's own versions are: `make test-oldest`. nbval executes the solved
+# ones there; from the archive, the first and the one that starts processes are enough.
 IS_COLABS = IPython.version_info[0] < 8
 UNTOUCHED = LESSONS if IS_COLABS else LESSONS[:1]
 of_colab = pytest.mark.skipif(not IS_COLABS, reason="make test-oldest runs it")
