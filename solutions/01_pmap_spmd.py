@@ -173,6 +173,7 @@ def cases(rng):
         (2, f"{dump} {name}4 {fast} {name}128", old),
         (1000, f"{fast}  {dump}", "other flags stay"),
         (7, f"{dump} {fast} {name}70", old),
+        (4, f"--a=1 --a=2 {name}3 --a=1", old),  # the last one counts
     ):
         env = {"LANG": f"{rng.integers(99)}", "XLA_FLAGS": flags, "A": "b c", "NO": ""}
         env = {key: text for key, text in env.items() if text is not None}
@@ -248,8 +249,8 @@ draw_pmap("mean", {"blocks": blocks}, {"means": means})
 #
 # Real batches are *pytrees*: arrays in nested dicts, lists and tuples, or one bare
 # array. `shard_batch(batch, num_devices)` cuts each array `(B, ...)` of a pytree into
-# `(num_devices, B / num_devices, ...)`. It places nothing, so `num_devices` may be any
-# number from 1 on.
+# `(num_devices, B / num_devices, ...)`. Where the blocks lie does not matter, so
+# `num_devices` may be any number from 1 on.
 #
 # - [the same tree] The tree keeps its containers, named tuples among them.
 # - [order stays] Order stays: device 0 gets the first `B / num_devices` rows.
@@ -334,6 +335,7 @@ def cases(rng):
     yield Case({}, 4, statements="the same tree")
     yield Case(([], ()), 3, statements="the same tree")
     yield Case(rows(5), 1)
+    yield Case(rows(6, 0), 2)
     yield Case((rows(3, 1) > 0, {}, [rows(3, dtype=jnp.bfloat16)]), 3)
     yield Case({"b": [jnp.asarray(rows(12, 2))], "a": (rows(12, dtype=np.int8),)}, 6)
     yield Case([rows(8, 2, 1, 3, dtype=np.uint8), rows(8, dtype=np.float16)], 8)
@@ -979,10 +981,12 @@ expect(other, not kept, f"Keys 3 and 4 gave the same weights to {kept}.")
 
 ### BEGIN HIDDEN TESTS
 many = 3 + 2**16  # in 16 bits this is 3
-other = observe(init_ensemble, jax.random.key(many), 8, sizes)
-expect_shapes(other, check_layers(8, sizes))
-kept = ", ".join(check_equal(seen.value, other.value)[:1])
-expect(other, not kept, f"Keys 3 and {many} gave the same weights to {kept}.")
+half = jax.random.wrap_key_data(np.uint32([7, 3]))  # its last word is that of key 3
+for text, key in ((f"{many}", jax.random.key(many)), ("7, 3", half)):
+    other = observe(init_ensemble, key, 8, sizes)
+    expect_shapes(other, check_layers(8, sizes))
+    kept = ", ".join(check_equal(seen.value, other.value)[:1])
+    expect(other, not kept, f"Keys 3 and {text} gave the same weights to {kept}.")
 for number, num_devices, sizes in ((7, 1, (2, 900)), (9, 6, (1, 30, 30, 30))):
     statement("a list of layers", "zero biases")
     seen = observe(init_ensemble, jax.random.key(number), num_devices, sizes)
@@ -1152,11 +1156,24 @@ def replica_spread(params):
 
 
 # %% helpers="local_sgd_steps"
+from coursekit.compiled_program import CompiledProgram
+
+
 def check_steps_alone(lr, num_steps, *arrays):
     def run(*arrays):
         return local_sgd_steps(*arrays, lr, num_steps)
 
     return check_alone(run, *arrays)
+
+
+def check_sent(params, x, y, lr, num_steps):  # collectives of all of it, compiled
+    def run(params, x, y):
+        return local_sgd_steps(params, x, y, lr, num_steps)
+
+    if jax.version.__version_info__ < (0, 8):  # pmap inside of jit joins the rows
+        return []
+    program = jax.jit(run).lower(*check_rows((params, x, y))).compile()
+    return [str(one) for one in CompiledProgram(program).collectives]
 
 
 def check_placed(params, x, y, lr, num_steps):  # of what lies there, and must stay
@@ -1256,6 +1273,10 @@ seen = observe(check_placed, params, x, y, 0.05, 20)
 expect_result(seen)
 expect(seen, not any(seen.value["deleted"]), "An argument was donated or deleted.")
 expect_close(seen, {"spread": spread, "deleted": [False] * 4}, rtol=1e-3)
+statement("no communication")
+seen = observe(check_sent, params, x, y, 0.05, 20)
+headline = "The compiled program sends something."
+expect(seen, not seen.value, headline, seen="; ".join(seen.value or ()))
 ### END HIDDEN TESTS
 
 # %% [markdown]

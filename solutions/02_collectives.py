@@ -431,6 +431,7 @@ def cases(rng):
     for num_devices, shape, offsets, what in (
         (1, (3, 5), [0], devices),
         (2, (4, 1), [0, 50], devices),
+        (3, (1, 2), [0], devices),
         (4, (3, 3), [-1e4, 0, 1e4], "stable at large logits"),
         (8, (5, 7), [-3, 3], "any axis name"),
     ):
@@ -539,6 +540,7 @@ def cases(rng):
     for num_devices, (rows, features), eps, offset, what in (
         (1, (5, 2), 0.5, 0, devices),
         (2, (1, 3), 0.5, 3, devices),
+        (3, (2, 1), 0.5, 1, devices),
         (4, (3, 4), 1e-3, 0, "normalised rows"),
         (8, (2, 5), 0.1, 1, "any axis name"),
     ):
@@ -693,7 +695,7 @@ expect_error(uneven, "ValueError", mentions=[20, 8])
 def cases(rng):
     split, devices = "split by columns", "any number of devices"
     for num_devices, shape, dtype, what in (
-        (1, (3, 4), float, devices),
+        (1, (3, 1), float, devices),
         (2, (2, 4), int, split),  # as many rows as columns
         (4, (4, 4), complex, split),
         (8, (1, 8), bool, "any axis name"),
@@ -975,6 +977,7 @@ def cases(rng):
     devices = "any number of devices"
     for num_devices, shape, dtype, what in (
         (1, (3,), np.float32, devices),
+        (3, (3, 1), np.float32, devices),
         (2, (4,), np.float32, "any axis name"),
         (4, (12,), np.int32, "the sum of all devices"),
     ):

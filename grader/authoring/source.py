@@ -215,7 +215,7 @@ class Proofs:
             elif call.func.id == "Case":
                 named = [k.value for k in call.keywords if k.arg == "statements"]
             elif call.func.id == "expect_like_solution":
-                options = ("free", "compiled", "scales", None)
+                options = ("free", "compiled", "scales", "one_by_one", None)
                 named = [k.value for k in call.keywords if k.arg not in options]
             elif call.func.id.startswith("expect") and call.lineno < begun:
                 remedy = 'Write statement("...") before it.'

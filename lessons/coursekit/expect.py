@@ -15,6 +15,15 @@ from .processes import count_devices
 
 CAUSES = (  # what JAX's own messages mean in a lesson
     (
+        r"Sharding passed to jit does not match .*_internal_pmap",
+        "an array lies on the devices in another way than pmap splits it; whole ones"
+        " take in_axes=None",
+    ),
+    (
+        r"Received incompatible devices",
+        "arrays of one program lie on different sets of devices",
+    ),
+    (
         r"_internal_pmap|pmap was requested to map|pmap got inconsistent sizes"
         r"|select an axis to squeeze out"
         r"|flat_args\[\d+\] is incompatible .* rank at least",

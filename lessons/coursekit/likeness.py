@@ -8,24 +8,23 @@ demanded by accident and nothing is forgotten.
 from __future__ import annotations
 
 import builtins
-import copy
-import hashlib
 import inspect
 import itertools
 import linecache
 import math
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
+from .cases import Case, altered, named, rounded
 from .check import statement
 from .expect import difference, expect_error, expect_result, wrong
 from .expect_program import expect_traced
-from .observation import Collective, Observation, describe, leaves, plain
+from .observation import Collective, Observation, leaves
 from .observe import observe
 
 FACTS = (
@@ -43,65 +42,6 @@ seed = 0  # of the generated cases
 _known: dict[tuple, Any] = {}  # what the solution does in each case
 
 
-class Case:
-    """One call on which a function is compared with the solution.
-
-    Attributes:
-        arguments: of the call, in order.
-        axis: see `observe`.
-        statements: what this case's value or error proves, where it is something else
-            than `expect_like_solution` says of all.
-        mentions: values that the error's text must name, where the solution raises.
-        rtol, atol: tolerance of the values, where rounding alone does not decide it.
-        is_altered: it is another case with larger or smaller numbers.
-    """
-
-    def __init__(
-        self,
-        *arguments: Any,
-        axis: str | None = None,
-        statements: str | Iterable[str] = (),
-        mentions: Iterable[Any] = (),
-        rtol: float | None = None,
-        atol: float | None = None,
-    ):
-        self.arguments, self.axis = arguments, axis
-        self.statements, self.mentions = named(statements), tuple(mentions)
-        self.rtol, self.atol = rtol, atol
-        self.is_altered = False
-
-    @property
-    def shapes(self) -> str:
-        """Tells calls apart that need not share a compiled program.
-
-        Floats, such as a learning rate, are values; other numbers may decide shapes.
-        """
-        kinds = jax.tree.map(
-            lambda leaf: np.float32(0) if type(leaf) is float else leaf, self.arguments
-        )
-        return f"{describe(list(kinds), 10**6)} {self.axis}"
-
-    @property
-    def digest(self) -> str:
-        """Hashes the arguments with their values."""
-        found = hashlib.sha256(self.shapes.encode())
-        for path, leaf in leaves(plain(list(self.arguments))):
-            is_array = isinstance(leaf, np.ndarray)
-            found.update(leaf.tobytes() if is_array else f"{path}{leaf!r}".encode())
-        return found.hexdigest()
-
-    def altered(self, arguments: Iterable[Any]) -> Case:
-        """Makes the same case of other arguments."""
-        case = copy.copy(self)
-        case.arguments, case.is_altered = tuple(arguments), True
-        return case
-
-    @property
-    def size(self) -> int:
-        """Counts the elements of the arguments: small cases are tried first."""
-        return sum(np.size(leaf) for leaf in jax.tree.leaves(self.arguments))
-
-
 def expect_like_solution(
     function: Callable,
     cases: Callable[[np.random.Generator], Iterable[Case]],
@@ -109,6 +49,7 @@ def expect_like_solution(
     free: Mapping[str, str] | None = None,
     compiled: bool = False,
     scales: Iterable[float] = (0, 1000),
+    one_by_one: float = 0,
     **facts: str | Iterable[str],
 ) -> None:
     """Raises unless `function` does what the solution of the same name does.
@@ -120,7 +61,9 @@ def expect_like_solution(
         compiled: compare the compiled program, not the traced one.
         scales: one of the cases is tried again with all numbers of its float arrays so
             many times as large, where the solution's result is finite; () where the
-            contract bounds them. (Each float that is no array is halved in any case.)
+            contract bounds them. (Each float that is no array is halved, too.)
+        one_by_one: with scales, by what each float array alone is multiplied, or those
+            of each argument where there are many; not 0 where gradients at 0 are free.
         facts: for each fact that is compared, the statements that it proves:
             value (structure, shapes, dtypes and numbers), error (its class and what it
             must name), layout (which device holds what), collectives (kinds, how often,
@@ -149,7 +92,7 @@ def expect_like_solution(
     earlier: set[str] = set()
     returned: list[Case] = []  # where the solution raises nothing
     drawn = sorted(cases(rng), key=lambda one: one.size)
-    for case in itertools.chain(drawn, altered(returned, scales)):
+    for case in itertools.chain(drawn, altered(returned, scales, one_by_one)):
         ours, near = solved(solution, case, how, bounded=function is not solution)
         if case.is_altered and not (ours.error is None and is_finite(ours.value)):
             continue
@@ -179,55 +122,10 @@ def expect_like_solution(
     statement(*dict.fromkeys(one for names in facts.values() for one in names))
 
 
-def altered(cases: list[Case], scales: Iterable[float]) -> Iterator[Case]:
-    """Yields cases again with other numbers, each time one in the middle of its kind.
-
-    Its float arrays are scaled; or one of its floats that are no array, a learning rate
-    maybe, is halved: so is found who remembers what all other arguments gave.
-    """
-
-    def has(case: Case, is_meant: Callable) -> bool:
-        return any(map(is_meant, jax.tree.leaves(case.arguments)))
-
-    def scale_by(scale: float) -> Callable:
-        def scaled(leaf):
-            with np.errstate(all="ignore"):  # 0 times inf
-                return leaf * leaf.dtype.type(scale) if is_float_array(leaf) else leaf
-
-        return scaled
-
-    filled = [case for case in cases if has(case, is_float_array)]
-    for scale in scales if filled else ():
-        middle = filled[len(filled) // 2]
-        case = middle.altered(jax.tree.map(scale_by(scale), middle.arguments))
-        if middle.atol is not None:
-            case.atol = middle.atol * max(scale, 1)
-        yield case
-    tuned = [case for case in cases if has(case, lambda leaf: type(leaf) is float)]
-    if tuned:
-        middle = tuned[len(tuned) // 2]
-        numbers, tree = jax.tree.flatten(middle.arguments)
-        for place, number in enumerate(numbers):
-            if type(number) is float:
-                others = [*numbers[:place], number / 2, *numbers[place + 1 :]]
-                yield middle.altered(jax.tree.unflatten(tree, others))
-
-
-def is_float_array(leaf: Any) -> bool:
-    """Tells whether a leaf is an array of floating point numbers."""
-    is_array = isinstance(leaf, np.ndarray | jax.Array)
-    return is_array and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
-
-
 def is_finite(value: Any) -> bool:
     """Tells whether a plain result holds neither inf nor nan."""
     floats = (leaf for _, leaf in leaves(value) if is_float(leaf))
     return all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in floats)
-
-
-def named(names: str | Iterable[str]) -> tuple[str, ...]:
-    """Reads one name, or several."""
-    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def solution_of(function: Callable, name: str) -> Callable:
@@ -276,20 +174,6 @@ def solved(
         ]
         _known[key] = ours, near
     return _known[key]
-
-
-def rounded(arguments: tuple, sign: int) -> list:
-    """Moves each number of float arrays by one rounding, up and down by turns."""
-
-    def move(leaf):
-        if not is_float_array(leaf):
-            return leaf
-        signs = np.where(np.arange(leaf.size) % 3 % 2, sign, -sign)
-        step = 1 + signs.reshape(leaf.shape) * 2.0**-23
-        moved = (np.asarray(leaf, np.float64) * step).astype(leaf.dtype)
-        return moved if isinstance(leaf, np.ndarray) else jax.device_put(moved)
-
-    return jax.tree.map(move, list(arguments))
 
 
 def compare_value(

@@ -53,6 +53,8 @@ MESSAGES = {
     'deleted array': '삭제된 배열',
     'object array': 'object 배열',
     'occurs at source:  (.+)': 'occurs at source:  (.+)',
+    'an array lies on the devices in another way than pmap splits it; whole ones take in_axes=None': '배열이 pmap이 나누는 방식과 다르게 장치에 놓여 있습니다. 통째로 보낼 배열에는 in_axes=None을 주세요',
+    'arrays of one program lie on different sets of devices': '한 프로그램의 배열들이 서로 다른 장치 집합에 놓여 있습니다',
     'pmap looked for a device axis in an argument that has none, or another one; in_axes=None sends an argument whole': '장치 축이 없거나 다른 장치 축을 가진 인자에서 pmap이 장치 축을 찾으려 했습니다. in_axes=None을 주면 인자를 통째로 보냅니다',
     'unbound axis name': 'unbound axis name',
     'a collective names an axis that nobody bound: use the argument axis_name, or the name that pmap was given': '바인딩되지 않은 축 이름을 집합 연산에 썼습니다. 인자 axis_name을 쓰거나, pmap에 준 이름을 쓰세요',

@@ -1,5 +1,6 @@
 """What the set-up cell brings into a notebook: checks, pictures and observations."""
 
+from .cases import Case
 from .check import check, checklist, scorecard, statement
 from .draw import *  # noqa: F403
 from .draw import __all__ as _pictures
@@ -7,7 +8,7 @@ from .expect import *  # noqa: F403
 from .expect import __all__ as _expectations
 from .expect_program import *  # noqa: F403
 from .expect_program import __all__ as _expectations_of_programs
-from .likeness import Case, expect_like_solution
+from .likeness import expect_like_solution
 from .observe import observe
 from .references import *  # noqa: F403
 from .references import __all__ as _references

@@ -11,8 +11,9 @@ from jax import lax
 from observations import problem
 
 from coursekit import likeness
+from coursekit.cases import Case
 from coursekit.check import Raised, check, statement
-from coursekit.likeness import FACTS, Case, expect_like_solution
+from coursekit.likeness import FACTS, expect_like_solution
 from coursekit.observe import observe
 
 

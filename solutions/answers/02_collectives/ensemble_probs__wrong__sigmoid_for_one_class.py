@@ -3,6 +3,7 @@
 Told: none
 """
 
+
 def ensemble_probs(params, x, axis_name):
     logits = x @ params["w"] + params["b"]
     if logits.shape[-1] == 1:
