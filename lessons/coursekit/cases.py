@@ -80,7 +80,8 @@ def altered(
     """Yields cases again with other numbers, each time one in the middle of its kind.
 
     Its float arrays are scaled; or one of its floats that are no array, a learning rate
-    maybe, is halved: so is found who remembers what all other arguments gave.
+    maybe, is halved: so is found who remembers what all other arguments gave; or
+    something is folded into its keys, as into those that a program makes of others.
     """
 
     def holds(tree: Any, is_meant: Callable) -> bool:
@@ -116,6 +117,11 @@ def altered(
                 others = [*numbers[:place], number / 2, *numbers[place + 1 :]]
                 yield middle.altered(jax.tree.unflatten(tree, others))
 
+    keyed = [case for case in cases if holds(case.arguments, is_key)]
+    if keyed:
+        middle = keyed[len(keyed) // 2]
+        yield middle.altered(jax.tree.map(folded, middle.arguments))
+
 
 def parts_alone(case: Case, arguments: Iterable[Any]) -> Iterator[Case]:
     """Yields a case with one of its float arrays at a time from other arguments.
@@ -132,6 +138,20 @@ def parts_alone(case: Case, arguments: Iterable[Any]) -> Iterator[Case]:
     for part in dict.fromkeys(parts.values()) if several else ():
         mixed = [now[k] if parts.get(k) == part else one for k, one in enumerate(was)]
         yield case.altered(jax.tree.unflatten(tree, mixed))
+
+
+def is_key(leaf: Any) -> bool:
+    """Tells whether a leaf is a random key, or an array of keys."""
+    is_array = isinstance(leaf, jax.Array)
+    return is_array and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def folded(leaf: Any) -> Any:
+    """Makes other keys of keys, whose data fill all words; leaves all else."""
+    if not is_key(leaf):
+        return leaf
+    keys = [jax.random.fold_in(key, 7) for key in leaf.ravel()]
+    return jax.numpy.stack(keys).reshape(leaf.shape)
 
 
 def is_float_array(leaf: Any) -> bool:

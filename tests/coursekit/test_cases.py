@@ -46,6 +46,15 @@ def test_floats_that_are_no_arrays_are_halved_one_by_one():
     assert made == [(3, 0.25, [8.0, True]), (3, 0.5, [4.0, True])]
 
 
+def test_keys_are_tried_with_other_words():
+    key = jax.random.key(3)
+    [one] = altered([Case(key, 3)], (0,), 0)
+    [many] = altered([Case({"a": jax.random.split(key, 3)}, 3)], (0,), 0)
+    assert jax.random.key_data(one.arguments[0]).min() > 3
+    assert many.arguments[0]["a"].shape == (3,)
+    assert many.arguments[1] == 3
+
+
 def test_whole_numbers_and_texts_are_tried_once():
     assert list(altered([Case(3, "i", np.arange(3))], (0, 10), 0)) == []
 
