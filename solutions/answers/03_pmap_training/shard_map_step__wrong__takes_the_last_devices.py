@@ -1,6 +1,6 @@
 """Counts devices from the end.
 
-Told: none
+Told: arrays of one program lie on different sets of devices
 """
 
 

@@ -1,6 +1,6 @@
 """Constrains the batch to a mesh of all eight devices, wherever it lies.
 
-Told: none
+Told: arrays of one program lie on different sets of devices
 """
 
 

@@ -1,6 +1,6 @@
 """Takes the first devices, however the mesh has them.
 
-Told: none
+Told: arrays of one program lie on different sets of devices
 """
 
 
