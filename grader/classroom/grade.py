@@ -21,6 +21,7 @@ from grader.classroom.publishing import (
 from grader.classroom.roster import add_names
 from grader.classroom.store import Store
 from grader.containment.limits import Limits
+from grader.containment.scratch import remove_left_folders
 from grader.pages.terminal import closing, differences, summary
 from grader.results import Record, Result
 from grader.submissions.collecting import collect
@@ -66,6 +67,7 @@ def grade(
             one for one in ready if not is_published(classroom, work[one[0]], one[1])
         ]
         if todo:
+            remove_left_folders()
             how = {"most": len(todo), "workers": workers, "trusted": trusted}
             with open_executor(classroom.solved, limits, scheduler, **how) as executor:
                 say(f"{done}, {len(todo)} to grade {executor.description}.")

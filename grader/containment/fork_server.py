@@ -17,6 +17,7 @@ from typing import Any
 
 from grader import ROOT
 from grader.containment.box import Box, unused_uid
+from grader.containment.scratch import prefix
 
 START_S = 120
 REPLY_S = 20
@@ -40,7 +41,7 @@ class ForkServer:
     def __init__(
         self, inside: str, packages: Mapping[str, Path], env: Mapping[str, str]
     ):
-        self.folder = tempfile.TemporaryDirectory(prefix="fork-server-")
+        self.folder = tempfile.TemporaryDirectory(prefix=prefix("fork-server"))
         self.lock, self.ready = threading.Lock(), False
         self.channel, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         script = ROOT / "grader" / "containment" / "inside" / "fork_server.py"

@@ -29,6 +29,7 @@ from grader.containment.fork_server import (
 )
 from grader.containment.limits import ContainmentError
 from grader.containment.monitor import Monitor, StderrTail
+from grader.containment.scratch import prefix, short_folder
 from grader.kernel import compile_cache
 
 NAME = "contained"
@@ -91,7 +92,8 @@ class ContainedProvisioner(LocalProvisioner):
         # A restarted kernel takes the same paths: clients stay connected to them.
         if self.folder is None:
             # Short: the path of a socket has at most 107 bytes.
-            self.folder = Path(tempfile.mkdtemp(prefix="box-", dir=short_folder()))
+            made = tempfile.mkdtemp(prefix=prefix("box"), dir=short_folder())
+            self.folder = Path(made)
         manager = self.parent
         manager.transport = "ipc"
         manager.connection_file = str(self.folder / "kernel.json")
@@ -232,9 +234,3 @@ def register() -> None:
     place = f"{__name__}:{ContainedProvisioner.__name__}"
     known = KernelProvisionerFactory.instance().provisioners
     known[NAME] = EntryPoint(NAME, place, KernelProvisionerFactory.GROUP_NAME)
-
-
-def short_folder() -> str:
-    """Returns a folder for sockets, whose paths must be short."""
-    chosen = tempfile.gettempdir()
-    return chosen if len(chosen) <= 40 else "/tmp"

@@ -18,6 +18,7 @@ from jupyter_client import BlockingKernelClient, KernelManager
 from grader import ROOT, CourseError
 from grader.authoring.execution import environment
 from grader.containment.limits import Limits
+from grader.containment.scratch import prefix
 from grader.kernel import compile_cache
 from grader.kernel.cell_result import CellResult, SessionEnded
 from grader.kernel.iopub import IopubReader
@@ -84,7 +85,7 @@ class Session:
         compiled: Path | None = None,
     ):
         self.limits, self.ended = limits, ""
-        self.home = tempfile.TemporaryDirectory(prefix="learner-")
+        self.home = tempfile.TemporaryDirectory(prefix=prefix("learner"))
         self.context = zmq.Context()
         self.context.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
         self.context.setsockopt(zmq.RCVHWM, 2)  # more stays in the learner's process

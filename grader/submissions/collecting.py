@@ -20,6 +20,7 @@ from grader.atomic_files import write_file
 from grader.submissions.answers import is_other_lesson
 from grader.submissions.downloads import Found, files_in
 from grader.submissions.file_names import (
+    Ambiguous,
     Owner,
     copy_number,
     lesson_named,
@@ -101,7 +102,14 @@ class Collection:
     def add(self, file: Found, download: str) -> None:
         """Puts a file into its place, or says why not."""
         name = shown("/".join(file.parts))
-        owner = owner_of(file.parts, self.lessons)
+        try:
+            owner = owner_of(file.parts, self.lessons)
+        except Ambiguous as problem:
+            remedy = (
+                "Nobody got it: ask whose it is, and hand it in under ID_LESSON.ipynb."
+            )
+            self.problems.append(f"{name} {problem}. {remedy}")
+            return
         if owner is None:
             lesson = next(iter(self.lessons), "LESSON")
             remedy = f"A notebook is named like ada_{lesson}.ipynb, or lies in ada/."

@@ -27,6 +27,7 @@ MOODLE = re.compile(
     r"(?s)(?P<name>.+?)(?:_(?P<id>\d+))?_assignsubmission_(?P<kind>[a-z]+)"
     r"(?:_(?P<file>.*))?"
 )
+MARK = re.compile(r"(?:_(\d+))?_assignsubmission_")  # which a Moodle name may hold, too
 # lovelaceada_LATE_123_4567_NAME; without names anon_aB3dE_4567_NAME; ..._text.html.
 CANVAS = re.compile(
     r"(?s)(?:(?P<name>.+?)_)??(?:LATE_|late_)?(?P<id>\d+|anon_[A-Za-z0-9]+)_"
@@ -51,6 +52,10 @@ class Owner:
     names: tuple[str, ...]
     version: int = 0
     from_lms: bool = False
+
+
+class Ambiguous(Exception):
+    """A file name that says of several learners that the file is theirs."""
 
 
 def shown(name: str, limit: int = 80) -> str:
@@ -103,10 +108,18 @@ def lesson_named(names: Sequence[str], lessons: Sequence[str]) -> str:
 
 
 def owner_of(parts: Sequence[str], lessons: Sequence[str]) -> Owner | None:
-    """Tells whose the file at a path in a download is; None: its path does not say."""
+    """Tells whose the file at a path in a download is; None: its path does not say.
+
+    Raises:
+        Ambiguous: it says so of several learners.
+    """
     for place, part in enumerate(parts):
         rest = tuple(parts[place + 1 :])
         if found := MOODLE.fullmatch(part):
+            # On many sites learners write their names: only the LMS writes its mark.
+            marks = MARK.finditer(part)
+            if len({mark[1] or part[: mark.start()] for mark in marks}) > 1:
+                raise Ambiguous("holds Moodle's mark of several learners")
             names = ((found["file"],) if found["file"] else ()) + rest
             names = names if found["kind"] == "file" else ()
             student = found["id"] or found["name"]

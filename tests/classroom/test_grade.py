@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import types
 import zipfile
 
@@ -370,6 +371,19 @@ def test_without_containment_untrusted_code_is_refused(class_of_two, monkeypatch
     with pytest.raises(ContainmentError):
         run(grade, class_of_two / "class", trusted=False)
     assert not (class_of_two / "class" / "grading" / "results").exists()
+
+
+def test_what_killed_runs_left_long_ago_goes_with_the_next_one(
+    class_of_two, monkeypatch, tmp_path
+):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / f"learner-{ended.pid}-ab_cd012"
+    left.mkdir()
+    os.utime(left, (1e9, 1e9))
+    run(grade, class_of_two)
+    assert not left.exists()
 
 
 def test_two_gradings_of_a_class_do_not_meet(class_of_two):

@@ -124,6 +124,31 @@ def test_one_moodle_learner_whose_file_has_another_name_in_it(tmp_path, course):
     assert placed(course) == {"12/01_tiny": b"ada"}
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "12_assignsubmission_file_Mallory_assignsubmission_file_/01_tiny.ipynb",
+        "Ada_12_assignsubmission_file_666_assignsubmission_file_/01_tiny.ipynb",
+        "Ada_12_assignsubmission_file_666_assignsubmission_file_01_tiny.ipynb",
+        "Mallory_666_assignsubmission_file_Ada_12_assignsubmission_file_01_tiny.ipynb",
+    ],
+)
+def test_a_moodle_name_that_holds_the_mark_of_another_learner(tmp_path, course, path):
+    contents = {"Ada_12_assignsubmission_file_/01_tiny.ipynb": b"ada", path: b"mallory"}
+    found = collect([download(tmp_path, contents)], course, LESSONS)
+    assert placed(course) == {"12/01_tiny": b"ada"}
+    [problem] = found.problems
+    assert "holds Moodle's mark of several learners. Nobody got it" in problem
+
+
+def test_a_moodle_download_that_its_learner_handed_in_again(tmp_path, course):
+    mine = "Ada_12_assignsubmission_file_"
+    contents = {f"{mine}{mine}01_tiny.ipynb": b"ada"}
+    found = collect([download(tmp_path, contents)], course, LESSONS)
+    assert placed(course) == {"12/01_tiny": b"ada"}
+    assert found.problems == ()
+
+
 PLAIN = {
     "flat": ["ada_01_tiny.ipynb", "bob_02_more (1).ipynb"],
     "flat, by number": ["ada_1.ipynb", "bob_02.ipynb"],
