@@ -118,7 +118,7 @@ def altered(
                 yield middle.altered(jax.tree.unflatten(tree, others))
 
     keyed = [case for case in cases if holds(case.arguments, is_key)]
-    if keyed:
+    if scales and keyed:
         middle = keyed[len(keyed) // 2]
         yield middle.altered(jax.tree.map(folded, middle.arguments))
 

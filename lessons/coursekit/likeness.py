@@ -60,8 +60,9 @@ def expect_like_solution(
         free: what the exercise leaves open: facts, parted by blanks, and the reason.
         compiled: compare the compiled program, not the traced one.
         scales: one of the cases is tried again with all numbers of its float arrays so
-            many times as large, where the solution's result is finite; () where the
-            contract bounds them. (Each float that is no array is halved, too.)
+            many times as large, where the solution's result is finite, and with other
+            keys; () where the contract bounds them, or rounding decides too much.
+            (Each float that is no array is halved in any case.)
         one_by_one: with scales, by what each float array alone is multiplied, or those
             of each argument where there are many; not 0 where gradients at 0 are free.
         facts: for each fact that is compared, the statements that it proves:

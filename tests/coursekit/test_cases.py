@@ -53,6 +53,7 @@ def test_keys_are_tried_with_other_words():
     assert jax.random.key_data(one.arguments[0]).min() > 3
     assert many.arguments[0]["a"].shape == (3,)
     assert many.arguments[1] == 3
+    assert list(altered([Case(key, 3)], (), 0)) == []
 
 
 def test_whole_numbers_and_texts_are_tried_once():
