@@ -1,6 +1,6 @@
 """The grader gives known answers what they deserve, in boxes and kernels of their own.
 
-`tests/lessons/test_answers.py` tries every one, by a judge's questions in one process.
+`tests/lessons/test_answers.py` tries them by a judge's questions, in one process.
 Here a submission holds wrong answers, right ones and our solutions by turns, the first
 of each exercise; with `ANSWERS=all` submissions hold every one.
 """
