@@ -86,6 +86,8 @@ draw_array(stack, 'stack, P("data", None, "model"):')
 #   they are to be *donated*;
 # - [nothing is remembered] a call computes from its own arguments, whatever was called
 #   before.
+#
+# Arrays hold finite numbers.
 
 # %% [markdown]
 # ### Exercise 4.1: make_mesh_and_place
@@ -130,6 +132,11 @@ def make_mesh_and_place(x, shape, axis_names, spec):
 # - `make_mesh` above takes the first devices by itself. `P(*spec)` makes the spec.
 # - Needed: `math.prod(shape)` devices. There are `jax.device_count()`.
 # - `NamedSharding` refuses unknown names with the error that is asked for.
+
+
+# %% helpers="make_mesh_and_place"
+def check_from(number, x, *where):  # x lies on another device
+    return make_mesh_and_place(jax.device_put(x, jax.devices()[number]), *where)
 
 
 # %% check="make_mesh_and_place" points=1
@@ -195,6 +202,21 @@ def cases(rng):
         yield Case(x, (2, 4), names, spec, mentions=[name], statements=unknown)
 
 
+def cases_elsewhere(rng):
+    x = np.float32(rng.normal(size=4))
+    yield Case(3, x, (1,), ("i",), ("i",), rtol=0.0)
+    yield Case(7, x, (1, 1), ("i", "j"), (), rtol=0.0)
+    yield Case(1, x, (2, 1), ("i", "j"), ("i",), rtol=0.0)
+
+
+expect_like_solution(
+    check_from,
+    cases_elsewhere,
+    value="values and dtype stay",
+    layout="on a mesh of the first devices",
+    arguments="arguments stay",
+    free={"collectives sent arrays compiles error": "as below"},
+)
 expect_like_solution(
     make_mesh_and_place,
     cases,
@@ -306,9 +328,11 @@ def cases(rng):
     what = "no device is needed"
     yield Case((7, 40960, 3), large, (None, all_three), statements=what)
     yield Case((4096, 35), large, (("model", "data"), "stage"), statements=what)
+    yield Case((2**60 + 8, 2), large, (("model",),), statements=what)
     for shape, sizes, spec, size, parts in (
         ((5, 7), {"i": 3}, (None, "i"), 7, 3),
         ((24, 12), {"a": 4, "b": 6}, (None, ("a", "b")), 12, 24),
+        ((2**60 + 1, 2), {"i": 8}, ("i",), 2**60 + 1, 8),  # no float holds it
         ((1, 10), {"a": 5, "b": 2}, ("b", "a"), 1, 2),
         ((10**6, 8), {"a": 1, "b": 3, "c": 11}, (("a", "b", "c"),), 10**6, 33),
     ):
@@ -735,7 +759,11 @@ def cases(rng):
 
 
 def program_cases(rng):
-    for mesh_shape, sizes in (((3, 2), (27, 2, 14, 1)), ((2, 4), (240, 5, 20, 3))):
+    for mesh_shape, sizes in (
+        ((3, 2), (27, 2, 14, 1)),
+        ((2, 4), (240, 5, 20, 3)),
+        ((4, 1), (28, 3, 5, 2)),
+    ):
         yield Case(*mlp_case(int(rng.integers(10**6)), *sizes)[:2], mesh_shape)
 
 
@@ -992,7 +1020,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     """Creates the state of training straight in its layout.
 
     Args:
-        key: a `jax.random.key`.
+        key: a `jax.random.key`, of the default kind.
         num_layers: number of layers L.
         width: W; w1 and w2 are f32 (L, W, W).
         mesh_shape: devices along each mesh axis.
@@ -1082,6 +1110,10 @@ expect_like_solution(
     arguments="arguments stay",
     free={"error": "none", "collectives sent arrays compiles": "seen above"},
 )
+statement("never whole on a device")
+for specs in ({"w1": ("j",), "w2": ("j", "i")}, {"w1": (), "w2": (None, "i")}):
+    seen = observe(check_whole, key, 2, 6, (3, 2), ("i", "j"), specs)
+    expect(seen, not seen.value, headline, expected="a jit whose results are split")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1206,12 +1238,12 @@ def fsdp_run(params, x, y, comes, goes, num_steps, num_devices, moments=None):
 #
 # [one step of Adam] `fsdp_step(shardings)` returns a function `(state, x, y) -> (state,
 # loss)`: a step with `make_adam()` on `mlp_loss`, the loss before the step. `state` is
-# `{"params": ..., "adam": ...}`; `shardings`, a tree like it, splits weights and moments
-# over `"data"`; `x`, `y` come split by rows.
+# `{"params": ..., "adam": ...}`; `shardings`, a tree like it, splits moments, and weights
+# along `W`, over `"data"`; `x`, `y` come split by rows.
 #
-# - [compiled once] It is compiled once for each layout of the old state.
+# - [compiled once] It compiles once for each layout of the old state.
 # - [lies as shardings say] The new state lies as `shardings` says, however the old one lay.
-# - [layer by layer] It gathers a layer's weights for use and drops them, forward and again
+# - [layer by layer] It gathers a layer's weights for use and drops them, forward and
 #   backward. Each device computes its own rows and sends gradients and loss once;
 #   JAX can trace it.
 # - [the old state is gone] An old state that lay like the new one is *donated*: its
@@ -1317,12 +1349,13 @@ def cases(rng):
     mixed = split | {"w2": (None, "data")}
     for num_devices, sizes, comes, *goes in (
         (2, (4, 2, 2, 1), mixed, split, other),  # the moments in another way
-        (3, (9, 3, 6, 2), other, other, None),
-        (3, (9, 3, 6, 2), other, other, None),
+        (3, (9, 3, 6, 2), other, split, other),
+        (3, (9, 3, 6, 2), split, split),
+        (3, (9, 3, 6, 2), split, split),
     ):
         params, *data = mlp_case(int(rng.integers(10**6)), *sizes)
         params["w1"][0, :, 0] = params["w2"][0, 0] = 0  # a unit without a gradient
-        how = comes, goes[0], 2, num_devices, goes[1]
+        how = comes, goes[0], 2, num_devices, *goes[1:]
         yield Case(params, *data, *how, rtol=1e-3, atol=1e-5)
 
 
