@@ -546,6 +546,7 @@ def run_cases(rng):
         for size in (1, 2):
             params, x, y = mlp_case(int(rng.integers(10**6)), *sizes)
             rates = np.full(2, rng.uniform(0.01, 0.3), np.float32)  # the same twice
+            rates *= num_devices  # up to 1.8
             yield Case(params, size * x, y - size, rates, num_devices)
 
 
@@ -1215,11 +1216,14 @@ state, loss = program(state, jax.device_put(np.ones((64, 1024), np.float32), pla
 
 
 # %%
-def fsdp_run(params, x, y, comes, goes, num_steps, num_devices, moments=None):
-    # For the check: the specs of the first state, of the others and of their moments.
+def fsdp_run(params, x, y, comes, goes, num_steps, num_devices, moments=None, begun=0):
+    # For the check: the specs of the first state, of the others and of their moments;
+    # the steps that Adam has counted before.
     mesh = make_mesh((num_devices,), ("data",))
     adam = jax.eval_shape(make_adam().init, params)
-    adam = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), adam)
+    adam = jax.tree.map(
+        lambda a: np.full(a.shape, begun * (a.ndim == 0), a.dtype), adam
+    )
     new = {"params": params, "adam": adam}
     step = fsdp_step(state_shardings(mesh, new, goes, moments))
     new = jax.tree.map(jax.device_put, new, state_shardings(mesh, new, comes))
@@ -1237,9 +1241,9 @@ def fsdp_run(params, x, y, comes, goes, num_steps, num_devices, moments=None):
 # ### Exercise 4.7: fsdp_step
 #
 # [one step of Adam] `fsdp_step(shardings)` returns a function `(state, x, y) -> (state,
-# loss)`: a step with `make_adam()` on `mlp_loss`, the loss before the step. `state` is
-# `{"params": ..., "adam": ...}`; `shardings`, a tree like it, splits moments, and weights
-# along `W`, over `"data"`; `x`, `y` come split by rows.
+# loss)`: a step with `make_adam()` on `mlp_loss`, the loss before it. `shardings`, a tree
+# like `state` (`{"params": ..., "adam": ...}`), splits weights along `W`, moments along
+# `W` or `H`, over `"data"`; `x`, `y` come split by rows.
 #
 # - [compiled once] It compiles once for each layout of the old state.
 # - [lies as shardings say] The new state lies as `shardings` says, however the old one lay.
@@ -1347,15 +1351,15 @@ expect_moved(one, at_most=35_847)  # and one all-reduce
 ### BEGIN HIDDEN TESTS
 def cases(rng):
     mixed = split | {"w2": (None, "data")}
-    for num_devices, sizes, comes, *goes in (
-        (2, (4, 2, 2, 1), mixed, split, other),  # the moments in another way
-        (3, (9, 3, 6, 2), other, split, other),
-        (3, (9, 3, 6, 2), split, split),
-        (3, (9, 3, 6, 2), split, split),
+    for num_devices, sizes, comes, *more in (
+        (2, (4, 2, 2, 1), mixed, other, 7),  # the moments in another way
+        (3, (9, 3, 6, 2), other, other),
+        (3, (9, 3, 6, 2), split),
+        (3, (9, 3, 6, 2), split),
     ):
         params, *data = mlp_case(int(rng.integers(10**6)), *sizes)
         params["w1"][0, :, 0] = params["w2"][0, 0] = 0  # a unit without a gradient
-        how = comes, goes[0], 2, num_devices, *goes[1:]
+        how = comes, split, 2, num_devices, *more
         yield Case(params, *data, *how, rtol=1e-3, atol=1e-5)
 
 

@@ -22,11 +22,15 @@ from grader.kernel.inside.wire import DTYPES
 DIALECTS = ("builtin", "chlo", "func", "sdy", "stablehlo")
 BARRED = ("infeed", "outfeed", "recv", "send")  # what waits for the host
 MAX_TIMES = 2**63  # a program that runs a collective more often never ends
+MAX_MEMORY_MIB = 2000  # of one program while it runs, on all devices together
+MAPS = "sdy.manual_computation"
+ON_AXIS = r'<@\w+, \[\{{"{axis}"\}}(, \{{\}})*\]>'
 # Calls out of a program into code of the machine's: only what JAX itself puts there.
+# None of them reads or writes raw memory, as LAPACK and TopK do by shapes that they are
+# told: false ones would reach other memory of the judge. XLA checks those of `mhlo`.
 SAFE_CALLS = re.compile(
     r"Sharding|SPMDFullToShardShape|SPMDShardToFullShape|annotate_device_placement"
     r"|LayoutConstraint|xla\.sdy\.\w+|mhlo\.(a?(cos|sin|tan)h?|erf|topk|ragged_dot)"
-    r"|lapack_\w+_ffi|tridiagonal_solve_perturbed_ffi|(Approx)?TopK|PartialReduce"
 )
 SAFE_COMPOSITES = re.compile(r"chlo\.\w+")  # XLA has code of its own for some names
 
@@ -39,7 +43,8 @@ class Program:
     """An untrusted exported program, looked at before it runs.
 
     It is made for the arrays among `arguments`, and takes those of them that it has
-    `kept`, all by default.
+    `kept`, all by default. With an `axis`, it must be a map over the devices of an axis
+    of that name, which hands each its rows, and nothing beside.
 
     Attributes:
         facts: what the program holds; see `traced_facts` in coursekit/observe.py.
@@ -48,7 +53,13 @@ class Program:
         ProgramError: it is damaged, takes other inputs, or calls what it must not.
     """
 
-    def __init__(self, text: str, arguments: list, kept: list[int] | None = None):
+    def __init__(
+        self,
+        text: str,
+        arguments: list,
+        kept: list[int] | None = None,
+        axis: str | None = None,
+    ):
         _, self.arrays = program_of(lambda: None, arguments)
         every = [*range(len(self.arrays))]
         taken = every if kept is None else [place for place in every if place in kept]
@@ -58,7 +69,7 @@ class Program:
         wanted = jax.eval_shape(lambda *arrays: arrays, *self.arrays)
         kinds = [physical(wanted[place]) for place in taken]
         try:
-            survey = Inspection(text)
+            survey = Inspection(text, axis)
         except Exception as error:  # whatever a forged text leads to
             raise ProgramError(f"it cannot be read ({type(error).__name__})") from None
         if survey.problems:
@@ -106,8 +117,13 @@ class Program:
         everywhere = NamedSharding(mesh, PartitionSpec())
         try:
             placed = [jax.device_put(array, everywhere) for array in self.arrays]
-            outputs = jax.block_until_ready(jax.jit(self.exported.call)(*placed))
+            compiled = jax.jit(self.exported.call).lower(*placed).compile()
+            if (needed := mebibytes(compiled, mesh.size)) > MAX_MEMORY_MIB:
+                raise ProgramError(f"it needs {needed:,.0f} MiB of memory")
+            outputs = jax.block_until_ready(compiled(*placed))
             named = dict(zip(wanted, outputs, strict=True))
+        except ProgramError:
+            raise
         except Exception as error:
             kind = f"{type(error).__name__}: {error}"
             raise ProgramError(f"it does not run ({kind[:200]})") from None
@@ -139,11 +155,13 @@ class Inspection(TracedProgram):
         data: the same program as JAX keeps it.
     """
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, axis: str | None = None):
         self.problems: list[str] = []
         with mlir.make_ir_context():
             module = mlir.ir.Module.parse(text)
             super().__init__(module)
+            if axis is not None and not self.problems:
+                self.problems += around_the_map(self.symbols, axis)
             if self.problems:
                 return
             count = module.operation.attributes["mhlo.num_partitions"]
@@ -189,6 +207,39 @@ class Inspection(TracedProgram):
             self.problems.append("computes what is no array of a fixed shape")
         else:
             super().array(kind)
+
+
+def around_the_map(symbols: mlir.ir.SymbolTable, axis: str) -> list[str]:
+    """Lists what a program does beside mapping a function over the rows of its inputs.
+
+    What is computed there needs no collectives: all of the inputs are at hand.
+    """
+    todo, maps = ["main"], []
+    for name in todo:
+        for operation in symbols[name].regions[0].blocks[0].operations:
+            if operation.operation.name == "func.call":
+                callee = mlir.ir.FlatSymbolRefAttr(operation.attributes["callee"])
+                todo += [callee.value] if callee.value not in todo else []
+            elif operation.operation.name == MAPS:
+                maps.append(operation)
+            elif operation.operation.name != "func.return":
+                return [f"computes {operation.operation.name} outside of its map"]
+    if len(maps) != 1:
+        return [f"maps {len(maps)} functions"]
+    for side, values in (("in", maps[0].operands), ("out", maps[0].results)):
+        layouts = str(maps[0].attributes[f"{side}_shardings"])
+        rows = re.findall(ON_AXIS.format(axis=re.escape(axis)), layouts)
+        if len(rows) != len(values) or layouts.count("<@") != len(values):
+            return [f"hands out something else than rows over {axis!r}"]
+    return []
+
+
+def mebibytes(compiled: Any, num_devices: int) -> float:
+    """Adds up what a program needs while it runs, on all devices."""
+    facts = compiled.memory_analysis()
+    parts = ("argument", "output", "temp")
+    needed = sum(getattr(facts, f"{part}_size_in_bytes") for part in parts)
+    return num_devices * needed / 2**20
 
 
 def kinds(types: list) -> list[tuple[tuple[int, ...], np.dtype]]:

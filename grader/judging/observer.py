@@ -88,6 +88,10 @@ class Observer:
         if traced:
             program = self.program(name, list(arguments), axis, compiled)
         reply = self.question("call", name, encode(list(arguments)), axis)
+        if "uncounted" in reply:
+            raise NoObservation(
+                "distrusted", f"{name}: JAX's count of compiled programs was changed."
+            )
         if "unreadable" in reply:
             raise NoObservation(
                 "unreadable", f"{name} returned what cannot be looked at."
@@ -150,7 +154,7 @@ class Observer:
                 return text(reply["refused"], MAX_REASON)
             kept = reply.get("kept")
             parts = [reply["program"], reply["result"], kept]
-            parts += [encode(arguments), compiled]
+            parts += [encode(arguments), compiled, axis]
             key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
             if key in self.known:
                 return key, None, None
@@ -158,7 +162,7 @@ class Observer:
             if any(isinstance(leaf, np.ndarray) for _, leaf in leaves(result)):
                 raise WireError("The answer holds an array that no program computes.")
             self.running(True)
-            return key, Program(reply["program"], arguments, kept), result
+            return key, Program(reply["program"], arguments, kept, axis), result
         except (KeyError, TypeError, ValueError, ProgramError) as error:
             problem = str(error).rstrip(".")
             problem = f"The program of {name} cannot be trusted: {problem}."

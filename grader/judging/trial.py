@@ -14,7 +14,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from grader import ROOT
-from grader.authoring.notebook import checks
+from grader.authoring.notebook import checks, exercises
 from grader.containment.limits import Limits
 from grader.judging.cell_plan import Step, defs, is_plain, steps, stubs
 from grader.judging.judge_process import JudgeProcess, ProgramEnded
@@ -69,6 +69,10 @@ class Trial:
     ):
         self.steps = steps(clean)
         self.exercises = list(checks(clean))
+        setup = next(step.source for step in self.steps if step.kind == "setup")
+        own = [step.lean for step in self.steps if step.kind == "lesson"]
+        names = [n for cell in exercises(lesson).values() for n in defs(cell.source)]
+        self.define = f"{RESPONDER}.define({setup!r}, {own!r}, {names!r})"
         self.stubs = stubs(clean, lesson)
         self.judge, self.limits = judge, limits
         self.how = {"trusted": trusted, "root": root, "compiled": compiled}
@@ -143,7 +147,7 @@ class Trial:
         lesson = [step.lean if lean else step.source for step in ours[1:]]
         try:
             setup = session.run(ours[0].source, wall_s=START_S)
-            session.run(RESPONDER, wall_s=START_S)  # notes the settings
+            session.run(self.define, wall_s=START_S)  # notes the settings, too
             for source in ["\n\n".join(lesson)] if lean else lesson:
                 session.run(source, wall_s=START_S)
             problem = setup.error

@@ -13,6 +13,7 @@ from .check import NOT_WRITTEN, NotAttempted, Raised, Wrong
 from .observation import Observation, Opaque, describe, leaves, plain, ranges, same
 from .processes import count_devices
 
+MAX_NUMBERS = 30  # that an error's text may name
 CAUSES = (  # what JAX's own messages mean in a lesson
     (
         r"Sharding passed to jit does not match .*_internal_pmap",
@@ -160,7 +161,10 @@ def expect_error(
     *,
     causes: Causes | None = None,
 ) -> None:
-    """Raises unless the call raised `kind` and its text names all of `mentions`."""
+    """Raises unless the call raised `kind` and its text names all of `mentions`.
+
+    A text that names more than `MAX_NUMBERS` different numbers names none.
+    """
     _expect_attempt(seen)
     wanted = f"{kind} whose text names {' and '.join(map(str, mentions))}"
     expected = wanted if mentions else kind
@@ -180,6 +184,11 @@ def expect_error(
             headline = f"The {kind} does not name {value}."
             rows = {"seen": was, "expected": expected}
             wrong(seen, headline, causes=causes, **rows)
+    numbers = len({*re.findall(r"\d+", seen.error.message)})
+    if mentions and numbers > MAX_NUMBERS:
+        rows = {"seen": was, "expected": expected}
+        headline = f"The {kind} names {numbers} different numbers."
+        wrong(seen, headline, causes=causes, **rows)
 
 
 def expect_unchanged(seen: Observation) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -133,19 +134,26 @@ def expect_arrays(
     """Limits the arrays in the program: their elements, or one shape of them.
 
     Inside a mapped function, and in a compiled program, an array counts with one
-    device's block.
+    device's block. The same numbers in another order of axes, with axes of 1 or in one
+    long row are of the same shape here.
     """
     expect_traced(seen)
     for shape in seen.array_shapes:
         if largest is not None and np.prod(shape, dtype=int) > largest:
             wanted = f"no array of more than {largest} elements"
-        elif never and shape == tuple(never):
+        elif never and same_numbers(shape, tuple(never)):
             wanted = "a program without an array of this shape"
         else:
             continue
         headline = f"The program builds an array of shape {list(shape)}."
         was = f"{np.prod(shape, dtype=int)} elements"
         wrong(seen, headline, seen=was, expected=wanted, causes=causes)
+
+
+def same_numbers(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Tells whether one shape is another, with its axes moved, joined or of size 1."""
+    mine, others = (sorted(n for n in one if n != 1) for one in (shape, other))
+    return mine == others or mine == [math.prod(others)]
 
 
 def expect_collectives(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import io
 import linecache
 import operator
@@ -19,6 +18,7 @@ from jax.sharding import Mesh
 
 from . import tracing
 from .compiled_program import CompiledProgram
+from .namespaces import namespaces
 from .observation import (
     Failure,
     Observation,
@@ -35,9 +35,12 @@ _compiled: list[str] = []  # one entry for each program that XLA has compiled
 _memory: dict[tuple, np.ndarray] = {}  # what calls got, by place, shape and dtype
 
 
+COMPILES = "/jax/core/compile/backend_compile_duration"
+
+
 @jax.monitoring.register_event_duration_secs_listener
 def _count_compiles(event: str, *_: Any, **__: Any) -> None:
-    if event == "/jax/core/compile/backend_compile_duration":
+    if event == COMPILES:
         _compiled.append(event)
 
 
@@ -215,6 +218,16 @@ def repeat_change(container: Any, changed: Any) -> None:
             repeat_change(one, other)
 
 
+def compiles_are_counted() -> bool:
+    """Tells whether JAX still reports here what it compiles."""
+    before = num_compiles()
+    jax.monitoring.record_event_duration_secs(COMPILES, 0.0)
+    if num_compiles() != before + 1:
+        return False
+    _compiled.pop()
+    return True
+
+
 def num_compiles() -> int:
     """Counts the programs that this process has compiled so far."""
     return len(_compiled)
@@ -256,11 +269,11 @@ def shards(array: jax.Array) -> tuple[Shard, ...]:
 
 def failure(error: BaseException, function: Callable) -> Failure:
     """Describes an exception by the last line of the notebook's own code in it."""
-    own = getattr(inspect.unwrap(function), "__globals__", None)
+    own = namespaces(function)
     frames = [
         (frame.f_code, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_globals is own
+        if any(frame.f_globals is one for one in own)
     ]
     code, line = frames[-1] if frames else (None, None)
     text = linecache.getline(code.co_filename, line).strip() if line else ""

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .namespaces import LEARNER, namespaces
+
 MAIN = """
 if __name__ == "__main__":
     import json
@@ -66,9 +68,7 @@ def write_script(path: Path | str, function: Callable) -> None:
         ValueError: it uses something that is no function, class, plain value or import.
     """
     imports, values, definitions = {}, {}, {}
-    collect(
-        function, inspect.unwrap(function).__globals__, imports, values, definitions
-    )
+    collect(function, namespaces(function)[0], imports, values, definitions)
     summary = inspect.getdoc(function) or f"Runs {function.__name__}."
     head = USAGE.replace("SUMMARY", summary.splitlines()[0])
     parts = [
@@ -86,6 +86,7 @@ def collect(
 ) -> None:
     """Adds the source of a function or class, after that of all that it uses."""
     plain = inspect.unwrap(own)
+    namespace = next(iter(namespaces(plain)), namespace)  # a class has none of its own
     definitions[plain.__name__] = ""  # it may call itself
     source = source_of(plain)
     for name in sorted(names_read(source) & namespace.keys()):
@@ -121,8 +122,10 @@ def is_own(value: Any, name: str, namespace: dict) -> bool:
     if isinstance(plain, type):
         home = (plain.__module__, plain.__qualname__)
         return home == (namespace["__name__"], name)
-    is_function = isinstance(plain, types.FunctionType)
-    return is_function and plain.__globals__ is namespace and plain.__name__ == name
+    if not isinstance(plain, types.FunctionType) or plain.__name__ != name:
+        return False
+    around = (namespace, namespace.get(LEARNER))
+    return any(plain.__globals__ is names for names in around)
 
 
 def source_of(plain: Callable) -> str:

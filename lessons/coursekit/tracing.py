@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import inspect
 import io
 import math
 import warnings
@@ -21,6 +20,7 @@ from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
+from .namespaces import namespaces
 from .observation import Collective, Opaque
 from .traced_program import TracedProgram
 
@@ -286,18 +286,21 @@ def tracing(function: Callable, mesh: Mesh | None = None) -> Iterator[None]:
     an array constrains the traced value to that sharding, and `mesh` is set already.
     The functions are replaced in JAX, and where the code has imported them by name.
     """
-    settings = getattr(inspect.unwrap(function), "__globals__", {})
     changed = stand_ins(mesh)
-    names = {
-        name: stand_in
-        for name, value in settings.items()
-        for owner, own_name, stand_in in changed
-        if value is not None and value is getattr(owner, own_name, None)
-    }
+    imported = [
+        {
+            name: stand_in
+            for name, value in names.items()
+            for owner, own_name, stand_in in changed
+            if value is not None and value is getattr(owner, own_name, None)
+        }
+        for names in namespaces(function)
+    ]
     with contextlib.ExitStack() as changes:
         for owner, name, stand_in in changed:
             changes.enter_context(mock.patch.object(owner, name, stand_in, create=True))
-        changes.enter_context(mock.patch.dict(settings, names))
+        for names, others in zip(namespaces(function), imported, strict=True):
+            changes.enter_context(mock.patch.dict(names, others))
         yield
 
 

@@ -223,8 +223,15 @@ def test_a_sum_over_the_devices_makes_replicas_and_a_row_does_not():
 def test_arrays_within_the_limits_pass():
     seen = returned(X, array_shapes=((), (4, 5), (20,)))
     expect_arrays(seen, largest=20)
-    expect_arrays(seen, never=(5, 4))
+    expect_arrays(seen, never=(5, 5))
     expect_arrays(returned(X, array_shapes=()), largest=0)
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (4, 1, 5), (20,), (1, 20)])
+def test_a_shape_is_not_evaded_by_other_axes(shape):
+    seen = returned(X, array_shapes=((), shape))
+    error = problem(expect_arrays, seen, never=(4, 5))
+    assert error.headline == f"The program builds an array of shape {list(shape)}."
 
 
 def test_too_large_an_array_is_shown():

@@ -151,7 +151,6 @@ PROGRAMS = {
     "gradient": (jax.pmap(jax.grad(lambda r: jnp.sum(r**3))), X),
     "gelu": (lambda x: jax.nn.gelu(x, approximate=False), X),
     "top": (lambda x: lax.top_k(x, 2), jnp.asarray(X)),
-    "linear algebra": (lambda x: jnp.linalg.solve(x, x[0]), jnp.eye(3)),
     "half": (jax.pmap(lambda x: x.astype(jnp.bfloat16)), X),
     "waiting": (lambda x: jax.pmap(jnp.sin)(x).block_until_ready(), X),
 }
@@ -678,9 +677,31 @@ def test_other_names_in_a_structure_stay_what_they_are():
     assert list(layout) == ['[1]["a"]']
 
 
-def test_a_programs_error_when_it_runs_is_told():
+def test_a_programs_error_when_it_runs_is_told(monkeypatch):
+    monkeypatch.setattr(grader.judging.exported_program, "MAX_MEMORY_MIB", 2**60)
     text, template = exported(lambda: jnp.zeros((2**20, 2**20, 2**10)))
     assert "does not run" in refused(text, (), template)
+
+
+def test_a_program_that_needs_too_much_memory_does_not_run():
+    for large in (2**50, 2**30):
+        text, template = exported(lambda n=large: jnp.zeros((n // 2**10, 2**10)))
+        assert "MiB of memory" in refused(text, (), template)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jnp.linalg.solve(x, x[0]),
+        lambda x: jnp.linalg.svd(x)[1],
+        lambda x: lax.approx_max_k(x[0], 2)[0],
+    ],
+    ids=["lu", "svd", "approximate top"],
+)
+def test_calls_that_trust_the_shapes_they_are_told_are_refused(function):
+    x = jnp.eye(8)
+    text, template = exported(function, x)
+    assert "calls '" in refused(text, (x,), template)
 
 
 def test_a_refusal_leaves_the_next_program_alone():

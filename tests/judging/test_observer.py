@@ -640,7 +640,7 @@ def test_a_program_that_fails_when_it_runs_is_a_failure():
 
     end = no_observation(answering(program_of(huge, X), GOOD), X, traced=True)
     assert end.kind == "unreadable"
-    assert "does not run" in str(end)
+    assert "MiB of memory" in str(end)
 
 
 def test_no_except_clause_of_a_check_holds_a_verdict():

@@ -1,14 +1,18 @@
 """The learner's half of `observe`: runs in the learner's process and reports on it.
 
 It holds no secret. The judge reads its reports as untrusted input, and runs exported
-programs itself.
+programs itself. The lesson's own functions that call a learner's, such as a loop of
+training steps, live in a namespace that no cell of the learner's changes by chance or
+by a definition of the same name.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import json
+import linecache
 import os
 import random
 import sys
@@ -22,8 +26,9 @@ from IPython import get_ipython
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
 
+from coursekit.namespaces import LEARNER
 from coursekit.observation import Opaque, plain
-from coursekit.observe import failure, observe, on_devices
+from coursekit.observe import compiles_are_counted, failure, observe, on_devices
 from coursekit.tracing import Untraceable, exported, reason
 
 from . import wire
@@ -62,6 +67,34 @@ class Settings:
 
 
 settings = Settings()
+helpers: dict[str, Any] = {}  # the lesson's own functions
+exercises: list[str] = []  # what learners write
+
+
+def define(setup: str, definitions: list[str], names: list[str]) -> None:
+    """Defines the lesson's own functions, apart from a learner's cells.
+
+    Args:
+        setup: the lesson's set-up cell.
+        definitions: what its other cells define, exercises left out.
+        names: of the functions that exercises define, looked up when they are called.
+    """
+    helpers.update({"__name__": "__main__", LEARNER: get_ipython().user_ns})
+    exercises[:] = names
+    with contextlib.redirect_stdout(io.StringIO()):
+        for place, source in enumerate([setup, *definitions]):
+            file = f"<lesson {place}>"  # where Python looks for the source of functions
+            linecache.cache[file] = len(source), None, source.splitlines(True), file
+            exec(compile(source, file, "exec"), helpers)
+
+
+def functions(learner: dict[str, Any]) -> Mapping[str, Any]:
+    """Maps names to what checks ask about: helpers, and the learner's functions."""
+    for name in exercises:
+        helpers.pop(name, None)
+        if name in learner:
+            helpers[name] = learner[name]
+    return helpers if helpers else learner
 
 
 def answer(question: str, *, begins: bool = False) -> None:
@@ -72,7 +105,7 @@ def answer(question: str, *, begins: bool = False) -> None:
     if begins:
         free_compiled_programs()
     settings.restore()
-    answered = reply(json.loads(question), get_ipython().user_ns)
+    answered = reply(json.loads(question), functions(get_ipython().user_ns))
     get_ipython().display_pub.publish({REPLY: json.dumps(answered)})
 
 
@@ -101,6 +134,8 @@ def call(function: Any, arguments: list) -> dict[str, Any]:
 
     try:
         seen = observe(watched, *arguments)
+        if not compiles_are_counted():
+            return {"uncounted": True}
     except BaseException as error:  # a value that cannot even be looked at
         error = failure(error, function)
         return {"unreadable": f"{error.kinds[0]}: {error.message[:200]}"}

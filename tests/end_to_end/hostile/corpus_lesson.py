@@ -58,9 +58,16 @@ def double(x):
 # - Multiply `x`.
 # - By two.
 
+
+# %% helpers="double"
+def check_doubled_twice(x):
+    return double(double(x))
+
+
 # %% check="double" points=1
 statement("twice")
 expect_close(observe(double, 3), 6)
+expect_close(observe(check_doubled_twice, 5), 20)
 ### BEGIN HIDDEN TESTS
 expect_close(observe(double, -7), -14)  # corpus-needle-93b1
 expect_close(observe(double, 1234.5), 2469.0)
