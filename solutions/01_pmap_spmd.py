@@ -39,7 +39,8 @@ draw_devices()
 #
 # XLA, the compiler below JAX, reads the environment variable `XLA_FLAGS` **once**: when
 # JAX first touches a device. The flag `--xla_force_host_platform_device_count=8` then
-# splits the CPU into eight devices. Later changes are ignored without a word.
+# splits the CPU into eight devices. Later changes of it are ignored without a word;
+# JAX's own setting, `jax_num_cpu_devices`, raises instead.
 #
 # **Predict, then run.** The cell below starts two fresh Python processes. Both set the
 # flag after `import jax`; the first one has already counted its devices by then. What
@@ -380,13 +381,16 @@ expect_like_solution(
 def parallel_square(x):
     """Squares `x: (D, ...)` on D devices, row d of the leading axis on device d."""
     ### BEGIN SOLUTION
-    return jax.pmap(lambda row: row**2)(x)
+    return jax.pmap(jnp.square)(x)
     ### END SOLUTION
 
 
 # %% [markdown] hints="parallel_square"
 # - `jax.pmap(g)` is a function. Call it on `x`.
 # - `g` receives one row, without the leading axis: it only has to square it.
+# - JAX knows a compiled program by the function itself. `jnp.square` is the same in each
+#   call; a `lambda` that you write here is another one, and compiles again: right, but
+#   dozens of times as slow.
 
 
 # %% helpers="parallel_square"

@@ -758,8 +758,10 @@ by_group = spmd(lambda x: lax.psum(x, "i", axis_index_groups=groups))(second)
 draw_collective("lax.psum in two groups of four", second, by_group)
 
 # %% [markdown]
-# A collective can be differentiated; its derivative is a collective again. But which
-# gradient do you get?
+# Most collectives can be differentiated, and the derivative is a collective again.
+# `pmax` and `pmin` have none: put `lax.stop_gradient` around what goes in. (A softmax
+# allows that: the maximum that it takes off changes nothing.) But which gradient do you
+# get?
 #
 # **Predict, then run.** Device `d` holds `d`, its loss is `d ** 2`. Differentiate the
 # *averaged* loss on each device. Do all devices get the same gradient?
@@ -770,6 +772,10 @@ of_mean = spmd(jax.grad(lambda w: lax.pmean(w**2, "i")))(numbers)
 mean_of = spmd(lambda w: lax.pmean(jax.grad(lambda w: w**2)(w), "i"))(numbers)
 print("grad of pmean(loss):", np.asarray(of_mean))
 print("pmean of grad(loss):", np.asarray(mean_of))
+try:
+    spmd(jax.grad(lambda w: lax.pmax(w, "i")))(numbers)
+except NotImplementedError as error:
+    print("grad of pmax:", error)
 
 # %% [markdown]
 # Under `pmap` the first is each device's **own** gradient: averaging the loss does not

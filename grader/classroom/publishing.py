@@ -119,6 +119,10 @@ def publish_reports(classroom: Classroom) -> None:
             {student: record.result for student, record in of_lesson.items()},
             title=title(classroom.lesson(lesson), lesson),
             seconds={student: record.seconds for student, record in of_lesson.items()},
+            solved={
+                name: cell.source
+                for name, cell in exercises(classroom.lesson(lesson)).items()
+            },
         )
         write(classroom.folder / "grading" / "report" / f"{lesson}.html", page)
 

@@ -18,11 +18,15 @@ class Limits:
     """What one contained process may use, with all its children.
 
     Attributes:
-        wall_s: seconds for one cell, or for one question about a function.
-        cpu_s: seconds of CPU time of any single process.
+        wall_s: seconds for one cell, or for one question about a function, on a quiet
+            machine.
+        total_s: seconds for all of a submission.
+        cpu_s: seconds of CPU time of all processes together.
+        total_cpu_s: the same for all of a submission.
         memory_mib: resident memory of all processes together.
         address_mib: address space of any single process; JAX maps about 2,100.
         processes: processes and threads; JAX with eight devices starts about 80.
+        busy: processes, whatever threads they have.
         open_files: open files of any single process.
         disk_mib: size of the private /tmp, and of any file.
         files: number of files in the private /tmp and /dev/shm.
@@ -30,10 +34,13 @@ class Limits:
     """
 
     wall_s: float = DEFAULT_WALL_S
-    cpu_s: int = 900
+    total_s: float = 1800
+    cpu_s: int = 600
+    total_cpu_s: float = 1200
     memory_mib: int = 3000
     address_mib: int = 6000
     processes: int = 400
+    busy: int = 40
     open_files: int = 512
     disk_mib: int = 256
     files: int = 100_000

@@ -50,6 +50,7 @@ class Monitor(threading.Thread):
 
     Attributes:
         exceeded: the limit that the box exceeded, in plain words, or "".
+        cpu_s: seconds of CPU time that the box has used, as of a moment ago.
     """
 
     def __init__(self, pids: Sequence[int], folder: Path, limits: Limits):
@@ -59,7 +60,7 @@ class Monitor(threading.Thread):
         with contextlib.suppress(psutil.Error):  # one that has ended has no children
             self.others += map(psutil.Process, pids[1:])
         self.folder, self.limits = folder, limits
-        self.exceeded = ""
+        self.exceeded, self.cpu_s = "", 0.0
         self.ended = threading.Event()
 
     def run(self) -> None:
@@ -73,8 +74,12 @@ class Monitor(threading.Thread):
 
     def exceeded_limit(self) -> str:
         """Names the limit that the box exceeds now, or returns ""."""
-        limits, roots = self.limits, [self.process, *self.others]
-        processes = descendants([root.pid for root in roots if root.is_running()])
+        limits, processes = self.limits, self.processes()
+        self.cpu_s = max(self.cpu_s, cpu_time(processes))
+        if self.cpu_s > limits.cpu_s:
+            return f"CPU: more than {limits.cpu_s} s of all processes together"
+        if len(processes) > limits.busy:
+            return f"processes: more than {limits.busy} at a time"
         most = limits.memory_mib * 2**20
         # The quick sum, which counts shared memory in each process, comes first.
         if memory(processes) > most and memory(processes, exact=True) > most:
@@ -87,6 +92,11 @@ class Monitor(threading.Thread):
         if entries > MAX_ENTRIES or size > MAX_BYTES:
             return "disk: files where only the kernel's sockets belong"
         return ""
+
+    def processes(self) -> list[psutil.Process]:
+        """Lists the processes of the box, as of a moment ago."""
+        roots = [self.process, *self.others]
+        return descendants([root.pid for root in roots if root.is_running()])
 
     def stop(self) -> None:
         """Stops monitoring."""
@@ -122,6 +132,15 @@ def descendants(pids: Sequence[int]) -> list[psutil.Process]:
             found += todo
             todo = [child for one in todo for child in known.get(one.pid, [])]
     return found
+
+
+def cpu_time(processes: list[psutil.Process]) -> float:
+    """Adds up CPU seconds, those of children that have ended included."""
+    used = 0.0
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            used += sum(process.cpu_times()[:4])
+    return used
 
 
 def memory(processes: list[psutil.Process], exact: bool = False) -> int:

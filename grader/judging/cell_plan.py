@@ -8,10 +8,15 @@ import dataclasses
 from nbformat import NotebookNode
 
 from grader.authoring.notebook import exercises, nbgrader_metadata, release
-from grader.judging.definitions import DEFINITIONS, defined, definitions, parse
+from grader.submissions.definitions import (
+    DEFINITIONS,
+    MAX_SOURCE,
+    UNREADABLE,
+    defined,
+    definitions,
+    parse,
+)
 
-UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
-MAX_SOURCE = 300_000  # characters of a cell: reading more takes seconds
 REACHING = {"delattr", "eval", "exec", "globals", "setattr", "vars"}
 
 
@@ -41,6 +46,14 @@ def steps(clean: NotebookNode) -> list[Step]:
             lean = definitions(cell.source)
             found.append(Step(cell.id, "lesson", cell.source, lean))
     return found
+
+
+def only_defined(source: str) -> str:
+    """Keeps what a learner's cell defines; nothing where it cannot be read."""
+    try:
+        return definitions(source) if len(source) <= MAX_SOURCE else ""
+    except UNREADABLE:
+        return ""
 
 
 def stubs(clean: NotebookNode, lesson: NotebookNode) -> set[str]:

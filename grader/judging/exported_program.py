@@ -24,7 +24,6 @@ BARRED = ("infeed", "outfeed", "recv", "send")  # what waits for the host
 MAX_TIMES = 2**63  # a program that runs a collective more often never ends
 MAX_MEMORY_MIB = 2000  # of one program while it runs, on all devices together
 MAPS = "sdy.manual_computation"
-ON_AXIS = r'<@\w+, \[\{{"{axis}"\}}(, \{{\}})*\]>'
 # Calls out of a program into code of the machine's: only what JAX itself puts there.
 # None of them reads or writes raw memory, as LAPACK and TopK do by shapes that they are
 # told: false ones would reach other memory of the judge. XLA checks those of `mhlo`.
@@ -69,6 +68,8 @@ class Program:
         wanted = jax.eval_shape(lambda *arrays: arrays, *self.arrays)
         kinds = [physical(wanted[place]) for place in taken]
         try:
+            if axis is not None and all(len(array) == 1 for array in self.arrays):
+                axis = None  # on a single device there is nothing to map
             survey = Inspection(text, axis)
         except Exception as error:  # whatever a forged text leads to
             raise ProgramError(f"it cannot be read ({type(error).__name__})") from None
@@ -212,26 +213,49 @@ class Inspection(TracedProgram):
 def around_the_map(symbols: mlir.ir.SymbolTable, axis: str) -> list[str]:
     """Lists what a program does beside mapping a function over the rows of its inputs.
 
-    What is computed there needs no collectives: all of the inputs are at hand.
+    What is computed there of inputs needs no collectives: all of them are at hand.
+    Constants may be anywhere.
     """
-    todo, maps = ["main"], []
-    for name in todo:
-        for operation in symbols[name].regions[0].blocks[0].operations:
-            if operation.operation.name == "func.call":
-                callee = mlir.ir.FlatSymbolRefAttr(operation.attributes["callee"])
-                todo += [callee.value] if callee.value not in todo else []
-            elif operation.operation.name == MAPS:
-                maps.append(operation)
-            elif operation.operation.name != "func.return":
-                return [f"computes {operation.operation.name} outside of its map"]
+    maps, problems = [], []
+
+    def run(name: str, given: list[bool]) -> list[bool]:
+        """Goes through a function; tells which results, like `given`, are of inputs."""
+        block = symbols[name].regions[0].blocks[0]
+        made = dict(zip(block.arguments, given, strict=True))
+        for line in block.operations:
+            kind = line.operation.name
+            from_inputs = [made[operand] for operand in line.operands]
+            results = [any(from_inputs)] * len(line.results)
+            if kind == "func.return":
+                return from_inputs
+            if kind == "func.call":
+                callee = mlir.ir.FlatSymbolRefAttr(line.attributes["callee"]).value
+                results = run(callee, from_inputs)
+            elif kind == MAPS:
+                maps.append(line)
+                rows = layouts(line, "in"), layouts(line, "out")
+                mapped = all(map(by_rows.fullmatch, rows[1])) and all(
+                    by_rows.fullmatch(layout)
+                    for layout, of_inputs in zip(rows[0], from_inputs, strict=True)
+                    if of_inputs
+                )
+                if not mapped:
+                    problems.append(f"hands out something else than rows over {axis!r}")
+            elif any(from_inputs):
+                problems.append(f"computes {kind} outside of its map")
+            made |= dict(zip(line.results, results, strict=True))
+        return []
+
+    by_rows = re.compile(rf'\[{{"{re.escape(axis)}"}}(, {{}})*\]')
+    run("main", [True] * len(symbols["main"].type.inputs))
     if len(maps) != 1:
-        return [f"maps {len(maps)} functions"]
-    for side, values in (("in", maps[0].operands), ("out", maps[0].results)):
-        layouts = str(maps[0].attributes[f"{side}_shardings"])
-        rows = re.findall(ON_AXIS.format(axis=re.escape(axis)), layouts)
-        if len(rows) != len(values) or layouts.count("<@") != len(values):
-            return [f"hands out something else than rows over {axis!r}"]
-    return []
+        problems.append(f"maps {len(maps)} functions")
+    return problems
+
+
+def layouts(line: Any, side: str) -> list[str]:
+    """Lists the dimensions' axes of what goes into a map, or comes out."""
+    return re.findall(r"<@\w+, (\[.*?\])>", str(line.attributes[f"{side}_shardings"]))
 
 
 def mebibytes(compiled: Any, num_devices: int) -> float:

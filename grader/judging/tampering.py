@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from grader.judging.cell_plan import parse
+from grader.submissions.definitions import MAX_SOURCE, UNREADABLE, parse
 
 # The course's own modules; what draws pictures may be changed.
 COURSE = re.compile(r"(coursekit(?!\.draw\b|\.notebook\.draw_)|grader)\b")
@@ -49,8 +49,6 @@ KERNEL = {  # what IPython and its kernel run cells with
 }
 SHELL = re.compile(r"(IPython\.)?get_ipython\(\)\.|IPython\.|ipykernel\.")
 MAGIC = re.compile(r"(?m)^([ \t]*)(?:\w[\w, \t]*=[ \t]*)?[%!?].*$|^([ \t]*)[\w.]+\?+$")
-MAX_SOURCE = 300_000  # characters of all cells together: reading takes seconds
-UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 def evidence(sources: Collection[str]) -> tuple[str, ...]:

@@ -6,8 +6,12 @@ ended it, and the others go on in a fresh session.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import math
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +20,16 @@ from nbformat import NotebookNode
 from grader import ROOT
 from grader.authoring.notebook import checks, exercises
 from grader.containment.limits import Limits
-from grader.judging.cell_plan import Step, defs, is_plain, steps, stubs
+from grader.judging.cell_plan import Step, defs, is_plain, only_defined, steps, stubs
 from grader.judging.judge_process import JudgeProcess, ProgramEnded
 from grader.kernel.cell_result import CellResult, SessionEnded
 from grader.kernel.session import START_S, Session, SessionError
 from grader.results import Outcome
+from grader.submissions.definitions import MAX_SOURCE
 
 RESPONDER = "__import__('grader.kernel.inside.responder', fromlist=['answer'])"
 MAX_SESSIONS = 16  # per submission
-MAX_BAD_EXTRAS = 2  # after so many, cells that a learner added are left out
+MAX_BAD_EXTRAS = 2  # after so many, of cells that a learner added only definitions run
 
 
 @dataclasses.dataclass
@@ -69,6 +74,8 @@ class Trial:
     ):
         self.steps = steps(clean)
         self.exercises = list(checks(clean))
+        own = [step.source for step in self.steps if step.kind in ("exercise", "extra")]
+        self.too_long = sum(map(len, own)) > MAX_SOURCE  # a person will look at it
         setup = next(step.source for step in self.steps if step.kind == "setup")
         own = [step.lean for step in self.steps if step.kind == "lesson"]
         names = [n for cell in exercises(lesson).values() for n in defs(cell.source)]
@@ -76,8 +83,10 @@ class Trial:
         self.stubs = stubs(clean, lesson)
         self.judge, self.limits = judge, limits
         self.how = {"trusted": trusted, "root": root, "compiled": compiled}
-        self.sessions = 0
+        self.sessions, self.begun = 0, time.monotonic()
+        self.cpu_s = 0.0  # of sessions that have ended
         self.skipped: dict[str, CheckedExercise | None] = {}  # what ended a session
+        self.reduced: dict[str, None] = {}  # of which only definitions run
         self.limits_hit: dict[str, None] = {}
         self.evidence: dict[str, None] = {}
         self.ran: dict[str, CellResult] = {}
@@ -93,11 +102,16 @@ class Trial:
             n: CheckedExercise(Outcome.NOT_ATTEMPTED, stub.format(n)) for n in names
         }
         while rest := [name for name in self.exercises if name not in found]:
+            if self.spent():
+                found |= {name: self.not_reached for name in rest}
+                break
             with self.session() as session:
                 loaded = self.load(session, lean=True)
                 self.ran |= loaded
                 for name in rest:
-                    if not session.ended:
+                    if not session.ended and self.spent(session):
+                        found[name] = self.not_reached
+                    elif not session.ended:
                         known = self.skipped.get(name)
                         found[name] = known or self.check(name, session, loaded)
                         on_exercise()
@@ -114,6 +128,10 @@ class Trial:
                 ended = name in self.skipped and again.outcome is not Outcome.TIMED_OUT
                 if again.outcome is Outcome.PASSED or ended:
                     found[name] = again
+            if self.was_changed_later(name, found[name]):
+                again = self.retry_as_it_stood(name)
+                if again.outcome is Outcome.PASSED:
+                    found[name] = again
         for name, checked in found.items():
             checked.pictures = self.pictures(name)
         return found
@@ -123,17 +141,45 @@ class Trial:
         """Tells whether this submission has had all its sessions."""
         return self.sessions >= MAX_SESSIONS
 
-    def session(self) -> Session:
-        """Starts a fresh session."""
+    @property
+    def may_retry(self) -> bool:
+        """Tells whether another session may be tried for an exercise that failed."""
+        return not (self.too_many or self.too_long or self.spent())
+
+    def spent(self, session: Session | None = None) -> bool:
+        """Tells whether this submission has had all the time that it gets."""
+        cpu_s = self.cpu_s + (session.cpu_s if session else 0)
+        took_s = time.monotonic() - self.begun
+        return cpu_s > self.limits.total_cpu_s or took_s > self.limits.total_s
+
+    @property
+    def not_reached(self) -> CheckedExercise:
+        """What becomes of an exercise for which no time is left."""
+        text = f"Not reached: all before it took more than {self.limits.total_s:g} s, "
+        text += f"or {self.limits.total_cpu_s:g} s of processors."
+        self.limits_hit["time of the whole submission"] = None
+        return CheckedExercise(Outcome.TIMED_OUT, text)
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[Session]:
+        """Starts a fresh session, with what is left of the time of processors."""
         self.sessions += 1
-        return Session(self.limits, **self.how)
+        left = max(1, math.ceil(self.limits.total_cpu_s - self.cpu_s))
+        limits = dataclasses.replace(self.limits, cpu_s=min(self.limits.cpu_s, left))
+        with Session(limits, **self.how) as session:
+            try:
+                yield session
+            finally:
+                self.cpu_s += session.cpu_s
 
     def load(
-        self, session: Session, *, lean: bool, only: str = ""
+        self, session: Session, *, lean: bool, only: str = "", until: str = ""
     ) -> dict[str, CellResult]:
-        """Runs the lesson's cells, then the learner's; with `only`, one exercise.
+        """Runs the lesson's cells, then the learner's.
 
-        A learner's cell that ends the session is skipped from then on.
+        With `only`, the cell of one exercise alone; with `until`, up to one. A
+        learner's cell that ends the session is skipped from then on; of one that is no
+        answer, what it defines still runs.
 
         Raises:
             SessionError: a cell of the lesson did not come to its end.
@@ -161,6 +207,9 @@ class Trial:
         if session.ended:
             return ran
         rest = [step for step in self.steps[first:] if step not in ours]
+        names = [step.name for step in rest]
+        if until:
+            rest = rest[: names.index(until) + 1]
         return ran | self.run_own(session, rest, only)
 
     def run_own(
@@ -171,10 +220,15 @@ class Trial:
         for step in own:
             others = only and step.kind == "exercise" and step.name != only
             skipped = step.name in self.skipped and step.name != only
-            if others or skipped or not step.source.strip():
+            source = step.source
+            if step.name in self.reduced:
+                source = "" if self.too_long else only_defined(source)
+            if others or skipped or not source.strip():
                 continue
+            if self.spent(session):
+                break
             try:
-                ran[step.name] = session.run(step.source)
+                ran[step.name] = session.run(source)
             except SessionEnded as end:
                 self.skip(step, end.why)
                 return ran
@@ -183,11 +237,18 @@ class Trial:
         return ran
 
     def skip(self, step: Step, why: str) -> None:
-        """Leaves out a cell that ended a session; after some extra cells, all."""
-        self.skipped[step.name] = self.ended(why) if step.kind == "exercise" else None
+        """Leaves out what ended a session: of an extra cell, all but its definitions.
+
+        After some extra cells, of all; and where definitions end sessions, all.
+        """
+        if step.kind == "exercise":
+            self.skipped[step.name] = self.ended(why)
+            return
         extras = [s.name for s in self.steps if s.kind == "extra"]
-        if sum(name in self.skipped for name in extras) >= MAX_BAD_EXTRAS:
-            self.skipped |= dict.fromkeys(extras)
+        bad = self.reduced if step.name not in self.reduced else self.skipped
+        bad |= {step.name: None}
+        if sum(name in bad for name in extras) >= MAX_BAD_EXTRAS:
+            bad |= dict.fromkeys(extras)
 
     def check(
         self, name: str, session: Session, ran: dict[str, CellResult]
@@ -242,7 +303,7 @@ class Trial:
     def worth_retrying(self, name: str, checked: CheckedExercise) -> bool:
         """Tells whether another cell may have caused an exercise to fail."""
         stub = name in self.stubs or "still holds its stub" in checked.message
-        if checked.outcome is Outcome.PASSED or stub or self.too_many:
+        if checked.outcome is Outcome.PASSED or stub or not self.may_retry:
             return False
         own = next(step for step in self.steps if step.name == name)
         lesson = {n for s in self.steps if s.kind == "lesson" for n in defs(s.lean)}
@@ -264,6 +325,26 @@ class Trial:
             checked = self.check(name, session, ran)
         needs_all = lean and "NameError" in checked.message
         return self.retry_alone(name, lean=False) if needs_all else checked
+
+    def was_changed_later(self, name: str, checked: CheckedExercise) -> bool:
+        """Tells whether cells below an answer that fails may have changed its names."""
+        stub = name in self.stubs or "still holds its stub" in checked.message
+        if checked.outcome is Outcome.PASSED or stub or not self.may_retry:
+            return False
+        place = [step.name for step in self.steps].index(name)
+        return not all(
+            is_plain(step.source, set())
+            for step in self.steps[place + 1 :]
+            if step.kind in ("exercise", "extra")
+        )
+
+    def retry_as_it_stood(self, name: str) -> CheckedExercise:
+        """Tries one exercise in the notebook as it stood after its own cell."""
+        with self.session() as session:
+            ran = self.load(session, lean=True, until=name)
+            if session.ended:
+                return self.ended(session.ended)
+            return self.check(name, session, ran)
 
     def pictures(self, exercise: str) -> list[str]:
         """Collects what an exercise's cell drew, and the learner's cells after it."""

@@ -17,7 +17,9 @@ from jupyter_client import BlockingKernelClient, KernelManager
 
 from grader import ROOT, CourseError
 from grader.authoring.execution import environment
+from grader.containment.inside.deadline import Deadline, used_s
 from grader.containment.limits import Limits
+from grader.containment.monitor import Monitor
 from grader.containment.scratch import prefix
 from grader.kernel import compile_cache
 from grader.kernel.cell_result import CellResult, SessionEnded
@@ -171,7 +173,7 @@ class Session:
         if self.ended:
             raise SessionEnded(self.ended)
         result = CellResult()
-        deadline = time.monotonic() + (wall_s or self.limits.wall_s)
+        deadline = self.deadline(wall_s or self.limits.wall_s)
         request = self.client.execute(code, silent, **ONE_CELL)
         while True:
             header, parent, content = self.receive(deadline)
@@ -182,7 +184,29 @@ class Session:
                 return result
             result.add(kind, content)
 
-    def receive(self, deadline: float) -> tuple[dict, dict, dict]:
+    def deadline(self, seconds: float) -> Deadline:
+        """Makes the deadline of a cell that begins now."""
+        monitor = self.monitor
+        if monitor is None:
+            pid = self.manager.provisioner.process.pid
+            return Deadline(seconds, lambda: [pid], lambda: used_s(pid))
+        return Deadline(
+            seconds,
+            lambda: [process.pid for process in monitor.processes()],
+            lambda: monitor.cpu_s,
+        )
+
+    @property
+    def cpu_s(self) -> float:
+        """Seconds of CPU time that the box has used; 0 of a trusted process."""
+        return self.monitor.cpu_s if self.monitor else 0.0
+
+    @property
+    def monitor(self) -> Monitor | None:
+        """The monitor of the box; a trusted process has none."""
+        return getattr(self.manager.provisioner, "monitor", None)
+
+    def receive(self, deadline: Deadline) -> tuple[dict, dict, dict]:
         """Returns header, parent's header and content of the kernel's next message.
 
         Raises:
@@ -202,7 +226,7 @@ class Session:
                 self.end(self.exceeded() or "died")
             if message is None and self.iopub.disconnected:
                 self.end(DISCONNECTED)
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 self.end("timed out")
         return message
 
@@ -229,8 +253,8 @@ class Session:
 
     def exceeded(self) -> str:
         """Names the limit for which the monitor killed the box, or returns ""."""
-        monitor = getattr(self.manager.provisioner, "monitor", None)
-        return f"limit: {monitor.exceeded}" if monitor and monitor.exceeded else ""
+        found = self.monitor
+        return f"limit: {found.exceeded}" if found and found.exceeded else ""
 
     def close(self) -> None:
         """Kills the kernel with all its processes and removes its files."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grader.pages.class_statistics import (
@@ -17,6 +17,7 @@ from grader.pages.class_statistics import (
     sum_up_times,
 )
 from grader.pages.page import PageBudget, render
+from grader.pages.similar_work import similar_work
 from grader.pages.wording import OUTCOMES, STATUSES
 from grader.results import Outcome, Result, Status
 
@@ -29,6 +30,7 @@ def class_report(
     *,
     title: str,
     seconds: Mapping[str, float],
+    solved: Mapping[str, str],
 ) -> str:
     """Returns an instructor's page on a class's work for one lesson.
 
@@ -37,6 +39,7 @@ def class_report(
         results: one result per student; the keys are ids, never names.
         title: the lesson's title.
         seconds: what the grading of each took.
+        solved: the source of each exercise as solved.
     """
     budget = PageBudget(text_bytes=1_000_000)
     results = dict(sorted(results.items()))
@@ -61,6 +64,7 @@ def class_report(
         nothing=listed(Status.STUDENT_ERROR, "reasons"),
         limits=listed(None, "limits"),
         notes=listed(None, "notes"),
+        similar=_rows([*similar_work(results, solved).items()], budget),
         scores=scores,
         bins=_bins(scores) if scores else [],
         columns=[wording.column for wording in OUTCOMES.values()],
@@ -87,6 +91,13 @@ def _listed(
         for student, result in results.items()
         if (getattr(result, field) if status is None else result.status is status)
     ]
+    return _rows(found, budget)
+
+
+def _rows(
+    found: list[tuple[str, Sequence[str]]], budget: PageBudget
+) -> tuple[list[tuple[str, list[str]]], int]:
+    """Writes a row for each student, and how many are left out."""
     rows = [
         (budget.line(student, 100), budget.lines(texts, MAX_REASONS))
         for student, texts in found[:MAX_LEARNERS]

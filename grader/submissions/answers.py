@@ -24,6 +24,7 @@ from grader.submissions.cell_recognition import (
     is_check,
     is_code,
 )
+from grader.submissions.definitions import added_definitions, defined
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,21 +59,38 @@ def extract_answers(submitted: NotebookNode, lesson: NotebookNode) -> Answers:
     if lost:
         how = "were known by their comment or function, as their ids were lost"
         notes.append(f"The cells of {', '.join(lost)} {how}.")
+    extras = []
+    for anchor, source, changed in extras_of(cells, lesson, released, taken):
+        extras.append((anchor, source))
+        if changed:
+            said = f"The lesson's own cell {anchor} was changed; the original ran,"
+            notes.append(f"{said} and then what was defined in it beside.")
     return Answers(
         {name: cells[c.cell].source for name, c in choices.items() if c.cell >= 0},
-        tuple(extras_of(cells, [*lesson.cells, *released.cells], taken)),
+        tuple(extras),
         (*notes, *notes_on_checks(cells, lesson, released)),
     )
 
 
 def extras_of(
-    cells: list[NotebookNode], known: list[NotebookNode], taken: dict[int, str]
-) -> Iterator[tuple[str, str]]:
-    """Finds the code that learners added, each with the lesson's cell before it.
+    cells: list[NotebookNode],
+    lesson: NotebookNode,
+    released: NotebookNode,
+    taken: dict[int, str],
+) -> Iterator[tuple[str, str, bool]]:
+    """Finds the code that learners added.
 
-    `known` are the lesson's cells, solved and released. `taken` names the answers by
-    their position; "" stands for a copy to leave out.
+    Yields the lesson's cell before it, the code, and whether it was written into that
+    cell. `taken` names the answers by their position; "" stands for a copy to leave
+    out.
     """
+    known = [*lesson.cells, *released.cells]
+    ours = {
+        cell.id: cell.source
+        for cell in lesson.cells
+        if is_code(cell) and not is_answer_or_check(cell)
+    }
+    names = {name for source in ours.values() for name in defined(source)}
     order = {cell.id: place for place, cell in reversed([*enumerate(known)])}
     originals = {
         code_of(c): c.id
@@ -86,9 +104,18 @@ def extras_of(
         whole.add(name)
         if name and order[name] >= order.get(anchor, 0):
             anchor = name
-        elif not name and position not in taken and is_code(cell):
+        if name in ours and code_of(cell) not in originals:
+            added = added_definitions(cell.source, ours[name], names)
+            if added:
+                yield name, added, True
+        if not name and position not in taken and is_code(cell):
             if cell.source.strip():
-                yield anchor, cell.source
+                yield anchor, cell.source, False
+
+
+def is_answer_or_check(cell: NotebookNode) -> bool:
+    """Tells the cells of exercises and checks from a lesson's others."""
+    return any(nbgrader_metadata(cell).get(mark) for mark in ("solution", "grade"))
 
 
 def anchor_of(cell: NotebookNode, originals: dict[str, str], whole: set[str]) -> str:

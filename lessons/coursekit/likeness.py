@@ -109,6 +109,9 @@ def expect_like_solution(
             # The contract names one of Python's classes, JAX may raise its own.
             kind = next(k for k in ours.error.kinds if hasattr(builtins, k))
             expect_error(theirs, kind, case.mentions)
+            if "arguments" in facts:
+                statement(*facts["arguments"])
+                compare_arguments(theirs, ours)
             continue
         if not case.is_altered:
             returned.append(case)

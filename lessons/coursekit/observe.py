@@ -33,6 +33,7 @@ from .traced_program import TracedProgram
 
 _compiled: list[str] = []  # one entry for each program that XLA has compiled
 _memory: dict[tuple, np.ndarray] = {}  # what calls got, by place, shape and dtype
+_containers: dict[tuple, dict | list] = {}  # the same of arguments that hold others
 
 
 COMPILES = "/jax/core/compile/backend_compile_duration"
@@ -108,9 +109,9 @@ def observe(
 
 
 def in_used_memory(place: tuple, argument: Any) -> Any:
-    """Copies an argument; its NumPy arrays are those of an earlier call, overwritten.
+    """Copies an argument; it and its NumPy arrays are an earlier call's, overwritten.
 
-    A function that remembers arrays by their identity meets other numbers in them.
+    A function that remembers them by their identity meets other numbers in them.
     """
 
     def copied(path, leaf):
@@ -123,7 +124,15 @@ def in_used_memory(place: tuple, argument: Any) -> Any:
         np.copyto(memory, leaf)
         return memory
 
-    return jax.tree_util.tree_map_with_path(copied, tracing.copy_of(argument))
+    found = jax.tree_util.tree_map_with_path(copied, tracing.copy_of(argument))
+    if type(found) not in (dict, list):
+        return found
+    container = _containers.setdefault((*place, type(found)), found)
+    if container is not found:
+        items = dict(found) if isinstance(found, dict) else list(found)
+        container.clear()
+        container.update(items) if isinstance(found, dict) else container.extend(items)
+    return container
 
 
 def give_up_memory_of(result: Any) -> None:

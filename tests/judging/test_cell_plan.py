@@ -164,7 +164,7 @@ def test_added_cells_run_whole_and_where_they_stood(lesson):
         extras=(("setup", "first = 1"), ("double", "second = 2")),
     )
     found = steps(answer(lesson, answers))
-    order = [step.lean for step in found if step.kind in ("exercise", "extra")]
+    order = [step.source for step in found if step.kind in ("exercise", "extra")]
     places = [order.index(text) for text in ("first = 1", "second = 2")]
     assert places[0] < order.index("def double(x): return 2 * x") < places[1]
 

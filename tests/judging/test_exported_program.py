@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 import coursekit.tracing
 import grader.judging.exported_program
 from coursekit.observation import Opaque, leaves, same
-from coursekit.observe import observe, shards
+from coursekit.observe import observe, on_devices, shards
 from coursekit.tracing import flattened, tracing
 from grader.judging.exported_program import Program, ProgramError
 
@@ -742,3 +742,54 @@ def test_a_compiled_form_that_cannot_be_read_is_the_programs_fault(monkeypatch):
     )
     with pytest.raises(ProgramError, match="compiled form"):
         program.compiled_facts()
+
+
+# What is mapped over an axis, and nothing beside.
+
+
+def averaged_row(row):
+    return row - lax.pmean(row, "i")
+
+
+def with_axis(function, *arguments):
+    text, template = exported(function, *arguments)
+    return Program(text, list(arguments), axis="i").run(template)[0]
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_a_mapped_program_is_the_map_alone(jitted):
+    function = jax.jit(averaged_row) if jitted else averaged_row
+    value = with_axis(on_devices(function, "i"), X)
+    np.testing.assert_allclose(value, X - X.mean(axis=0), rtol=1e-5)
+
+
+def test_a_mapped_program_may_hold_constants_and_be_of_one_device():
+    more = np.arange(8, dtype=np.float32)
+    value = with_axis(on_devices(lambda row: averaged_row(row) + more, "i"), X)
+    np.testing.assert_allclose(value, X - X.mean(axis=0) + more, rtol=1e-5)
+    value = with_axis(on_devices(averaged_row, "i"), X[:1])
+    np.testing.assert_array_equal(value, 0 * X[:1])
+
+
+DECOYS = {
+    "before": lambda x: on_devices(lambda r: r + 0 * lax.psum(r, "i"), "i")(
+        x - x.mean(axis=0, keepdims=True)
+    ),
+    "after": lambda x: (
+        on_devices(lambda r: r + 0 * lax.psum(r, "i"), "i")(x)
+        - jnp.mean(x, axis=0, keepdims=True)
+    ),
+    "instead": lambda x: x - jnp.mean(x, axis=0, keepdims=True),
+    "of another axis": lambda x: on_devices(lambda r: r - lax.pmean(r, "j"), "j")(x),
+    "of all rows": mapped(lambda x: x - x.mean(axis=0, keepdims=True), P(), i=8),
+    "of columns": mapped(
+        lambda x: x - x.mean(axis=0, keepdims=True), P(None, "i"), i=8
+    ),
+    "of two axes": mapped(averaged_row, P("i", "b"), i=4, b=2),
+}
+
+
+@pytest.mark.parametrize("decoy", DECOYS.values(), ids=DECOYS.keys())
+def test_what_has_all_rows_at_hand_is_no_mapped_program(decoy):
+    with pytest.raises(ProgramError, match="no lesson needs"):
+        with_axis(decoy, X)

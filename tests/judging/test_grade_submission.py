@@ -136,6 +136,59 @@ def test_endless_loop_costs_that_exercise_only(lesson, grade, source):
     assert found["negate"].outcome is Outcome.PASSED
 
 
+@pytest.mark.parametrize("limit", ["total_s", "total_cpu_s"])
+def test_what_a_submission_has_no_time_left_for_is_said(lesson, judge, limit):
+    intake = parse_submission(dumps(submission(lesson, double=DOUBLE)).encode())
+    limits = Limits(wall_s=30, **{limit: -1})
+    result = grade_submission(intake, lesson, "01_tiny", judge, limits, trusted=True)
+    first, second = result.exercises
+    assert (first.outcome, first.points) == (Outcome.TIMED_OUT, 0)
+    assert first.message.startswith("Not reached: all before it took more than")
+    assert second.outcome is Outcome.NOT_ATTEMPTED
+    assert result.limits == ("time of the whole submission",)
+
+
+def test_a_helper_survives_cells_that_never_end(lesson, grade):
+    submitted = submission(
+        lesson,
+        double="def double(x):\n    return twice(x)",
+        negate="def negate(x):\n    return less(x)",
+    )
+    helper = "def twice(x):\n    return x + x\n\n\nwhile True:\n    pass"
+    other = "def less(x):\n    return -x\n\n\nwhile True:\n    pass"
+    extra_cells(submitted, helper, other)
+    _, found = grade(submitted, wall_s=3)
+    assert {one.outcome for one in found.values()} == {Outcome.PASSED}
+
+
+def test_a_helper_in_a_cell_of_the_lesson_is_used_and_noted(lesson, grade):
+    submitted = submission(lesson, double="def double(x):\n    return twice(x)")
+    demonstration = next(c for c in submitted.cells if "a demonstration" in c.source)
+    demonstration.source += "\n\n\ndef twice(x):\n    return x + x"
+    result, found = grade(submitted)
+    assert found["double"].outcome is Outcome.PASSED
+    assert result.status is Status.GRADED_WITH_NOTE
+    assert any("what was defined in it beside" in note for note in result.notes)
+
+
+def test_what_a_changed_cell_defines_anew_stays_the_lessons(lesson, grade):
+    submitted = submission(lesson, double=DOUBLE)
+    setup = next(cell for cell in submitted.cells if cell.id == "setup")
+    setup.source += "\n\nimport functools\n"
+    result, found = grade(submitted)
+    assert found["double"].outcome is Outcome.PASSED
+    assert result.status is Status.GRADED_WITH_NOTE
+
+
+def test_names_that_are_bound_anew_below_do_not_reach_answers_above(lesson, grade):
+    submitted = submission(
+        lesson, double="two = 2\n\n\ndef double(x):\n    return two * x", negate=NEGATE
+    )
+    submitted.cells.append(nbformat.v4.new_code_cell("two = 3\nnegate = None"))
+    _, found = grade(submitted)
+    assert {one.outcome for one in found.values()} == {Outcome.PASSED}
+
+
 def test_later_exercise_may_end_the_process(lesson, grade):
     submitted = submission(lesson, double=DOUBLE, negate=EXIT.format("negate"))
     _, found = grade(submitted)

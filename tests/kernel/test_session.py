@@ -373,6 +373,32 @@ while True:
     assert end_of(code, limits) == "limit: memory: more than 150 MiB"
 
 
+def test_processor_time_of_all_processes_together_is_limited(contained_here):
+    code = """
+import os, signal
+for _ in range(3):
+    if not os.fork():
+        while True:
+            pass
+signal.pause()
+"""
+    limits = Limits(wall_s=40, cpu_s=8)
+    assert end_of(code, limits) == "limit: CPU: more than 8 s of all processes together"
+
+
+def test_the_number_of_processes_is_limited(contained_here):
+    code = """
+import os, signal
+for _ in range(12):
+    if not os.fork():
+        signal.pause()
+while True:
+    pass
+"""
+    limits = Limits(wall_s=40, busy=10)
+    assert end_of(code, limits) == "limit: processes: more than 10 at a time"
+
+
 def test_the_number_of_files_is_limited(contained_here):
     code = """
 for number in range(3000):

@@ -14,9 +14,9 @@ from coursekit.i18n import pattern_of
 from coursekit.observe import observe
 from coursekit.own_names import transform
 from coursekit.processes import run_script
-from grader.judging.definitions import definitions
 from grader.kernel.inside.compiled_programs import free_compiled_programs
 from grader.results import Outcome
+from grader.submissions.definitions import definitions
 
 try:
     from grader.authoring.lesson import read_lesson

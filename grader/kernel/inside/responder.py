@@ -26,10 +26,12 @@ from IPython import get_ipython
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
 
+from coursekit import processes
 from coursekit.namespaces import LEARNER
 from coursekit.observation import Opaque, plain
 from coursekit.observe import compiles_are_counted, failure, observe, on_devices
 from coursekit.tracing import Untraceable, exported, reason
+from grader.containment.inside.deadline import clock
 
 from . import wire
 from .compiled_programs import free_compiled_programs
@@ -67,6 +69,7 @@ class Settings:
 
 
 settings = Settings()
+processes.clock = clock
 helpers: dict[str, Any] = {}  # the lesson's own functions
 exercises: list[str] = []  # what learners write
 
