@@ -11,8 +11,9 @@ from grader import ROOT
 from grader.__main__ import parse
 from grader.classroom import export
 from grader.containment import monitor
+from grader.containment.inside import deadline
 from grader.containment.limits import Limits
-from grader.judging import grade_submission, tampering, trial
+from grader.judging import exported_program, grade_submission, tampering, trial
 from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
 from grader.results import Status
 from grader.submissions import downloads, intake, repair, safe_reading
@@ -32,13 +33,16 @@ TEXTS = {
 LIMITS = Limits()
 FIGURES = {
     "one cell, or one call of a function": [LIMITS.wall_s],
-    "CPU time of any single process": [LIMITS.cpu_s],
+    "all of a submission, with all fresh starts": [LIMITS.total_s],
+    "CPU time of all processes together": [LIMITS.cpu_s, LIMITS.total_cpu_s],
     "memory, all processes together": [LIMITS.memory_mib],
     "address space of any single process": [LIMITS.address_mib],
+    "processes": [LIMITS.busy],
     "processes and threads": [LIMITS.processes],
     "open files of any single process": [LIMITS.open_files],
     "the private `/tmp`, and any file": [LIMITS.disk_mib, LIMITS.files],
     "output that is read before the process is stopped": [LIMITS.output_mib],
+    "memory of a program that the judge runs": [exported_program.MAX_MEMORY_MIB],
     "processes one after another (a new one after a crash or a timeout)": [
         trial.MAX_SESSIONS
     ],
@@ -98,6 +102,11 @@ def test_a_figure_is_that_of_the_code(name):
 def test_memory_is_measured_as_often_as_the_page_says():
     assert 1 / monitor.INTERVAL_S == 4
     assert "measured four times a second" in LIMITS_PAGE.read_text()
+
+
+def test_a_busy_machine_gives_as_much_again_as_the_page_says():
+    assert deadline.LONGEST == 8
+    assert "up to eight times as much" in LIMITS_PAGE.read_text()
 
 
 def test_the_command_lines_default_is_the_limit():

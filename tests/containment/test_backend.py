@@ -389,6 +389,7 @@ tell({
     "msgget": call("msgget", 0, 0o1600),
     "keyctl": call("syscall", (250, 219)[column], 0, -3, 1),
     "io_uring": call("syscall", 425, 1, None),
+    "processors": tried(os.sched_setaffinity, 0, os.sched_getaffinity(0)),
     "root": tried(os.setuid, 0),
     "groups": tried(os.setgroups, [0]),
     "node": tried(os.mknod, "/tmp/node", 0o20666, os.makedev(1, 1)),

@@ -1,4 +1,4 @@
-"""A grading that is killed loses nothing, and ends as if it had never been."""
+"""A grading that is killed, or its helpers, ends as if it had never been."""
 
 import contextlib
 import os
@@ -7,8 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import psutil
 import pytest
 from classes import RIGHT, WRONG, answered, hand_in, make_class
 
@@ -21,7 +23,7 @@ KILLS = int(os.environ.get("KILLS", "8"))
 LONGEST_S = 9.0  # from a start to its kill: some come before the first result
 
 
-def grade(folder, *, kill_after=None):
+def grade(folder, *, kill_after=None, while_it_runs=lambda process: None):
     """Runs the command in a process group of its own; returns its exit status."""
     command = [sys.executable, "-m", "grader", "grade", str(folder / "class")]
     try:
@@ -31,6 +33,7 @@ def grade(folder, *, kill_after=None):
     command += ["--workers", "2"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, **quiet)
+    while_it_runs(process)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=kill_after)
     if process.poll() is None:
@@ -68,9 +71,54 @@ def forty(tmp_path_factory):
     return folder
 
 
-def test_killed_at_random_moments_it_loses_nothing(forty, tmp_path):
-    shutil.copytree(forty, tmp_path / "whole")
-    assert grade(tmp_path / "whole") == 0
+@pytest.fixture(scope="module")
+def whole(forty, tmp_path_factory):
+    """The export of the forty, graded without disturbance."""
+    folder = tmp_path_factory.mktemp("whole")
+    shutil.copytree(forty, folder, dirs_exist_ok=True)
+    assert grade(folder) == 0
+    return exported(folder)
+
+
+def exported(folder):
+    export(folder / "class", say=lambda _: None)
+    return (folder / "class" / "grading" / "grades.csv").read_bytes()
+
+
+HELPERS = ("inside/fork_server.py", "grader.judging.judge")
+
+
+def helpers(process):
+    """Lists a grader's fork server and judges, as far as their commands tell."""
+    found = []
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if any(word.endswith(HELPERS) for word in child.cmdline()):
+                    found.append(child)
+    return found
+
+
+def test_helpers_that_are_killed_change_no_grade(forty, whole, tmp_path):
+    shutil.copytree(forty, tmp_path, dirs_exist_ok=True)
+    moments, killed = random.Random(11), []
+
+    def kill_some(process):
+        while process.poll() is None and len(killed) < 4:
+            for helper in helpers(process)[:1]:
+                threading.Event().wait(moments.uniform(0.0, 2.0))  # at work by now
+                with contextlib.suppress(psutil.Error):
+                    helper.kill()
+                    killed.append(helper.pid)
+            threading.Event().wait(0.1)
+
+    assert grade(tmp_path, while_it_runs=kill_some) == 0
+    assert killed
+    assert exported(tmp_path) == whole
+    assert left_behind(tmp_path) == []
+
+
+def test_killed_at_random_moments_it_loses_nothing(forty, whole, tmp_path):
     shutil.copytree(forty, tmp_path / "killed")
     moments, before, killed = random.Random(7), {}, 0
     for _ in range(KILLS):
@@ -85,13 +133,8 @@ def test_killed_at_random_moments_it_loses_nothing(forty, tmp_path):
             before = {}
     assert killed >= KILLS / 2
     assert grade(tmp_path / "killed") == 0
-    exports = []
-    for name in ("whole", "killed"):
-        export(tmp_path / name / "class", say=lambda _: None)
-        path = tmp_path / name / "class" / "grading" / "grades.csv"
-        exports.append(path.read_bytes())
-    assert exports[0] == exports[1]
-    assert exports[0].count(b"\r\n") == 41
+    assert exported(tmp_path / "killed") == whole
+    assert whole.count(b"\r\n") == 41
     assert left_behind(tmp_path) == []
 
 

@@ -1,7 +1,7 @@
 """The first process of a box, or the last step into one, before the untrusted command.
 
 It denies the system calls that no limit counts: memory outside of processes, file
-systems, namespaces. Then its mode decides:
+systems, namespaces, other processors than it was given. Then its mode decides:
 
 - exec COMMAND: becomes the command.
 - init COMMAND: starts the command as a child, which cannot interfere with it.
@@ -43,6 +43,7 @@ DENIED = {
     "process_vm_writev": (311, 271),
     "ptrace": (101, 117),
     "request_key": (249, 218),
+    "sched_setaffinity": (203, 122),
     "semget": (64, 190),
     "setns": (308, 268),
     "shmget": (29, 194),
