@@ -142,8 +142,7 @@ def unreplicate(tree):
 #   copy per device.
 # - It needs one mapped argument that says how many: `np.arange(num_devices)`. First
 #   compare that number with `jax.device_count()`.
-# - `jax.tree.map(lambda leaf: leaf[0], tree)` reaches every leaf of a tree. It is right;
-#   what it costs comes below.
+# - `jax.tree.map(lambda leaf: leaf[0], tree)` reaches every leaf of a tree.
 
 
 # %% helpers="replicate"
@@ -239,11 +238,8 @@ expect_close(seen, (tree, 0))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **What does `leaf[0]` cost?** Since JAX 0.8 the result of `pmap` is one array that is
-# split over the devices, and indexing it is a program of *all* of them. Replicas are at
-# hand on each: `leaf.addressable_shards[0].data` is what device 0 holds.
-#
-# **Predict, then run.** What do the devices send each other for one replica?
+# **Predict, then run.** Since JAX 0.8, `leaf[0]` is a program of *all* devices;
+# `leaf.addressable_shards[0].data` is what one holds. What does each send?
 
 # %%
 from coursekit.compiled_program import CompiledProgram
@@ -252,7 +248,7 @@ stacked = jax.pmap(lambda row: row)(np.ones((8, 1000), np.float32))
 program = CompiledProgram(jax.jit(lambda leaf: leaf[0]).lower(stacked).compile())
 print("leaf[0]:", *map(str, program.collectives or ["nothing"]))
 shard = stacked.addressable_shards[0].data
-print("the first shard:", shard.shape, "on", *shard.devices(), "and nothing is sent")
+print("the first shard:", shard.shape, "on device", shard.device.id)
 
 # %% [markdown]
 # ## 2. Step and sync

@@ -184,6 +184,8 @@ def cases(rng):
     for array in (jnp.arange(12.0), jnp.arange(12.0) - 7):
         yield Case(array, (4,), ("i",), ("i",), rtol=0.0)
     yield Case(jnp.arange(12.0), (4,), ("i",), (), rtol=0.0)
+    yield Case(jnp.arange(16.0), (8,), ("i",), ("i",), rtol=0.0)
+    yield Case(jnp.ones((4, 2)), (2, 4), ("i", "j"), (), rtol=0.0)
     large = 2**31 - 1 - np.arange(6, dtype=np.int32)  # float32 holds none of them
     yield Case(large, (3,), ("i",), ("i",), rtol=0.0)
     many, unknown = "both numbers are named", "the unknown name is named"
@@ -293,6 +295,9 @@ def cases(rng):
         yield Case((size, 9), {"i": parts}, (None, "i"))
         yield Case((9, size), {"i": parts}, ("i", None))
     yield Case((6, 1, 1), {"a": 1, "b": 6}, ("b", None, "a"))
+    for names in (("a", "b", "c"), ("a", "aa", "b")):  # the same sizes, other names
+        sizes = dict(zip(names, (2, 3, 1), strict=True))
+        yield Case((12, 36), sizes, ("a", ("b",)))
     for count in range(6):
         names = [str(name) for name in rng.permutation(["x", "rows", "stage", "pod"])]
         sizes = [int(size) for size in rng.permutation([1, 2, 3, 7])]
@@ -606,8 +611,8 @@ print("same loss within 1e-5:", bool(abs(old_loss[0] - new_loss) < 1e-5))
 # a device compute if a constraint splits it?
 #
 # A mesh axis has a *type*. **Auto**: the compiler decides; inside of `jit` your code
-# cannot see the layout. **Explicit**, the default of newer versions' `jax.make_mesh` (not
-# of `jax.sharding.Mesh`): the layout is part of the array's type, `jax.typeof` shows it, and JAX refuses what has no clear answer,
+# cannot see the layout. **Explicit**, newer `jax.make_mesh`'s default: the layout
+# is part of the array's type, `jax.typeof` shows it, and JAX refuses what has no clear answer,
 # such as `a @ b` with the contracted axis split on both sides. This course uses Auto.
 
 # %%
@@ -1194,7 +1199,7 @@ state, loss = program(state, jax.device_put(np.ones((64, 1024), np.float32), pla
 # FSDP holds an eighth of the *state* (a step's own intermediate values come on top) and
 # sends twice data parallel's bytes: weights are gathered forward and backward. ZeRO-1
 # all-reduces gradients, 56 MiB, and gathers new weights, 28. (A GPU's reduce-scatter
-# would halve the 56: then FSDP sends 1.5 times data parallel's bytes.) A tensor parallel device reduces a quarter of the gradients, and
+# halves the 56: FSDP then sends 1.5 times.) A tensor parallel device reduces a quarter of the gradients, and
 # 64 rows of activations are small; with a large batch they count.
 
 
@@ -1261,8 +1266,7 @@ def fsdp_step(shardings):
 
 # %% [markdown] hints="fsdp_step"
 # - The step itself is `train_step` above, with `y`: FSDP is in the shardings, and in
-#   `mlp`'s `lax.scan`. (In a Python loop over layers the compiler may keep all gathered
-#   weights, or gather rows instead.)
+#   `mlp`'s `lax.scan`. (In a Python loop, gathered weights may stay.)
 # - `jax.jit` takes `out_shardings=(shardings, None)` and, to donate, `donate_argnums=0`.
 
 
