@@ -331,12 +331,11 @@ class Trial:
         stub = name in self.stubs or "still holds its stub" in checked.message
         if checked.outcome is Outcome.PASSED or stub or not self.may_retry:
             return False
-        place = [step.name for step in self.steps].index(name)
-        return not all(
-            is_plain(step.source, set())
-            for step in self.steps[place + 1 :]
-            if step.kind in ("exercise", "extra")
-        )
+        own = [step for step in self.steps if step.kind in ("exercise", "extra")]
+        place = [step.name for step in own].index(name)
+        above, below = own[: place + 1], own[place + 1 :]
+        taken = {defined for step in above for defined in defs(step.source)}
+        return not all(is_plain(step.source, taken) for step in below)
 
     def retry_as_it_stood(self, name: str) -> CheckedExercise:
         """Tries one exercise in the notebook as it stood after its own cell."""

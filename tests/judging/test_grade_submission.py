@@ -180,11 +180,15 @@ def test_what_a_changed_cell_defines_anew_stays_the_lessons(lesson, grade):
     assert result.status is Status.GRADED_WITH_NOTE
 
 
-def test_names_that_are_bound_anew_below_do_not_reach_answers_above(lesson, grade):
-    submitted = submission(
-        lesson, double="two = 2\n\n\ndef double(x):\n    return two * x", negate=NEGATE
-    )
-    submitted.cells.append(nbformat.v4.new_code_cell("two = 3\nnegate = None"))
+@pytest.mark.parametrize("below", ["two = 3\nnegate = None", "def two():\n    ..."])
+def test_names_that_are_bound_anew_below_do_not_reach_answers_above(
+    lesson, grade, below
+):
+    kind = "two = 2" if "negate" in below else "class two:\n    real = 2"
+    value = "two" if "negate" in below else "two.real"
+    double = f"{kind}\n\n\ndef double(x):\n    return {value} * x"
+    submitted = submission(lesson, double=double, negate=NEGATE)
+    submitted.cells.append(nbformat.v4.new_code_cell(below))
     _, found = grade(submitted)
     assert {one.outcome for one in found.values()} == {Outcome.PASSED}
 
