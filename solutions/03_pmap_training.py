@@ -243,8 +243,11 @@ expect_close(seen, (tree, 0))
 
 # %%
 from coursekit.compiled_program import CompiledProgram
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
-stacked = jax.pmap(lambda row: row)(np.ones((8, 1000), np.float32))
+by_device = NamedSharding(Mesh(jax.devices(), ("devices",)), P("devices"))
+stacked = jax.device_put(np.ones((8, 1000), np.float32), by_device)  # as pmap's lie
 program = CompiledProgram(jax.jit(lambda leaf: leaf[0]).lower(stacked).compile())
 print("leaf[0]:", *map(str, program.collectives or ["nothing"]))
 shard = stacked.addressable_shards[0].data
@@ -1327,9 +1330,6 @@ else:
 # **Predict, then run.** Below, `pmap`'s step, word for word, is compared with one device.
 
 # %%
-from jax.sharding import Mesh
-from jax.sharding import PartitionSpec as P
-
 mesh = Mesh(jax.devices(), ("devices",))
 
 
