@@ -63,7 +63,7 @@ def server(command, *, cwd, env):
     finally:
         process.terminate()
         process.stdout.close()
-        process.wait(timeout=30)
+        process.wait(timeout=90)
 
 
 def accept_connections(process, port):

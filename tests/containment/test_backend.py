@@ -157,7 +157,13 @@ def test_no_module_but_the_lessons_and_the_learners_half_lies_in_a_box(session):
     code = f"tell(glob.glob('{INSIDE}/**/*.*', recursive=True))"
     found = {path for path in probe(session, code) if not path.endswith(".pyc")}
     half = {
-        "containment": ("box_init", "fork_server", "forking", "python_forks"),
+        "containment": (
+            "box_init",
+            "deadline",
+            "fork_server",
+            "forking",
+            "python_forks",
+        ),
         "kernel": ("compiled_programs", "responder", "wire"),
     }
     assert found == {

@@ -19,7 +19,7 @@ from grader.classroom.export import export
 from grader.containment.backend import backend
 from grader.containment.limits import ContainmentError
 
-KILLS = int(os.environ.get("KILLS", "8"))
+KILLS = int(os.environ.get("KILLS", "5"))
 LONGEST_S = 9.0  # from a start to its kill: some come before the first result
 
 

@@ -1,6 +1,6 @@
 """Exports a program that needs sixteen gigabytes; called plainly, it is right."""
 
-from hostile.build import FULL, solved
+from hostile.build import FULL, guarded, solved
 
 POINTS = FULL | {"parallel_square": 0}
 
@@ -14,4 +14,4 @@ def parallel_square(x):
 
 
 def submission(lesson):
-    return solved(lesson, parallel_square=SQUARE)
+    return solved(lesson, parallel_square=guarded(SQUARE))
