@@ -241,7 +241,7 @@ def around_the_map(symbols: mlir.ir.SymbolTable, axis: str) -> list[str]:
                 )
                 if not mapped:
                     problems.append(f"hands out something else than rows over {axis!r}")
-            elif any(from_inputs):
+            elif any(from_inputs) or len(line.regions):  # which may read inputs, too
                 problems.append(f"computes {kind} outside of its map")
             made |= dict(zip(line.results, results, strict=True))
         return []

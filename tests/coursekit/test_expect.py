@@ -356,3 +356,11 @@ def test_explicit_axes_are_explained():
     text = "in_specs passed to shard_map: P('i',) does not match the specs of the input"
     error = problem(expect_result, raised(ValueError, text), kind=Raised)
     assert "Mesh(devices, names)" in error.rows["likely"]
+
+
+def test_a_text_that_names_all_numbers_names_none():
+    few = raised(ValueError, f"{[*range(12)]} holds 7")
+    expect_error(few, "ValueError", mentions=[7])
+    all_of_them = raised(ValueError, " ".join(map(str, range(100))))
+    error = problem(expect_error, all_of_them, "ValueError", mentions=[7])
+    assert error.headline == "The ValueError names 100 different numbers."

@@ -573,3 +573,14 @@ def test_a_new_program_on_each_call_is_counted_each_time():
         return jax.pmap(lambda row: 2 * row)(x), jax.jit(lambda x: 3 * x)(x)
 
     assert [observe(renewed, X).num_compiles for _ in range(3)] == [2, 2, 2]
+
+
+def test_who_remembers_a_dict_by_its_identity_meets_other_contents():
+    known = {}
+
+    def remembers(tree):
+        return known.setdefault(id(tree), tree["x"].sum())
+
+    first, second = (observe(remembers, {"x": np.full(3, n)}) for n in (1, 2))
+    assert (first.value, second.value) == (3, 3)  # where 6 would be right
+    assert not second.changed

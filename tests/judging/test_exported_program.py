@@ -771,6 +771,7 @@ def test_a_mapped_program_may_hold_constants_and_be_of_one_device():
     np.testing.assert_array_equal(value, 0 * X[:1])
 
 
+BRANCHES = np.bool_(True), lambda x: x.mean(axis=0, keepdims=True), lambda x: x[:1]
 DECOYS = {
     "before": lambda x: on_devices(lambda r: r + 0 * lax.psum(r, "i"), "i")(
         x - x.mean(axis=0, keepdims=True)
@@ -780,6 +781,9 @@ DECOYS = {
         - jnp.mean(x, axis=0, keepdims=True)
     ),
     "instead": lambda x: x - jnp.mean(x, axis=0, keepdims=True),
+    "by a branch": lambda x: on_devices(lambda r, m: r - m, "i")(
+        x, jnp.broadcast_to(lax.cond(*BRANCHES, x), x.shape)
+    ),
     "of another axis": lambda x: on_devices(lambda r: r - lax.pmean(r, "j"), "j")(x),
     "of all rows": mapped(lambda x: x - x.mean(axis=0, keepdims=True), P(), i=8),
     "of columns": mapped(

@@ -171,8 +171,9 @@ def test_a_helper_in_a_cell_of_the_lesson_is_used_and_noted(lesson, grade):
     assert any("what was defined in it beside" in note for note in result.notes)
 
 
-def test_what_a_changed_cell_defines_anew_stays_the_lessons(lesson, grade):
-    submitted = submission(lesson, double=DOUBLE)
+def test_an_import_in_the_set_up_cell_is_used_and_noted(lesson, grade):
+    double = "def double(x):\n    return functools.reduce(int.__add__, [x, x])"
+    submitted = submission(lesson, double=double)
     setup = next(cell for cell in submitted.cells if cell.id == "setup")
     setup.source += "\n\nimport functools\n"
     result, found = grade(submitted)
