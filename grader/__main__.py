@@ -195,7 +195,7 @@ def now() -> str:
 def run_grade(options: argparse.Namespace) -> int:
     """Grades a class."""
     if not (options.trusted or options.scheduler):
-        from grader.kernel.provisioner import start_fork_server_for
+        from grader.kernel.learner_box import start_fork_server_for
 
         start_fork_server_for(options.folder)  # while all the rest is imported
 

@@ -16,13 +16,12 @@ from grader.containment.limits import Limits
 INTERVAL_S = 0.25
 FRESH_S = 0.2
 MAX_SOCKETS = 1000  # each holds up to 400 kB
-MAX_ENTRIES, MAX_BYTES = 40, 2**22  # a connection folder holds seven small files
 
 
 class StderrTail(threading.Thread):
     """Reads the standard error of a box and keeps the end of it.
 
-    A pipe that nobody reads would block a kernel that writes a lot.
+    A pipe that nobody reads would block a process that writes a lot.
     """
 
     def __init__(self, pipe: int):
@@ -45,7 +44,6 @@ class Monitor(threading.Thread):
 
     Args:
         pids: the box's process first, then others whose children are in it.
-        folder: where the kernel's sockets lie.
         limits: what all of them may use together.
 
     Attributes:
@@ -53,13 +51,13 @@ class Monitor(threading.Thread):
         cpu_s: seconds of CPU time that the box has used, as of a moment ago.
     """
 
-    def __init__(self, pids: Sequence[int], folder: Path, limits: Limits):
+    def __init__(self, pids: Sequence[int], limits: Limits):
         super().__init__(daemon=True, name=f"monitor-{pids[0]}")
         self.process = psutil.Process(pids[0])
         self.others = []
         with contextlib.suppress(psutil.Error):  # one that has ended has no children
             self.others += map(psutil.Process, pids[1:])
-        self.folder, self.limits = folder, limits
+        self.limits = limits
         self.exceeded, self.cpu_s = "", 0.0
         self.ended = threading.Event()
 
@@ -88,9 +86,6 @@ class Monitor(threading.Thread):
             return f"disk: more than {limits.files} files"
         if sockets(processes) > MAX_SOCKETS:
             return f"memory: more than {MAX_SOCKETS} sockets"
-        entries, size = folder_usage(self.folder)
-        if entries > MAX_ENTRIES or size > MAX_BYTES:
-            return "disk: files where only the kernel's sockets belong"
         return ""
 
     def processes(self) -> list[psutil.Process]:
@@ -173,20 +168,3 @@ def sockets(processes: list[psutil.Process]) -> int:
             facts = Path(f"/proc/{first.pid}/net/sockstat").read_text()
             return int(facts.split()[2])
     return 0
-
-
-def folder_usage(folder: Path) -> tuple[int, int]:
-    """Counts a folder's entries and their bytes; stops soon above `MAX_ENTRIES`."""
-    entries = size = 0
-    todo = [str(folder)]
-    while todo and entries <= MAX_ENTRIES:
-        with contextlib.suppress(OSError), os.scandir(todo.pop()) as found:
-            for entry in found:
-                entries += 1
-                if entries > MAX_ENTRIES:
-                    break
-                with contextlib.suppress(OSError):
-                    size += entry.stat(follow_symlinks=False).st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        todo.append(entry.path)
-    return entries, size

@@ -22,16 +22,16 @@ from grader import ROOT, CourseError
 from grader.authoring import coursekit
 from grader.authoring.execution import environment
 from grader.authoring.notebook import checks, exercises
-from grader.containment.backend import backend, contained
 from grader.containment.box import Box
-from grader.containment.fork_server import ForkServerError, box_sockets, running_server
+from grader.containment.fork_server import running_server
 from grader.containment.limits import DEFAULT_WALL_S, Limits
+from grader.containment.process import BoxProcess
 from grader.judging.cell_plan import asked_for, definitions, is_special
 from grader.kernel import compile_cache
 
 MODULE = "grader.judging.judge"
 FOLDERS = [str(ROOT), str(ROOT / "lessons")]  # where a judge finds what it imports
-COMMAND = [sys.executable, "-m", MODULE]
+ARGV = ["-m", MODULE]
 START_S = 120
 SILENCE_S = 120  # the longest that a check of ours may compute
 LIMITS = Limits(cpu_s=10**6, memory_mib=8000, address_mib=16000, processes=1000)
@@ -64,7 +64,7 @@ class JudgeProcess:
         self.material = material(lesson)
         self.compiled = compiled
         self.trusted, self.wall_s = trusted, wall_s
-        self.process: subprocess.Popen | None = None
+        self.kill: Callable[[], object] | None = None  # while there is a process
 
     def check(self, exercise: str, ask: Callable[[dict], dict]) -> dict[str, Any]:
         """Runs one check, whose questions go to `ask`; returns the judge's verdict.
@@ -74,7 +74,7 @@ class JudgeProcess:
             JudgeError: the judge failed by itself.
             ContainmentError: nothing here can contain it.
         """
-        if self.process is None:
+        if self.kill is None:
             self.start()
         self.send({"check": exercise})
         runs = False
@@ -98,7 +98,7 @@ class JudgeProcess:
         Raises:
             JudgeError, ContainmentError: see `check`.
         """
-        if self.process is None:
+        if self.kill is None:
             self.start()
         try:
             data = base64.b64encode(base64.b64decode(text)).decode()
@@ -121,7 +121,7 @@ class JudgeProcess:
         for pipe, keep in ((stdout, self.lines.put), (stderr, self.said.append)):
             threading.Thread(target=pump, args=(pipe, keep), daemon=True).start()
         try:
-            self.process = self.begin(theirs)
+            self.kill = self.begin(theirs)
         finally:
             for end in theirs:
                 os.close(end)
@@ -130,19 +130,19 @@ class JudgeProcess:
             self.close()
             raise JudgeError("The judge said something else than that it is ready.")
 
-    def begin(self, streams: Sequence[int]) -> subprocess.Popen:
-        """Starts the process by a fork where that works, else by itself."""
-        places = dict(zip(("stdin", "stdout", "stderr"), streams, strict=True))
+    def begin(self, streams: Sequence[int]) -> Callable[[], object]:
+        """Starts the process; returns what ends it."""
         if not self.trusted:
-            with contextlib.suppress(ForkServerError):
-                return forked(self.compiled, streams)
-            words = contained(COMMAND, judge_box(self.compiled), backend())
-            return subprocess.Popen(words, cwd=ROOT, **places)
+            box = judge_box(self.compiled)
+            return BoxProcess(ARGV, box, streams, running_server).kill
         env = environment(ROOT) | {"PYTHONPATH": os.pathsep.join(FOLDERS)}
         if self.compiled:
             env |= compile_cache.variables(self.compiled, writes=True)
         # In this folder a trusted judge finds its own modules.
-        return subprocess.Popen(COMMAND, env=env, cwd=ROOT, **places)
+        command, places = [sys.executable, *ARGV], ("stdin", "stdout", "stderr")
+        streams = dict(zip(places, streams, strict=True))
+        process = subprocess.Popen(command, env=env, cwd=ROOT, **streams)
+        return lambda: (process.kill(), process.wait())
 
     def send(self, message: dict) -> None:
         """Sends one message."""
@@ -175,12 +175,11 @@ class JudgeProcess:
 
     def close(self) -> None:
         """Ends the process; the next check starts another."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+        if self.kill is not None:
+            self.kill()
             with contextlib.suppress(BrokenPipeError):
                 self.stdin.close()
-            self.process = None
+            self.kill = None
 
 
 def pump(pipe, keep: Callable[[str], Any]) -> None:
@@ -198,31 +197,6 @@ def judge_box(compiled: Path | None) -> Box:
     env = {"PYTHONPATH": os.pathsep.join(FOLDERS), "MPLCONFIGDIR": "/tmp/.matplotlib"}
     env |= compile_cache.variables()
     return Box(LIMITS, read_only=tuple(found), env=env)
-
-
-def forked(compiled: Path | None, streams: Sequence[int]) -> subprocess.Popen:
-    """Starts a contained judge by a fork of the fork server; returns its box.
-
-    Raises:
-        ForkServerError: there is no such server, or it cannot.
-    """
-    server, box = running_server(), judge_box(compiled)
-    box_socket, theirs = box_sockets()
-    with box_socket:
-        with theirs:
-            process = subprocess.Popen(
-                contained([], box, "bubblewrap"),
-                stdin=theirs,
-                stdout=subprocess.DEVNULL,
-                stderr=streams[2],
-            )
-        try:
-            server.start(COMMAND[1:], box, box_socket, streams)
-        except ForkServerError:
-            process.kill()
-            process.wait()
-            raise
-    return process
 
 
 def material(lesson: NotebookNode) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""What one cell did, from what its kernel published, or why its process ended."""
+"""What one cell did, from what its process sent, or why that process ended."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
-REPLY = "application/x-course-answer+json"
+from grader.kernel.inside.frames import ERROR, PICTURE, REPLY, TEXT
+
 MAX_TEXT = 20_000  # characters of one cell's printed text
 
 
@@ -30,22 +30,13 @@ class CellResult:
     pictures: list[str] = dataclasses.field(default_factory=list)
     replies: list[str] = dataclasses.field(default_factory=list)
 
-    def add(self, kind: Any, content: dict[str, Any]) -> None:
-        """Adds the content of a message of this kind."""
-        data = content.get("data") if isinstance(content.get("data"), dict) else {}
-        if kind == "stream" and len(self.text) < MAX_TEXT:
-            self.text += clean(content.get("text"))[: MAX_TEXT - len(self.text)]
-        elif kind == "error" and not self.error:
-            name, message = clean(content.get("ename")), clean(content.get("evalue"))
-            self.error = f"{name}: {message}"[:MAX_TEXT]
-        elif kind == "display_data" and REPLY in data:
-            self.replies.append(clean(data[REPLY]))
-        elif kind in ("display_data", "execute_result") and "image/png" in data:
-            self.pictures.append(clean(data["image/png"]))
-
-
-def clean(value: Any) -> str:
-    """Returns a text that a file can hold, "" for any other value."""
-    if not isinstance(value, str):
-        return ""
-    return value.encode("utf-8", "replace").decode()
+    def add(self, kind: bytes, text: str) -> None:
+        """Adds a frame's text, if its kind is known."""
+        if kind == TEXT:
+            self.text += text[: MAX_TEXT - len(self.text)]
+        elif kind == ERROR:
+            self.error = self.error or text[:MAX_TEXT]
+        elif kind == REPLY:
+            self.replies.append(text)
+        elif kind == PICTURE:
+            self.pictures.append(text)

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from jupyter_core.utils import ensure_event_loop
 from nbformat import NotebookNode
 
 from grader.authoring.notebook import dumps
@@ -22,15 +21,6 @@ from grader.submissions.intake import parse_submission
 from grader.workers.jobs import Job
 
 WORTH_COMPILING = 6  # submissions of one lesson
-
-
-@contextlib.contextmanager
-def closing_event_loop() -> Iterator[None]:
-    """Closes the event loop that jupyter_client makes in each thread that uses it."""
-    try:
-        yield
-    finally:
-        ensure_event_loop().close()
 
 
 class JobGrader:
@@ -55,7 +45,7 @@ class JobGrader:
 
     def grade(self, job: Job) -> Record:
         """Grades one job; a fault that is not the learner's is raised."""
-        with closing_event_loop(), self.judge(job) as judge:
+        with self.judge(job) as judge:
             start = time.monotonic()
             result = grade_submission(
                 job.submitted,
@@ -125,7 +115,7 @@ class JobGrader:
         """Grades a lesson's own solution, which adds what it compiles to a folder."""
         lesson, more = self.lessons[name], {"trusted": True, "compiled": folder}
         judge = JudgeProcess(lesson, **more)
-        with closing_event_loop(), contextlib.closing(judge):
+        with contextlib.closing(judge):
             own = parse_submission(dumps(lesson).encode())
             grade_submission(own, lesson, name, judge, self.limits, **more)
 

@@ -7,7 +7,7 @@ import contextlib
 from nbformat import NotebookNode
 
 from grader.containment.limits import Limits
-from grader.kernel.provisioner import WORTH_FORK_SERVER, start_fork_server
+from grader.kernel.learner_box import WORTH_FORK_SERVER, start_fork_server
 from grader.workers.executor import Executor
 from grader.workers.local_executor import LocalExecutor, default_workers
 

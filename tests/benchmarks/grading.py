@@ -78,9 +78,9 @@ LEVERS = {
     "compile cache": "from grader.workers.job_grader import JobGrader\n"
     "JobGrader.compiled = lambda self, job: None",
     "fork server": "from grader.containment import fork_server\n"
-    "from grader.kernel import provisioner\n"
+    "from grader.kernel import learner_box\n"
     "def refuse(*arguments): raise fork_server.ForkServerError('off')\n"
-    "provisioner.shared_server = refuse",
+    "learner_box.shared_server = refuse",
     "forked scripts": "from grader.containment import fork_server\n"
     "fork_server.PYTHON_FORKS = ''",
     "spare jobs": "from grader.workers import local_executor as here\nhere.SPARE = 0",

@@ -14,7 +14,7 @@ from grader.authoring import coursekit
 from grader.containment import fork_server
 from grader.containment.limits import Limits
 from grader.judging import judge_process
-from grader.kernel import provisioner
+from grader.kernel import learner_box
 from grader.kernel.session import Session
 
 LIMITS = Limits(wall_s=40)
@@ -42,7 +42,7 @@ def no_server(monkeypatch):
         raise fork_server.ForkServerError("for this test")
 
     def switch():
-        monkeypatch.setattr(provisioner, "shared_server", refuse)
+        monkeypatch.setattr(learner_box, "shared_server", refuse)
 
     return switch
 
@@ -181,7 +181,7 @@ def test_where_many_are_expected_the_first_kernel_is_forked_too(
     contained_here, monkeypatch
 ):
     monkeypatch.setattr(fork_server, "_shared", [])
-    provisioner.start_fork_server()
+    learner_box.start_fork_server()
     try:
         assert fork_server._shared[0].alive
     finally:
@@ -231,7 +231,7 @@ def test_a_forked_judge_is_contained_as_another_one_is(own_server, monkeypatch):
         fork_server.running_server()
     usual = judge_facts(monkeypatch)
     assert own_server == [None]  # for a judge alone no server is made
-    provisioner.start_fork_server()
+    learner_box.start_fork_server()
     forked = judge_facts(monkeypatch)
     given = judge_process.judge_box(None).environment
     for one in (usual, forked):
@@ -243,7 +243,7 @@ def test_a_forked_judge_is_contained_as_another_one_is(own_server, monkeypatch):
 
 
 def test_a_judge_starts_as_usual_where_the_server_has_ended(own_server, monkeypatch):
-    provisioner.start_fork_server()
+    learner_box.start_fork_server()
     own_server[0].process.kill()
     assert judge_facts(monkeypatch)["others"]
 
@@ -253,11 +253,11 @@ def test_a_class_with_many_to_grade_starts_the_fork_server(
     tmp_path, monkeypatch, graded, starts
 ):
     called = []
-    monkeypatch.setattr(provisioner, "start_fork_server", lambda: called.append(True))
+    monkeypatch.setattr(learner_box, "start_fork_server", lambda: called.append(True))
     for number in range(5):
         (tmp_path / "submitted" / f"learner{number}" / "01_tiny").mkdir(parents=True)
     (tmp_path / "grading" / "published" / "01_tiny").mkdir(parents=True)
     for number in range(graded):
         (tmp_path / "grading/published/01_tiny" / f"learner{number}").touch()
-    provisioner.start_fork_server_for(tmp_path)
+    learner_box.start_fork_server_for(tmp_path)
     assert called == [True] * starts

@@ -6,7 +6,7 @@ import pytest
 
 from grader.containment import fork_server
 from grader.containment.limits import Limits
-from grader.kernel import provisioner
+from grader.kernel import learner_box
 from grader.kernel.session import Session
 
 LIMITS = Limits(wall_s=60)
@@ -90,7 +90,7 @@ def usual(contained_here):
         raise fork_server.ForkServerError("for this test")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(provisioner, "shared_server", refuse)
+        patch.setattr(learner_box, "shared_server", refuse)
         session = Session(LIMITS)
     with session:
         assert session.run(START).error == ""

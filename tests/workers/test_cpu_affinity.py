@@ -13,7 +13,6 @@ from grader.containment.limits import Limits
 from grader.kernel.session import Session
 from grader.workers import cpu_affinity
 from grader.workers.cpu_affinity import pin_thread
-from grader.workers.job_grader import closing_event_loop
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity"), reason="Linux binds threads to processors"
@@ -89,7 +88,7 @@ with contextlib.ExitStack() as claims:
 
 def test_a_learners_kernel_runs_where_its_worker_does(contained_here):
     def act():
-        with closing_event_loop(), Session(Limits()) as session:
+        with Session(Limits()) as session:
             return os.sched_getaffinity(0), session.run(SHOW).text
 
     with Session(Limits()):  # the first one starts without the fork server

@@ -28,19 +28,12 @@ from types import CodeType, ModuleType
 from typing import Any, ClassVar
 
 LIBRARIES = (
-    "ipykernel.kernelapp",
-    "ipykernel.debugger",
-    "ipykernel.zmqshell",
-    "IPython.core.completerlib",
-    "IPython.core.debugger",
-    "IPython.extensions.storemagic",
-    "IPython.core.oinspect",
+    "IPython.core.interactiveshell",
     "jax",
     "matplotlib.pyplot",
     "matplotlib_inline.backend_inline",
     "optax",
     "orbax.checkpoint",
-    "tornado.platform.asyncio",
     "tqdm",
 )
 NAMESPACES = {"mnt": 0x20000, "uts": 0x4000000, "ipc": 0x8000000, "pid": 0x20000000}
@@ -128,10 +121,6 @@ def contain(request: dict[str, Any]) -> None:
     sys.path[:] = [path for path in [*first, *sys.path] if Path(path).is_dir()]
     if request["python_forks"]:
         importlib.import_module(request["python_forks"]).start_server()
-    if "ipykernel_launcher" in request["argv"]:
-        # Where IPython adds it unless Python, like this one, was started with -P.
-        is_library = [folder.endswith("-packages") for folder in sys.path]
-        sys.path.insert(is_library.index(True), "")
 
 
 def drop_privileges(uid: int) -> None:

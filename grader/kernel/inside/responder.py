@@ -35,8 +35,8 @@ from grader.containment.inside.deadline import clock
 
 from . import wire
 from .compiled_programs import free_compiled_programs
+from .frames import REPLY_TYPE
 
-REPLY = "application/x-course-answer+json"
 MAX_PROGRAM = 2**23
 
 
@@ -109,7 +109,7 @@ def answer(question: str, *, begins: bool = False) -> None:
         free_compiled_programs()
     settings.restore()
     answered = reply(json.loads(question), functions(get_ipython().user_ns))
-    get_ipython().display_pub.publish({REPLY: json.dumps(answered)})
+    get_ipython().display_pub.publish({REPLY_TYPE: json.dumps(answered)})
 
 
 def reply(question: dict[str, Any], functions: Mapping[str, Any]) -> dict[str, Any]:

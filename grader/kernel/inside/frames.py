@@ -1,0 +1,13 @@
+"""What goes through the two pipes between the grader and a learner's process.
+
+Requests: a header, then a cell's source. Frames: a header, then a text in UTF-8. Sizes
+are in bytes, so whoever reads decides how much to read, and there is nothing to parse.
+"""
+
+import struct
+
+REQUEST = struct.Struct(">I?I")  # number of the cell, whether it is silent, size
+FRAME = struct.Struct(">cII")  # kind, number of the cell, size
+TEXT, ERROR, PICTURE, REPLY, DONE = b"t", b"e", b"p", b"r", b"d"
+# Of a display message that holds the answer to a question.
+REPLY_TYPE = "application/x-course-answer+json"

@@ -1,0 +1,248 @@
+"""Runs cells as a notebook's kernel does, for the grader at the other end of two pipes.
+
+A learner's code can write to the pipes, too: the grader believes nothing because of the
+way by which it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import getpass
+import io
+import os
+import select
+import sys
+import threading
+from typing import Any
+
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.error import StdinNotImplementedError
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets import Type
+from traitlets.config import Config
+
+from .frames import DONE, ERROR, FRAME, PICTURE, REPLY, REPLY_TYPE, REQUEST, TEXT
+
+BUFFER = 8192  # characters of printed text that may wait
+MAGICS = "autosave clear connect_info edit less man more qtconsole subshell".split()
+# As in a notebook's kernel.
+ENVIRONMENT = {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat"}
+ENVIRONMENT |= dict.fromkeys(("CLICOLOR", "FORCE_COLOR", "CLICOLOR_FORCE"), "1")
+INLINE = "module://matplotlib_inline.backend_inline"
+
+
+class Channel:
+    """Sends frames; in a fork of this process it sends nothing."""
+
+    def __init__(self, descriptor: int):
+        self.descriptor, self.cell = descriptor, 0
+        self.lock = threading.Lock()
+        os.register_at_fork(after_in_child=self.close)
+
+    def close(self) -> None:
+        """Sends nothing from now on."""
+        self.descriptor, self.lock = -1, threading.Lock()
+
+    def send(self, kind: bytes, text: Any = "") -> None:
+        """Sends one frame."""
+        if self.descriptor < 0:
+            return
+        data = str(text).encode("utf-8", "replace")
+        data = memoryview(FRAME.pack(kind, self.cell, len(data)) + data)
+        with self.lock:
+            while data:
+                data = data[os.write(self.descriptor, data) :]
+
+
+class Stream(io.TextIOBase):
+    """A standard stream whose text goes to the channel."""
+
+    encoding, errors = "UTF-8", "replace"
+
+    def __init__(self, channel: Channel, number: int, name: str):
+        self.channel, self.number, self.name = channel, number, name
+        self.waiting: list[str] = []
+        self.size = 0  # of what is waiting
+
+    def fileno(self) -> int:
+        """The number of the stream that this one takes the place of."""
+        return self.number
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Keeps the text, or sends what has been kept."""
+        if not isinstance(text, str):
+            raise TypeError(f"write() takes text, not {type(text).__name__}")
+        self.waiting.append(text)
+        self.size += len(text)
+        if self.size > BUFFER:
+            self.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        """Sends what has been kept."""
+        waiting, self.waiting, self.size = self.waiting, [], 0
+        if text := "".join(waiting):
+            self.channel.send(TEXT, text)
+
+
+def publish(channel: Channel, data: Any) -> None:
+    """Sends what the grader collects of a display message: a reply, or a picture."""
+    if REPLY_TYPE in data:
+        channel.send(REPLY, data[REPLY_TYPE])
+    elif "image/png" in data:
+        channel.send(PICTURE, data["image/png"])
+
+
+class Publisher(DisplayPublisher):
+    """Publishes what `display` shows."""
+
+    def publish(self, data, metadata=None, **others):
+        """Sends it."""
+        publish(self.shell.channel, data)
+
+    def clear_output(self, wait=False):
+        """Keeps everything: it has been sent."""
+
+
+class Hook(DisplayHook):
+    """Publishes the value of a cell's last expression."""
+
+    def write_output_prompt(self):
+        """Prints none."""
+
+    def write_format_data(self, format_dict, md_dict=None):
+        """Sends it."""
+        publish(self.shell.channel, format_dict)
+
+    def finish_displayhook(self):
+        """Ends no line."""
+
+
+class Shell(InteractiveShell):
+    """IPython's shell, as a notebook's kernel sets it up, without the kernel.
+
+    Args:
+        channel: where everything goes.
+    """
+
+    display_pub_class = Type(Publisher)
+    displayhook_class = Type(Hook)
+
+    def __init__(self, channel: Channel):
+        self.channel = channel
+        self.streams = Stream(channel, 1, "<stdout>"), Stream(channel, 2, "<stderr>")
+        super().__init__(config=Config(HistoryManager={"enabled": False}))
+
+    def init_environment(self):
+        """Sets what programs learn about the terminal."""
+        os.environ.update(ENVIRONMENT)
+
+    def init_io(self):
+        """Sends what is printed; nobody sits at the keyboard."""
+        sys.stdout, sys.stderr = self.streams
+        builtins.input = getpass.getpass = no_input
+
+    def init_magics(self):
+        """Adds a notebook's own commands, which have nothing to do here."""
+        super().init_magics()
+        for name in MAGICS:
+            self.register_magic_function(lambda line: None, magic_name=name)
+
+    def enable_gui(self, gui=None):
+        """Does nothing: there is no window, and so no event loop of windows."""
+
+    def init_user_ns(self):
+        """Lets `exit` raise: other cells still run in this process."""
+        super().init_user_ns()
+        self.user_ns["exit"] = self.user_ns["quit"] = sys.exit
+
+    def _showtraceback(self, etype, evalue, stb):
+        """Sends an error's name and message."""
+        try:
+            message = str(evalue)
+        except Exception as error:
+            message = f"<its text raises {type(error).__name__}>"
+        self.channel.send(ERROR, f"{etype.__name__}: {message}")
+
+    def ask_exit(self):
+        """Ends this process."""
+        os._exit(0)
+
+
+def no_input(*_: Any, **__: Any) -> str:
+    """Raises, in the place of `input`."""
+    raise StdinNotImplementedError("There is no keyboard here: input() cannot work.")
+
+
+async def run(shell: Shell, source: str, silent: bool) -> None:
+    """Runs one cell, in a running event loop as a notebook's kernel does."""
+    try:
+        cell, problem = shell.transform_cell(source), None
+    except Exception:
+        cell, problem = source, sys.exc_info()
+    how = {"transformed_cell": cell, "preprocessing_exc_tuple": problem}
+    if not shell.should_run_async(source, **how):
+        shell.run_cell(source, store_history=False, silent=silent)
+        return
+    task = shell.run_cell_async(source, store_history=False, silent=silent, **how)
+    result = await asyncio.ensure_future(task)
+    shell.events.trigger("post_execute")
+    if not silent:
+        shell.events.trigger("post_run_cell", result)
+
+
+async def serve(shell: Shell, requests: Any) -> None:
+    """Runs the cells that are asked for, until there are no more requests."""
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, requests)
+    channel = shell.channel
+    channel.send(DONE)
+    while header := await reader.read(REQUEST.size):
+        header += await reader.readexactly(REQUEST.size - len(header))
+        channel.cell, silent, size = REQUEST.unpack(header)
+        source = await reader.readexactly(size)
+        try:
+            await run(shell, source.decode(), silent)
+        except (Exception, KeyboardInterrupt, asyncio.CancelledError) as error:
+            shell.showtraceback((type(error), error, error.__traceback__))
+        for stream in shell.streams:
+            stream.flush()
+        channel.send(DONE)
+
+
+def end_with_grader(requests: int) -> None:
+    """Ends this process when nobody can send requests any more, even in a cell."""
+    end = select.poll()
+    end.register(requests, 0)  # no events but its end, whatever is still unread
+    end.poll()
+    os._exit(1)
+
+
+def main() -> None:
+    """Takes the pipes, makes the shell, and serves."""
+    requests, channel = os.fdopen(os.dup(0), "rb", buffering=0), Channel(os.dup(1))
+    with open(os.devnull, "r+b", buffering=0) as null:
+        os.dup2(null.fileno(), 0)
+        os.dup2(null.fileno(), 1)
+    descriptor = (requests.fileno(),)
+    threading.Thread(target=end_with_grader, args=descriptor, daemon=True).start()
+    # The working directory comes behind Python's own modules, as in a notebook.
+    path = [folder for folder in sys.path if folder not in ("", os.getcwd())]
+    at = [folder.endswith("-packages") for folder in path].index(True)
+    sys.path[:] = [*path[:at], "", *path[at:]]
+    os.environ.setdefault("MPLBACKEND", INLINE)
+    shell = Shell.instance(channel)
+    if "matplotlib" in sys.modules:  # before the fork, so without this shell
+        shell.enable_matplotlib("inline")
+    asyncio.run(serve(shell, requests))
+
+
+if __name__ == "__main__":
+    main()
