@@ -3,8 +3,6 @@
 import contextlib
 import copy
 import json
-import os
-import signal
 
 import jax
 import jax.numpy as jnp
@@ -149,11 +147,11 @@ def told(judge, exercise, ask):
 def test_right_answers_pass_in_one_warm_process(judge):
     ask = learner(double=double, negate=negate)
     assert told(judge, "double", ask) == RIGHT
-    process = judge.process
+    kill, stdin = judge.kill, judge.stdin
     for _ in range(2):
         assert told(judge, "negate", ask) == RIGHT
         assert told(judge, "double", ask) == RIGHT
-    assert judge.process is process and process.poll() is None
+    assert (judge.kill, judge.stdin) == (kill, stdin)  # no other process
 
 
 @pytest.mark.parametrize(
@@ -408,7 +406,7 @@ def test_an_endless_program_is_stopped_and_the_next_check_works(judge, monkeypat
     monkeypatch.setattr(judge, "wall_s", 1.5)
     with pytest.raises(ProgramEnded, match="timed out"):
         judge.check("negate", endless_program())
-    assert judge.process is None
+    assert judge.kill is None
     assert told(judge, "double", learner(double=double)) == RIGHT
 
 
@@ -418,7 +416,7 @@ def test_a_program_that_ends_the_judge_is_told_from_a_fault_of_ours(judge):
     def killing(*arguments):
         message = receive(*arguments)
         if message.get("running"):
-            os.kill(judge.process.pid, signal.SIGKILL)
+            judge.kill()
         return message
 
     with pytest.MonkeyPatch.context() as patch:
@@ -428,15 +426,10 @@ def test_a_program_that_ends_the_judge_is_told_from_a_fault_of_ours(judge):
     assert told(judge, "negate", learner(negate=negate)) == RIGHT
 
 
-def kill(judge):
-    judge.process.kill()
-    judge.process.wait()
-
-
 def test_a_judge_that_was_killed_is_our_fault_and_started_again(judge):
     ask = learner(double=double)
     assert told(judge, "double", ask) == RIGHT
-    kill(judge)
+    judge.kill()
     with pytest.raises(JudgeError):
         judge.check("double", ask)
     assert told(judge, "double", ask) == RIGHT
@@ -444,7 +437,7 @@ def test_a_judge_that_was_killed_is_our_fault_and_started_again(judge):
 
 def test_a_judge_that_is_killed_while_it_asks_is_our_fault(judge):
     def killing(question):
-        kill(judge)
+        judge.kill()
         return {"ended": "died"}
 
     with pytest.raises(JudgeError):
@@ -458,11 +451,11 @@ def test_a_judge_that_cannot_start_tells_why(lesson):
     with contextlib.closing(JudgeProcess(broken, trusted=True)) as judge:
         with pytest.raises(JudgeError, match="No module named 'no_such_module'"):
             judge.check("double", learner())
-        assert judge.process is None
+        assert judge.kill is None
 
 
 def test_closing_twice_or_before_the_start_does_no_harm(lesson):
     judge = JudgeProcess(lesson, trusted=True)
     judge.close()
     judge.close()
-    assert judge.process is None
+    assert judge.kill is None

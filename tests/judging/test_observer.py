@@ -43,7 +43,7 @@ def process(monkeypatch):
         replies, asked = [], []
 
         def publish(data):
-            replies.append(data[responder.REPLY])
+            replies.append(data[responder.REPLY_TYPE])
 
         shell = types.SimpleNamespace(
             user_ns=functions, display_pub=types.SimpleNamespace(publish=publish)

@@ -1,6 +1,6 @@
 """Modifies its argument and says in a forged answer, rightly numbered, that it did not.
 
-The number stands in the question, which the kernel keeps as the request in progress.
+The number stands in the question, whose source IPython keeps for error messages.
 """
 
 from hostile.build import ANSWER, FULL, solved
@@ -10,6 +10,7 @@ TAMPERING = True
 
 NORMALIZE = f"""
 import json
+import linecache
 import re
 import sys
 
@@ -20,8 +21,8 @@ def normalize(x):
     if len(x) == 0:
         raise ValueError("0 rows")
     x -= x.mean(axis=0)
-    asked = get_ipython().kernel.get_parent("shell")["content"]["code"]
-    number = re.search('"id": "([0-9a-f]+)"', asked)[1]
+    asked = str([*linecache.cache.values()])
+    number = re.findall('"id": "([0-9a-f]+)"', asked)[-1]
     wire = sys.modules["grader.kernel.inside.wire"]
 
     facts = {{"value": wire.encode(x), "layout": {{}}, "error": None, "printed": ""}}
