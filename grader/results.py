@@ -37,7 +37,7 @@ class ExerciseResult:
         exercise: its name.
         outcome: what became of it.
         points: points reached.
-        max_points: points to be had.
+        max_points: points that count in the lesson's maximum; 0 of a bonus exercise.
         message: the first sentence of what went wrong, or "".
         details: (name, text) rows: what was called, seen, expected, likely.
         source: the learner's own code for it.

@@ -14,7 +14,12 @@ from nbformat import NotebookNode
 
 from grader import ROOT
 from grader.authoring import coursekit
-from grader.authoring.notebook import CHECK_PREFIX, HELPERS_PREFIX, nbgrader_metadata
+from grader.authoring.notebook import (
+    CHECK_PREFIX,
+    COURSE,
+    HELPERS_PREFIX,
+    nbgrader_metadata,
+)
 from grader.authoring.source import Cell, read_source, statements
 
 MAX_WIDTH = 88  # columns of a line that the build writes
@@ -29,14 +34,14 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
         SourceError: the source breaks one of the rules in CONTRIBUTING.md.
     """
     cells = read_source(path)
-    points = {c.name: c.number("points") for c in cells if c.mark == "check"}
+    checks = {c.name: c for c in cells if c.mark == "check"}
     made = []
     if cells[0].mark == "exercise":
-        with_exercise_facts(cells[0], cells[0], points[cells[0].name])
-    stated = {c.name: statements(cells, c.name) for c in cells if c.mark == "check"}
+        with_exercise_facts(cells[0], cells[0], checks)
+    stated = {name: statements(cells, name) for name in checks}
     for position, cell in enumerate(cells):
         follower = cells[position + 1] if position + 1 < len(cells) else None
-        made.append(make_cell(cell, follower, points, stated, repository, path.stem))
+        made.append(make_cell(cell, follower, checks, stated, repository, path.stem))
     metadata = {
         "kernelspec": {
             "display_name": "Python 3 (ipykernel)",
@@ -53,7 +58,7 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
 def make_cell(
     cell: Cell,
     follower: Cell | None,
-    points: dict,
+    checks: dict[str, Cell],
     stated: dict[str, list[str]],
     repository: str,
     lesson: str,
@@ -69,22 +74,23 @@ def make_cell(
     elif cell.mark == "helpers":
         source = f"# For the check of {cell.name}: nothing to do here.\n{source}"
     elif cell.mark == "check":
-        header = check_header(cell.name, points[cell.name], stated[cell.name])
+        header = check_header(cell.name, cell.number("points"), stated[cell.name])
         # Learners' check would end in these blank lines.
         source = re.sub(r"\n{2,}(?=### BEGIN HIDDEN TESTS)", "\n", source)
         source = f"{header}\n{indented(source)}"
     elif cell.mark == "scorecard":
-        rows = "".join(f"    {name}={value},\n" for name, value in points.items())
+        maxima = {name: maximum(check) for name, check in checks.items()}
+        rows = "".join(f"    {name}={value},\n" for name, value in maxima.items())
         source = f"scorecard(\n{rows})"
     elif cell.mark == "hints":
         source = details(cell)
     elif not cell.is_code:
         source = source.replace("COLAB_BADGE", colab_badge(repository, lesson))
     if follower is not None and follower.mark == "exercise":
-        source = with_exercise_facts(cell, follower, points[follower.name])
+        source = with_exercise_facts(cell, follower, checks)
     if not cell.is_code:
         return nbformat.v4.new_markdown_cell(source)
-    return nbformat.v4.new_code_cell(source, metadata=grading_metadata(cell, points))
+    return nbformat.v4.new_code_cell(source, metadata=grading_metadata(cell))
 
 
 def check_header(name: str, points: float, stated: list[str]) -> str:
@@ -109,7 +115,12 @@ def indented(source: str) -> str:
     )
 
 
-def grading_metadata(cell: Cell, points: dict) -> dict:
+def maximum(check: Cell) -> float:
+    """Says how many points of a check count in the lesson's maximum: 0 of a bonus."""
+    return 0 if check.marks.get("bonus") else check.number("points")
+
+
+def grading_metadata(cell: Cell) -> dict:
     """Writes nbgrader's metadata; a failed check must not stop a "run all".
 
     JupyterLab shows helpers folded.
@@ -128,11 +139,14 @@ def grading_metadata(cell: Cell, points: dict) -> dict:
         return {"nbgrader": metadata, "jupyter": {"source_hidden": True}}
     if not is_check:
         return {"nbgrader": metadata}
-    metadata["points"] = points[cell.name]
-    return {"nbgrader": metadata, "tags": ["raises-exception"]}
+    metadata["points"] = maximum(cell)
+    found = {"nbgrader": metadata, "tags": ["raises-exception"]}
+    if cell.marks.get("bonus"):
+        found[COURSE] = {"bonus": cell.number("points")}
+    return found
 
 
-def with_exercise_facts(cell: Cell, exercise: Cell, points: float) -> str:
+def with_exercise_facts(cell: Cell, exercise: Cell, checks: dict[str, Cell]) -> str:
     """Writes minutes, difficulty and points below the heading of an exercise."""
     heading = re.match(rf"### Exercise [\d.]+: {exercise.name}\b.*\n", cell.source)
     if cell.is_code or not heading:
@@ -143,7 +157,9 @@ def with_exercise_facts(cell: Cell, exercise: Cell, points: float) -> str:
     minutes, difficulty = exercise.number("minutes"), exercise.number("difficulty")
     if difficulty not in (1, 2, 3):
         exercise.fail(f"difficulty is {difficulty}.", "Choose 1, 2 or 3.")
-    worth = f"{points} point{'' if points == 1 else 's'}"
+    points = checks[exercise.name].number("points")
+    bonus = "bonus " if checks[exercise.name].marks.get("bonus") else ""
+    worth = f"{points} {bonus}point{'' if points == 1 else 's'}"
     facts = f"\n*About {minutes} minutes. Difficulty {difficulty} of 3. {worth}.*\n"
     return heading.group() + facts + cell.source[heading.end() :]
 

@@ -27,6 +27,7 @@ from lessons.coursekit.check import NOT_WRITTEN
 
 # Before an exercise's name: the grade ids of its check, and of what that check uses.
 CHECK_PREFIX, HELPERS_PREFIX = "check-", "helpers-"
+COURSE = "course"  # where our own facts stand in a cell's metadata
 STUB = f'raise NotImplementedError("{NOT_WRITTEN}")'
 # Learners may play with every cell but the checks; grading restores what they changed.
 RELEASE_CONFIG = {
@@ -63,6 +64,12 @@ def checks(notebook: NotebookNode) -> dict[str, NotebookNode]:
         for c in notebook.cells
         if nbgrader_metadata(c).get("grade")
     }
+
+
+def points_for(check: NotebookNode) -> float:
+    """Returns the points that a passed check gives, a bonus included."""
+    bonus = check.metadata.get(COURSE, {}).get("bonus", 0)
+    return bonus or nbgrader_metadata(check)["points"]
 
 
 def lesson_paths(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:

@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 from grader import CourseError
 
 MARKS = ("setup", "exercise", "hints", "helpers", "check", "scorecard")
-OPTIONS = {"exercise": ("minutes", "difficulty"), "check": ("points",)}
+OPTIONS = {"exercise": ("minutes", "difficulty"), "check": ("points", "bonus")}
 REGIONS = ("SOLUTION", "HIDDEN TESTS")
 # Before a statement, its name, which learners do not see: "- [nan] Masked entries ..."
 ANCHOR = re.compile(r"(?m)^(- |)\[([a-z0-9][^\[\]\n]*)\] ")
@@ -110,6 +110,11 @@ def check_marks(cells: list[Cell]) -> None:
             cell.fail(f'Duplicate {cell.mark} "{cell.name}".', "Rename one of the two.")
         if cell.mark:
             named[cell.mark, cell.name] = cell
+        if cell.marks.get("bonus", True) is not True:
+            cell.fail(
+                f'bonus of "{cell.name}" is {cell.marks["bonus"]!r}.',
+                "Write bonus=true, or leave it out.",
+            )
         if cell.mark and cell.is_code != (cell.mark != "hints"):
             kind = "a text cell: # %% [markdown]" if cell.is_code else "a code cell"
             cell.fail(

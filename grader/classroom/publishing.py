@@ -15,6 +15,7 @@ from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
 from grader.pages.class_report import class_report
 from grader.pages.feedback import feedback_page
+from grader.pages.wording import worth
 from grader.results import ExerciseResult, Outcome, Record, Result, Status
 
 
@@ -65,7 +66,8 @@ def decided(classroom: Classroom, submission: Submission, result: Result) -> Res
 
 def by_hand(one: ExerciseResult, points: float) -> ExerciseResult:
     """Replaces what a check said by what a person decided."""
-    outcome = Outcome.PASSED if points >= one.max_points else Outcome.FAILED
+    full = points >= (one.max_points or 1)  # of a bonus, any point
+    outcome = Outcome.PASSED if full else Outcome.FAILED
     said = "" if outcome is Outcome.PASSED else "A person gave these points."
     return dataclasses.replace(
         one, outcome=outcome, points=points, message=said, details=()
@@ -151,17 +153,17 @@ def autograded_notebook(lesson: NotebookNode, result: Result) -> NotebookNode:
 
 def said(one: ExerciseResult, status: Status) -> NotebookNode:
     """Makes a check's output as nbgrader reads it: an error means no points."""
-    worth = f"{one.points:g} of {one.max_points:g}"
+    points = worth(one.points, one.max_points)
     if status is Status.NEEDS_REVIEW:
         text = f"{one.exercise}: a person will look at it.\n"
         return nbformat.v4.new_output("stream", text=text)
     if one.outcome is Outcome.PASSED:
         return nbformat.v4.new_output(
-            "stream", text=f"Right: {one.exercise}. {worth}.\n"
+            "stream", text=f"Right: {one.exercise}. {points}.\n"
         )
     lines = [f"{one.outcome.capitalize()}: {one.message}"]
     lines += [f"  {name:<10}{text}" for name, text in one.details]
-    text = "\n".join([*lines, f"{one.exercise}: {worth}."])
+    text = "\n".join([*lines, f"{one.exercise}: {points}."])
     return nbformat.v4.new_output(
         "error", ename=one.outcome.name, evalue=one.message, traceback=[text]
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from grader.authoring.notebook import checks, nbgrader_metadata
+from grader.authoring.notebook import checks, nbgrader_metadata, points_for
 from grader.containment.limits import Limits
 from grader.judging.judge_process import JudgeProcess
 from grader.judging.tampering import evidence
@@ -66,7 +66,7 @@ def grade_submission(
                 exercise,
                 checked[exercise],
                 answers,
-                nbgrader_metadata(check)["points"],
+                check,
                 judge,
             )
             for exercise, check in checks(lesson).items()
@@ -95,7 +95,7 @@ def exercise_result(
     exercise: str,
     checked: CheckedExercise,
     answers: Answers,
-    points: float,
+    check: NotebookNode,
     judge: JudgeProcess,
 ) -> ExerciseResult:
     """Makes an exercise's result; what comes from the learner is cleaned and cut."""
@@ -103,8 +103,8 @@ def exercise_result(
     return ExerciseResult(
         exercise=exercise,
         outcome=checked.outcome,
-        points=points if checked.outcome is Outcome.PASSED else 0,
-        max_points=points,
+        points=points_for(check) if checked.outcome is Outcome.PASSED else 0,
+        max_points=nbgrader_metadata(check)["points"],
         message=clean_text(checked.message, 500),
         details=tuple((name, clean_text(text, 1000)) for name, text in checked.details),
         source=answers.exercises.get(exercise, "")[:MAX_SOURCE],

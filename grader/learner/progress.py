@@ -17,7 +17,7 @@ from grader.authoring.notebook import (
     title,
 )
 from grader.pages.page import PageBudget, render
-from grader.pages.wording import OUTCOMES
+from grader.pages.wording import OUTCOMES, worth
 from grader.results import Outcome, Result, from_json, to_json
 from grader.workers.result_key import sha256
 
@@ -83,7 +83,8 @@ def lesson_facts(source: Path, root: Path, budget: PageBudget) -> dict[str, Any]
                 "outcome": wording.name,
                 "tone": wording.tone,
                 "points": one.points if one else 0,
-                "max_points": nbgrader_metadata(check)["points"],
+                "max_points": (most := nbgrader_metadata(check)["points"]),
+                "worth": worth(one.points if one else 0, most),
                 "message": budget.line(one.message or wording.fallback, 300)
                 if is_open
                 else "",

@@ -6,7 +6,7 @@ from typing import Any
 
 from grader.pages.class_statistics import GRADED
 from grader.pages.page import PageBudget, render
-from grader.pages.wording import OUTCOMES, STATUSES
+from grader.pages.wording import OUTCOMES, STATUSES, worth
 from grader.results import ExerciseResult, Outcome, Result, Status
 
 ROWS = {
@@ -60,11 +60,7 @@ def _score(result: Result) -> str | None:
         return None
     if not result.max_points:
         return f"{result.score:g} points"
-    return _points(result.score, result.max_points) + _unit(result.max_points)
-
-
-def _points(points: float, max_points: float) -> str:
-    return f"{points:g} of {max_points:g}"
+    return worth(result.score, result.max_points) + _unit(result.max_points)
 
 
 def _unit(max_points: float) -> str:
@@ -93,7 +89,7 @@ def _exercise(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
     return facts | {
         "outcome": wording.name,
         "tone": wording.tone,
-        "points": _points(entry.points, entry.max_points),
+        "points": worth(entry.points, entry.max_points),
         "unit": _unit(entry.max_points),
         "message": ""
         if passed

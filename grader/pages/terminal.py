@@ -6,13 +6,14 @@ import collections
 import textwrap
 from collections.abc import Callable, Iterable
 
+from grader.pages.wording import worth
 from grader.results import Result, Status
 
 
 def table(result: Result, width: int = 100) -> str:
     """Writes a result as a table: exercise, outcome, points, what went wrong."""
     rows = [
-        (r.exercise, str(r.outcome), f"{r.points:g} of {r.max_points:g}", r.message)
+        (r.exercise, str(r.outcome), worth(r.points, r.max_points), r.message)
         for r in result.exercises
     ]
     total = f"{result.points:g} of {result.max_points:g}"

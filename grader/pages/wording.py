@@ -39,6 +39,11 @@ class StatusWording:
     meaning: str
 
 
+def worth(points: float, max_points: float) -> str:
+    """Says how many points somebody got, of how many; without a maximum, a bonus."""
+    return f"{points:g} of {max_points:g}" if max_points else f"{points:g} bonus"
+
+
 OUTCOMES = {
     Outcome.PASSED: OutcomeWording("Right", "right", "", "right"),
     Outcome.FAILED: OutcomeWording(

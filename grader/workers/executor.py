@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 from grader import CourseError
 from grader.authoring.notebook import dumps
 from grader.judging.grade_submission import nothing_to_grade
-from grader.results import Record, Status
+from grader.results import Outcome, Record, Status
 from grader.submissions.intake import parse_submission
 from grader.workers.job_grader import WORTH_COMPILING
 from grader.workers.jobs import FinishedJob, Job, failed
@@ -95,7 +95,8 @@ def _blamed(executor: Executor, finished: FinishedJob) -> FinishedJob:
     lesson = executor.lessons[job.lesson]
     own = parse_submission(dumps(lesson).encode())
     [check] = _Run(executor, [dataclasses.replace(job, submitted=own)])
-    if check.error or check.record.result.points < check.record.result.max_points:
+    solved = [] if check.error else check.record.result.exercises
+    if {one.outcome for one in solved} != {Outcome.PASSED}:
         return finished
     reason = (
         f"Grading it failed twice ({finished.error}), while the lesson's own solution "

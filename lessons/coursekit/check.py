@@ -134,19 +134,23 @@ def statement(*names: str) -> None:
 
 
 def scorecard(**points: float) -> None:
-    """Prints each exercise's latest outcome and points; `points` gives the maxima."""
+    """Prints each exercise's latest outcome and points.
+
+    `points` gives the maxima: 0 where all points are a bonus.
+    """
     width = max(map(columns, [*points, translated("total")]))
     for exercise, maximum in points.items():
         outcome, scored = _results.get(exercise, ("check not run yet", 0))
-        print_row(exercise, width, scored, maximum, outcome)
+        worth = f"{scored} of {maximum}" if maximum else f"{scored} bonus"
+        print_row(exercise, width, worth, outcome)
     total = sum(_results.get(exercise, ("", 0))[1] for exercise in points)
-    print_row("total", width, total, sum(points.values()))
+    print_row("total", width, f"{total} of {sum(points.values())}")
 
 
-def print_row(name: str, width: int, scored: float, maximum: float, outcome="") -> None:
+def print_row(name: str, width: int, worth: str, outcome="") -> None:
     """Prints a line of the scorecard."""
-    scored = translated(f"{scored} of {maximum}")
-    row = f"{padded(translated(name), width)}  {scored}  {translated(outcome)}"
+    words = f"{translated(worth)}  {translated(outcome)}"
+    row = f"{padded(translated(name), width)}  {words}"
     print(row.rstrip())
 
 

@@ -47,6 +47,7 @@ MESSAGES = {
     'the cell that defines it was not run, or the name is misspelt.': '이 이름을 정의하는 셀을 실행하지 않았거나, 이름을 잘못 적었습니다.',
     'a fault of the course, not of your answer: please report it.': '답안이 아니라 강좌의 결함입니다. 강좌를 만든 쪽에 알려 주세요.',
     'check not run yet': '아직 확인하지 않음',
+    '{1} bonus': '보너스 {1}',
     ', in a loop': ', 반복문 안',
     'an object of type {1}': '{1} 타입의 객체',
     '{1} on each of {2} devices, axis "{3}"': '장치 {2}개 각각에서 {1}, 축 이름 "{3}"',

@@ -11,7 +11,7 @@ from nbgrader.preprocessors import CheckCellMetadata
 
 from grader.authoring import coursekit
 from grader.authoring.lesson import read_lesson, repository_address
-from grader.authoring.notebook import lesson_paths
+from grader.authoring.notebook import lesson_paths, points_for
 
 DEMO = 'print("a demonstration")\n'
 
@@ -136,6 +136,20 @@ def test_three_hints_are_numbered(lesson):
 def test_scorecard_lists_all_points(lesson):
     source = cell_of(lesson, "scorecard").source
     assert source == "scorecard(\n    double=1,\n    negate=2,\n)"
+
+
+def test_points_of_a_bonus_are_named_so_and_count_in_no_maximum(tmp_path):
+    mark = '# %% check="negate" points=2'
+    made = tiny.lesson(tmp_path / "course", (mark, f"{mark} bonus=true"))
+    assert "Difficulty 3 of 3. 2 bonus points.*" in text_of(made, "### Exercise 1.2")
+    found = cell_of(made, "check-negate")
+    assert 'check("negate", points=2,' in found.source
+    assert (found.metadata.nbgrader["points"], points_for(found)) == (0, 2)
+    assert points_for(cell_of(made, "check-double")) == 1
+    card = cell_of(made, "scorecard").source
+    assert card == "scorecard(\n    double=1,\n    negate=0,\n)"
+    CheckCellMetadata().preprocess(made, {})
+    MetadataValidatorV3().validate_nb(made)
 
 
 @pytest.mark.parametrize(

@@ -305,6 +305,13 @@ FAULTS = {
         'Unknown mark "minutes".',
         "Known are:",
     ),
+    "bonus that is a number": (
+        NEGATE_CHECK,
+        NEGATE_CHECK + " bonus=2",
+        NEGATE_CHECK,
+        'bonus of "negate" is 2.',
+        "Write bonus=true, or leave it out.",
+    ),
     "no set-up": (
         SETUP,
         "# %%",

@@ -110,6 +110,29 @@ def test_gradebook_has_the_marks(graded):
     }
 
 
+def test_a_bonus_adds_points_and_leaves_the_maximum(tmp_path, capsys):
+    mark = '# %% check="negate" points=2'
+    lesson = make_class(tmp_path, (mark, f"{mark} bonus=true"))
+    hand_in(tmp_path, "ada", answered(lesson, **RIGHT))
+    hand_in(tmp_path, "bob", answered(lesson, double=RIGHT["double"]))
+    assert run(grade, tmp_path / "class")[0] == 0
+    said = capsys.readouterr().out
+    assert "3 of 1" in said and "1 of 1" in said
+    with Gradebook(
+        f"sqlite:///{tmp_path / 'class' / 'gradebook.db'}", "distributed-jax"
+    ) as book:
+        found = [book.find_submission(NAME, who) for who in ("ada", "bob")]
+        assert [(one.score, one.max_score) for one in found] == [(3, 1), (1, 1)]
+    path = tmp_path / "grades.csv"
+    export(tmp_path / "class", "csv", path, say=lambda text: None)
+    with open(path, newline="") as file:
+        rows = [*csv.DictReader(file)]
+    assert [(row["score"], row["max_score"]) for row in rows] == [
+        ("3", "1"),
+        ("1", "1"),
+    ]
+
+
 def test_pages_and_autograded_notebooks_are_there_without_hidden_tests(graded):
     folder = graded[0] / "class"
     for student in ("ada", "bob", "cleo", "dan"):

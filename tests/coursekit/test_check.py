@@ -147,6 +147,17 @@ def test_the_scorecard_lists_the_latest_outcomes(capsys):
     ]
 
 
+def test_the_scorecard_adds_a_bonus_above_the_maximum(capsys):
+    run("core")
+    run("more")
+    capsys.readouterr()
+    assert card(capsys, core=2, more=0) == [
+        "core   2 of 2  right",
+        "more   2 bonus  right",
+        "total  4 of 2",
+    ]
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [

@@ -136,6 +136,13 @@ def test_learner_sees_score_outcomes_and_what_went_wrong():
     assert "Your code, 2 lines def negate(x): return x" in text
 
 
+def test_points_of_a_bonus_come_on_top():
+    bonus = dataclasses.replace(RIGHT, exercise="ring", points=2, max_points=0)
+    text = words(feedback(Result("01_tiny", (RIGHT, bonus))))
+    assert "3 of 1 point Graded" in text
+    assert "ring Right 2 bonus points" in text
+
+
 def test_code_is_open_where_it_helps_and_folded_where_it_is_long_or_right():
     long = dataclasses.replace(WRONG, source="x = 1\n" * 100)
     page = soup(feedback(Result("01_tiny", (RIGHT, WRONG, long))))
