@@ -95,8 +95,9 @@ def _blamed(executor: Executor, finished: FinishedJob) -> FinishedJob:
     lesson = executor.lessons[job.lesson]
     own = parse_submission(dumps(lesson).encode())
     [check] = _Run(executor, [dataclasses.replace(job, submitted=own)])
-    solved = [] if check.error else check.record.result.exercises
-    if {one.outcome for one in solved} != {Outcome.PASSED}:
+    if check.error or any(
+        one.outcome is not Outcome.PASSED for one in check.record.result.exercises
+    ):
         return finished
     reason = (
         f"Grading it failed twice ({finished.error}), while the lesson's own solution "

@@ -20,7 +20,7 @@ from grader.pages.feedback import feedback_page
 from grader.results import Outcome, Status, from_json, to_json
 from grader.submissions.intake import parse_submission
 
-EXAMPLES = int(os.environ.get("MUTATIONS", "2000"))
+EXAMPLES = int(os.environ.get("MUTATIONS", "600"))
 JUNK = st.one_of(
     st.none(),
     st.booleans(),

@@ -10,6 +10,8 @@ tried, and every eighth right one, which runs through a whole check; `oldest` an
 """
 
 import ast
+import faulthandler
+import functools
 import os
 import re
 import zlib
@@ -24,18 +26,31 @@ from grader.results import Outcome
 
 RIGHT = sorted((ROOT / "solutions" / "answers").glob("*/*__right__*.py"))
 WRONG = sorted((ROOT / "solutions" / "answers").glob("*/*__wrong__*.py"))
+MUTANTS = 20  # wrong answers made by rules, of all lessons together
+MUTANT_S = 300  # one that hangs ends the process, and is named
 # Which answer is the first that is tried beside another version of JAX.
 FIRST = {"oldest": 1, "newest": 3}
 
 
 def pytest_generate_tests(metafunc):
+    choice = os.environ.get("ANSWERS")
+    if "mutant" in metafunc.fixturenames:
+        own = [] if choice in FIRST else mutants()[metafunc.cls.path]
+        metafunc.parametrize("mutant", own, ids=lambda m: f"{m.exercise}: {m.change}")
     if "answer" in metafunc.fixturenames:
-        choice = os.environ.get("ANSWERS")
         known = (*RIGHT, *WRONG) if choice == "all" else (*RIGHT[::8], *WRONG[::5])
         if choice in FIRST:
             known = (*RIGHT[FIRST[choice] :: 24], *WRONG[FIRST[choice] :: 48])
         own = [path for path in known if path.parent.name == metafunc.cls.path.stem]
         metafunc.parametrize("answer", own, ids=lambda path: path.stem)
+
+
+@functools.cache
+def mutants():
+    """A sample of the mutants of all lessons' solutions, by lesson."""
+    from catalog import read_mutants, sampled
+
+    return sampled({path: read_mutants(path) for path in SOURCES}, MUTANTS)
 
 
 class Answers:
@@ -64,6 +79,17 @@ class Answers:
                 patch.setenv(name.upper(), str(value))  # for scripts
             yield Lesson(cls.path)
         jax.config.update("jax_compilation_cache_dir", None)
+
+    # First: of a mutant that leaves something behind, the right answers would tell.
+    def test_no_mutant_lives_unless_the_contract_allows_it(self, mutant, lesson):
+        from catalog import key, right_by_contract
+        from outcome import outcome_of
+
+        faulthandler.dump_traceback_later(MUTANT_S, exit=True)
+        outcome = outcome_of(lesson, mutant.exercise, mutant.source)
+        faulthandler.cancel_dump_traceback_later()
+        assert outcome != "the check could not run"
+        assert outcome != "right" or key(vars(mutant)) in right_by_contract()
 
     def test_answer_gets_the_points_it_deserves_and_is_told_why(self, answer, lesson):
         exercise, kind, _ = answer.stem.split("__")

@@ -11,7 +11,6 @@ import os
 import sys
 import tempfile
 import time
-import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,14 +20,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
-from exercise import Exercise
-from rules import Mutant, mutants_of
-from worker import SLOW, Worker
+from catalog import key, read_mutants, right_by_contract, sampled
+from rules import Mutant
+from worker import Worker
 
-from grader.authoring.lesson import read_lesson
-from grader.authoring.notebook import checks, exercises, lesson_paths
+from grader.authoring.notebook import lesson_paths
 
-EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 ALIVE, BROKEN, SAME = "right", "the check could not run", "no effect"
 
 
@@ -43,8 +40,7 @@ def main() -> int:
     began = time.monotonic()
     paths = [p for p in lesson_paths() if p.name.startswith(options.lesson)]
     made = {path: read_mutants(path, options.exercise) for path in paths}
-    entries = tomllib.loads(EQUIVALENT.read_text()).get("equivalent", [])
-    right = {key(entry): entry["why"] for entry in entries}
+    right = right_by_contract()
     chosen = sampled(made, options.sample)
     outcomes = graded(chosen)
     for path, mutants in chosen.items():
@@ -56,40 +52,6 @@ def main() -> int:
     print(f"{len(outcomes)} mutants in {minutes:.1f} minutes")
     alive = (mutant for mutant, outcome in outcomes.items() if outcome == ALIVE)
     return int(any(key(vars(mutant)) not in right for mutant in alive))
-
-
-def key(entry: dict) -> tuple[str, str, str]:
-    """Says which mutant an entry is about; lines have other numbers after an edit."""
-    return entry["exercise"], entry["rule"], entry["change"]
-
-
-def read_mutants(path: Path, only: str | None) -> list[Mutant]:
-    """Makes the mutants of a lesson's exercises, or of one."""
-    notebook = read_lesson(path, repository="")
-    solved, checked = exercises(notebook), checks(notebook)
-    known = {cell.id for cell in (*solved.values(), *checked.values())}
-    lesson = "\n".join(
-        cell.source
-        for cell in notebook.cells
-        if cell.cell_type == "code" and cell.id not in known | {"setup", "scorecard"}
-    )
-    return [
-        mutant
-        for name, cell in solved.items()
-        if name == only or (only is None and name not in SLOW)
-        for mutant in mutants_of(
-            Exercise(name, cell.source, checked[name].source, lesson)
-        )
-    ]
-
-
-def sampled(made: dict[Path, list], count: int | None) -> dict[Path, list[Mutant]]:
-    """Chooses so many mutants, evenly spread; all if `count` is None."""
-    every = [mutant for mutants in made.values() for mutant in mutants]
-    count = min(count or len(every), len(every))
-    places = ((2 * k + 1) * len(every) // (2 * count) for k in range(count))
-    chosen = {every[place] for place in places}
-    return {path: [m for m in ms if m in chosen] for path, ms in made.items()}
 
 
 def graded(chosen: dict[Path, list[Mutant]]) -> dict[Mutant, str]:

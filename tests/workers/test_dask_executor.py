@@ -98,6 +98,15 @@ def cluster(tmp_path):
 
 
 @pytest.fixture(scope="module")
+def steady(tmp_path_factory):
+    """A cluster whose one worker nobody harms: several tests use it."""
+    with contextlib.ExitStack() as stack:
+        cluster = Cluster(tmp_path_factory.mktemp("steady"), stack)
+        cluster.add()
+        yield cluster
+
+
+@pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """A lesson whose checks take no JAX."""
     folder = tmp_path_factory.mktemp("small")
@@ -238,11 +247,10 @@ def test_where_the_scheduler_dies_the_run_ends(cluster, small, monkeypatch):
     assert found["a"].record and found["waits"].error
 
 
-def test_where_a_job_cannot_be_sent_the_result_before_it_is_kept(cluster, small):
-    cluster.add()
+def test_where_a_job_cannot_be_sent_the_result_before_it_is_kept(steady, small):
     options = {"trusted": True, "run_there": stand_in()}
     with contextlib.closing(
-        DaskExecutor({NAME: small}, Limits(), cluster.address, **options)
+        DaskExecutor({NAME: small}, Limits(), steady.address, **options)
     ) as executor:
         ways = iter([executor.client.submit, None, executor.client.submit])
         executor.client.submit = lambda *args, **more: next(ways)(*args, **more)
@@ -258,16 +266,14 @@ def test_where_a_job_cannot_be_sent_the_result_before_it_is_kept(cluster, small)
         ('{"error": "", "seconds": 1, "result": "{}"}', "This is no result"),
     ],
 )
-def test_an_answer_that_is_no_result_is_no_grade(cluster, small, answer, said):
-    cluster.add()
+def test_an_answer_that_is_no_result_is_no_grade(steady, small, answer, said):
     jobs = jobs_of(small, "a")
-    done = graded_by(small, cluster, jobs, run_there=lambda task: answer)
+    done = graded_by(small, steady, jobs, run_there=lambda task: answer)
     assert done["a"].record is None
     assert said in done["a"].error
 
 
-def test_a_worker_stays_with_a_lesson(cluster, small):
-    cluster.add()
+def test_a_worker_stays_with_a_lesson(steady, small):
     jobs = jobs_of(small, *"abcdef")
     lessons = {"one": small, "two": small}
     mixed = [
@@ -275,19 +281,18 @@ def test_a_worker_stays_with_a_lesson(cluster, small):
         for number, job in enumerate(jobs)
     ]
     executor = DaskExecutor(
-        lessons, Limits(), cluster.address, trusted=True, run_there=stand_in()
+        lessons, Limits(), steady.address, trusted=True, run_there=stand_in()
     )
     with contextlib.closing(executor):
         order = [done.record.result.lesson for done in grade_jobs(executor, mixed)]
     assert order == ["two"] * 3 + ["one"] * 3
 
 
-def test_a_worker_hears_neither_of_learners_nor_of_the_gradebook(cluster, small):
-    cluster.add()
+def test_a_worker_hears_neither_of_learners_nor_of_the_gradebook(steady, small):
     [job] = jobs_of(small, "ada-lovelace")
     job.submitted.notebook.metadata.pop("learner")
     [done] = graded_by(
-        small, cluster, [job], run_there=lambda task: json.dumps({"error": task})
+        small, steady, [job], run_there=lambda task: json.dumps({"error": task})
     ).values()
     said = json.loads(done.error)
     assert sorted(said) == [
