@@ -239,7 +239,8 @@ expect_close(seen, (tree, 0))
 
 # %% [markdown]
 # **Predict, then run.** Since JAX 0.8, `leaf[0]` is a program of *all* devices;
-# `leaf.addressable_shards[0].data` is what one holds. What does each send?
+# `leaf.addressable_shards[0].data` is what one holds already, with nothing to run. What
+# does the program send?
 
 # %%
 from coursekit.compiled_program import CompiledProgram
@@ -686,7 +687,7 @@ expect_like_solution(
 # gradients, and step once. This is **gradient accumulation**.
 #
 # **Predict, then run.** Four rounds of 100 numbers: how many bytes does one sync
-# instead of four save?
+# instead of four save, on the ring of lesson 2?
 
 
 # %%
@@ -832,7 +833,6 @@ expect_arrays(seen, largest=50 * 99)
 # largest norm. It is not linear, so the order matters. Here one device has a hard shard:
 
 # %%
-import dataclasses
 import functools
 
 import optax
@@ -1200,6 +1200,9 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
 
 
 # %% helpers="cnn_step"
+import dataclasses
+
+
 @jax.jit
 def check_cnn_step(state, keep, x, y, lr):  # one device, the rows of all
     x, y, keep = (a.reshape(-1, *a.shape[2:]) for a in (x, y, keep))
@@ -1352,54 +1355,108 @@ for name, grad in grads.items():
 # **Common mistake: the eightfold gradient.** `shard_map` knows that `params` are the
 # same everywhere, so their gradient must be the same everywhere too: JAX *sums* the
 # devices' gradients on the way back. `pmean` then averages eight equal sums, which
-# changes nothing.
+# changes nothing. No error, no drift.
 #
-# No error, no drift, and the loss falls even faster.
+# **Predict, then run.** SGD takes steps that are eight times too long. And AdamW?
+
 
 # %%
-params, (x, y), eightfold = init_mlp(0), mlp_data(1, 512), []
-for _ in range(50):
-    loss, grads = ported(params, x, y)
-    params = jax.tree.map(lambda p, g: p - 0.01 * g, params, grads)
-    eightfold.append(loss.item())
-curves = {
-    "one device, float64": runs["one device"][1],
-    "pmap, pmean": runs["pmean"][1],
-    "pmap, psum": runs["psum"][1],
-    "shard_map, word for word": eightfold,
-    "pmap, no sync": runs["no sync"][1],
-}
-title = "Four runs against one device"
-draw_losses(curves, "loss as logged", title, log=False)
+def losses_of(optimizer, loss_and_grads):  # of 50 steps
+    @jax.jit
+    def step(params, state):
+        loss, grads = loss_and_grads(params, x, y)
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), state, loss
+
+    params, losses = init_mlp(0), []
+    state = optimizer.init(params)
+    for _ in range(50):
+        params, state, loss = step(params, state)
+        losses.append(loss.item())
+    return losses
+
+
+curves = {}
+for name, optimizer in {"SGD": optax.sgd(0.01), "AdamW": optax.adamw(0.001)}.items():
+    curves[f"{name}, one device"] = losses_of(optimizer, jax.value_and_grad(mlp_loss))
+    curves[f"{name}, word for word"] = losses_of(optimizer, ported)
+draw_losses(curves, "loss", "The eightfold gradient under two optimizers", log=False)
 
 # %% [markdown]
-# Only one run lies on the reference. The word-for-word port lies on `psum`'s curve,
-# because it *is* that sum. **A falling loss must not hide it**: compare one step's
-# gradient with one device whenever you port.
+# AdamW hides it: it divides each gradient by that gradient's recent size, so a constant
+# factor cancels. Clipping by norm, a logged gradient norm or another optimizer brings it
+# back. Under SGD the loss falls even *faster*. So **compare one step's gradient with one
+# device** whenever you port.
 #
 # The cure: differentiate what you mean, the loss averaged over *all* devices. Put
 # `pmean` **inside** the function that you differentiate, and add no other collective.
 # (In `pmap`, `pmean` in the loss leaves the gradients unsynchronised.)
 
 # %% [markdown]
+# **Predict, then run.** JAX knows a compiled program by its function, and `shard_map`
+# makes a new one. Which of these compile in their second and third calls?
+
+
+# %%
+def total(x):  # f32[8] on each device -> the sum of all 64
+    return jax.lax.psum(x.sum(), "devices")
+
+
+def mapped():
+    return jax.shard_map(total, mesh=mesh, in_specs=P("devices"), out_specs=P())
+
+
+ways = {
+    "shard_map alone": mapped(),
+    "jit made in each call": lambda x: jax.jit(mapped())(x),
+    "jit made once": jax.jit(mapped()),
+}
+for name, way in ways.items():
+    seen = [observe(way, np.ones(64, np.float32)) for _ in range(3)]
+    compiles = ["yes" if call.num_compiles else "no" for call in seen]
+    print(f"{name + ':':24}", *compiles)
+
+# %% [markdown]
+# Compiling takes many times as long as a small step. So make the program once and keep
+# it; `functools.cache` keeps one for each number of devices.
+
+# %% [markdown]
 # ### Exercise 3.7: shard_map_step
 #
-# [one step of SGD] `shard_map_step(params, x, y, lr, num_devices)` is
-# `train_step` by `jax.shard_map`, on a mesh of the first `num_devices` devices. Global
-# arrays go in and come out: `params` **without** a device axis, `x: (B, 10)`, `y: (B,)`.
-# It returns the numbers of one device: no factor `num_devices` in the gradient. Call the
-# mapped function by `jax.jit`: alone, `shard_map` is slow; `compile()` and `set_mesh` do not
-# trace.
+# [one step of SGD] `shard_map_step(params, x, y, lr, num_devices)` is `train_step` by
+# `jax.shard_map`, on a mesh of the first `num_devices` devices. Global arrays go in and
+# come out: `params` **without** a device axis, `x: (B, 10)`, `y: (B,)`. The numbers are
+# those of one device. The check traces it: leave `compile()` and `set_mesh` out.
 #
 # - [the loss before] It returns `(params, loss)`: the loss before the step, `f32 ()`.
-# - [whole on each device] Each of the `num_devices` devices holds all of the result,
+# - [whole on each device] Each device of the mesh holds all of the result,
 # - [own rows only] computes its own rows only,
 # - [sent once] and sends each gradient and the loss once, nothing else.
+# - [one program] Calls with equal shapes and `num_devices` share **one** program,
+#   whatever `lr`.
 # - [rows do not divide] `B` does not divide: `ValueError`; its text names both sizes
 #   (`shard_map`'s does).
 
 
 # %% exercise="shard_map_step" minutes=12 difficulty=3
+@functools.cache
+def compiled_step(num_devices):
+    """Makes the step's program for the first devices: once, then it is kept."""
+
+    ### BEGIN SOLUTION
+    def step(params, x, y, lr):
+        def loss_of(params):
+            return jax.lax.pmean(mlp_loss(params, x, y), "devices")
+
+        loss, grads = jax.value_and_grad(loss_of)(params)
+        return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
+
+    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
+    specs = (P(), P("devices"), P("devices"), P())
+    return jax.jit(jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=P()))
+    ### END SOLUTION
+
+
 def shard_map_step(params, x, y, lr, num_devices):
     """Takes one SGD step on global arrays, on a mesh of the first devices.
 
@@ -1416,24 +1473,11 @@ def shard_map_step(params, x, y, lr, num_devices):
     Raises:
         ValueError: B does not divide by num_devices; the text names both.
     """
-
-    ### BEGIN SOLUTION
-    def step(params, x, y):
-        def loss_of(params):
-            return jax.lax.pmean(mlp_loss(params, x, y), "devices")
-
-        loss, grads = jax.value_and_grad(loss_of)(params)
-        return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
-
-    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
-    specs = (P(), P("devices"), P("devices"))
-    mapped = jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=P())
-    return jax.jit(mapped)(params, x, y)
-    ### END SOLUTION
+    return compiled_step(num_devices)(params, x, y, lr)
 
 
 # %% [markdown] hints="shard_map_step"
-# - Start from `ported` above: the same specs.
+# - Start from `ported` above: the same specs, and `P()` for `lr`.
 # - The mesh: `Mesh(jax.devices()[:num_devices], ("devices",))`.
 # - Inside: `loss_of(params)` returns `jax.lax.pmean(mlp_loss(params, x, y), "devices")`;
 #   its gradient needs no further sync.
@@ -1459,7 +1503,8 @@ for times in (8, 64, 1 / 8, 4, 16, 1 / 4):
     causes |= {cause: (far, loss), f"{cause}; the loss is a sum": (far, 8 * loss)}
 for num_devices, how in ((8, "traced"), (4, "compiled")):
     statement("one step of SGD", "the loss before")
-    seen = observe(shard_map_step, params, x, y, 0.1, num_devices, **{how: True})
+    inputs = params, x, y, np.float32(0.1), num_devices
+    seen = observe(shard_map_step, *inputs, **{how: True})
     expect_close(seen, (after, loss), rtol=1e-4, atol=1e-5, mistakes=causes)
     statement("whole on each device")
     where = {len(pieces) for pieces in seen.layout.values()}
@@ -1470,6 +1515,10 @@ for num_devices, how in ((8, "traced"), (4, "compiled")):
     expect_moved(seen, at_least=0.99 * 4 * 386 * 2 * (num_devices - 1) / num_devices)
 statement("own rows only")
 expect_arrays(seen, never=(64, 32))
+statement("one program")
+lr = np.float32(np.random.rand())  # new in each run
+again = observe(shard_map_step, params, x, -y, lr, 8)
+expect(again, not again.num_compiles, "Another lr compiled anew.")
 statement("rows do not divide")
 uneven = observe(shard_map_step, params, x[:13], y[:13], 0.1, 8)
 expect_error(uneven, "ValueError", mentions=[13, 8])
@@ -1507,7 +1556,8 @@ expect_like_solution(
     layout="whole on each device",
     error="rows do not divide",
     arguments="arguments stay",
-    free={"collectives sent arrays": "below", "compiles": "nothing is said"},
+    compiles="one program",
+    free={"collectives sent arrays": "below"},
 )
 free = {"error arguments compiles": "as above"}
 free["collectives arrays"] = "a sum for each array, or one of all"
