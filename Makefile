@@ -44,9 +44,11 @@ test-oldest: .venv-oldest/ready
 test-newest: .venv-newest/ready
 	ANSWERS=newest .venv-newest/bin/python -m pytest $(SIDE_BY_SIDE) $(LEARNERS_TESTS)
 
-# The whole programs of the source material, with the libraries that they were written in.
+# The tests that `make test` skips: programs of the source material, in Flax and Keras.
+NEED_LIBRARIES = grep -lE 'importorskip."(flax|keras)"' tests/references/test_*.py
 test-references: .venv-references/ready
-	.venv-references/bin/python -m pytest $(SIDE_BY_SIDE) tests/references
+	.venv-references/bin/python -c "import flax, keras, rich"
+	.venv-references/bin/python -m pytest $(SIDE_BY_SIDE) $(shell $(NEED_LIBRARIES))
 
 # Is there a Python for test-newest, other than the one that `make test` uses?
 has-newer-python:

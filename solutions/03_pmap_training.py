@@ -10,11 +10,12 @@
 # **After this lesson you can**
 #
 # - train with `pmap`: replicate, shard, step, sync, unreplicate;
-# - handle the last batch, large batches, Optax, BatchNorm and dropout;
 # - tell a synchronised run from one that only looks healthy;
-# - port a training step to `shard_map` without its silent eightfold gradient.
+# - count the rows of a last batch that does not divide;
+# - port a step to `shard_map` without its silent eightfold gradient.
 #
-# **You need** lessons 1 and 2. **Time**: about 90 minutes.
+# **You need** lessons 1 and 2. **Time**: about 85 minutes; large batches, Optax,
+# BatchNorm and dropout follow in a second part of 70.
 
 # %% setup=true
 
@@ -52,7 +53,9 @@ zeros = Line(np.zeros(8, np.float32), np.zeros(8, np.float32))  # replicate
 step = jax.pmap(line_step, axis_name="devices")
 line = step(zeros, line_x, line_y)
 shown = {"weight": zeros.weight, "x": line_x}  # bias and y lie likewise
-draw_pmap("line_step", shown, {"weight": line.weight})
+draw_pmap(
+    "line_step", shown, {"weight": line.weight}, sync="sync: pmean\nof the gradients"
+)
 
 # %% [markdown]
 # **Predict, then run.** After 1000 steps, how far apart are the eight replicas? And how
@@ -100,7 +103,7 @@ draw_array(line.weight, "line.weight")
 # and returns the **first** row of each, an array.
 
 
-# %% exercise="replicate" minutes=7 difficulty=1
+# %% exercise="replicate" minutes=10 difficulty=1
 def replicate(tree, num_devices):
     """Copies a tree to the first devices, one row of a new leading axis on each.
 
@@ -142,7 +145,8 @@ def unreplicate(tree):
 #   copy per device.
 # - It needs one mapped argument that says how many: `np.arange(num_devices)`. First
 #   compare that number with `jax.device_count()`.
-# - `jax.tree.map(lambda leaf: leaf[0], tree)` reaches every leaf of a tree.
+# - `jax.tree.map(lambda leaf: leaf[0], tree)` reaches every leaf of a tree; the next
+#   cell shows what it costs.
 
 
 # %% helpers="replicate"
@@ -160,6 +164,13 @@ def check_round_trip(tree, num_devices):
     stacked = jax.tree.map(jnp.asarray, replicate(given, num_devices))
     first = jax.tree.map(np.asarray, unreplicate(stacked))
     return first, check_lost(given, stacked)
+
+
+def check_placed(rows, num_devices, *axes):  # rows that lie on a mesh
+    mesh = jax.sharding.Mesh(jax.devices()[:num_devices], ("i",))
+    spec = jax.sharding.PartitionSpec(*axes)
+    placed = jax.device_put(rows, jax.sharding.NamedSharding(mesh, spec))
+    return jax.tree.map(np.asarray, unreplicate([placed]))
 
 
 # %% check="replicate" points=1
@@ -227,6 +238,17 @@ def stacks(rng):
 free = {f"layout {free}": "copied to the host or not", "error": "nothing is said"}
 proven = {"value": "the first replica", "arguments": "arguments stay"}
 expect_like_solution(unreplicate, stacks, **proven, free=free)
+statement("the first replica")
+rng = np.random.default_rng(0)
+for rows, *where in (
+    (check_some(rng, "f4", 8), 8, "i"),
+    (check_some(rng, "f4", 8, 3), 4, "i"),
+    (check_some(rng, "f4", 2, 6), 3, None, "i"),
+    (check_some(rng, "f4", 6, 2), 2),
+):
+    seen = observe(check_placed, rows, *where)
+    expect_close(seen, [rows[0]])
+rows = np.arange(24, dtype=np.float32).reshape(8, 3)
 tree = [rows, {"b": rows[:, 0] > 9}]
 seen = observe(check_round_trip, tree, 3)
 statement("the first replica")
@@ -239,7 +261,8 @@ expect_close(seen, (tree, 0))
 
 # %% [markdown]
 # **Predict, then run.** Since JAX 0.8, `leaf[0]` is a program of *all* devices;
-# `leaf.addressable_shards[0].data` is what one holds. What does each send?
+# `leaf.addressable_shards[0].data` is what one holds already, with nothing to run. What
+# does the program send?
 
 # %%
 from coursekit.compiled_program import CompiledProgram
@@ -346,7 +369,7 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 # - [integer parameters] Integer parameters: JAX raises `TypeError`.
 
 
-# %% exercise="train_step" minutes=10 difficulty=2
+# %% exercise="train_step" minutes=15 difficulty=2
 def device_step(params, x, y, lr):
     """Takes the step on one device, inside the axis "devices": x is (B, 10)."""
     ### BEGIN SOLUTION
@@ -526,7 +549,7 @@ print("devices without a true row:", np.sum(np.arange(0, 16, 2) >= 13))
 # - [masked rows do not matter] Masked rows hold any numbers up to a million.
 
 
-# %% exercise="pad_and_shard" minutes=12 difficulty=2
+# %% exercise="pad_and_shard" minutes=15 difficulty=2
 def pad_and_shard(batch, num_devices):
     """Pads a batch until it divides, and splits it over the devices.
 
@@ -679,14 +702,362 @@ expect_like_solution(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. A large batch in small pieces
+# ## 4. Porting to shard_map: the silent factor
+#
+# A good moment for a pause; what follows stands on its own.
+#
+# `pmap` is a legacy name; new code uses `jax.shard_map`, on a *mesh*: devices in a row,
+# their axis named. Parameters are no longer stacked: the spec `P()` says *the same on all
+# devices*, `P("devices")` splits the leading axis.
+#
+# **Predict, then run.** Below, `pmap`'s step, word for word, is compared with one device.
+
+# %%
+mesh = Mesh(jax.devices(), ("devices",))
+
+
+def ported(params, x, y):  # params: whole, x: f32[64, 10]
+    loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
+    return jax.lax.pmean((loss, grads), "devices")
+
+
+specs = (P(), P("devices"), P("devices"))
+ported = jax.jit(jax.shard_map(ported, mesh=mesh, in_specs=specs, out_specs=P()))
+params, (x, y) = init_mlp(0), mlp_data(1, 512)
+true_loss, true_grads = reference_perceptron(params, x, y)
+loss, grads = ported(params, x, y)
+print(f"loss: {loss / true_loss:.1f} x the reference")
+for name, grad in grads.items():
+    ratio = np.linalg.norm(grad) / np.linalg.norm(true_grads[name])
+    print(f"gradient of {name}: {ratio:.1f} x the reference")
+
+# %% [markdown]
+# **Common mistake: the eightfold gradient.** `shard_map` knows that `params` are the
+# same everywhere, so their gradient must be the same everywhere too: JAX *sums* the
+# devices' gradients on the way back. `pmean` then averages eight equal sums, which
+# changes nothing. No error, no drift.
+#
+# **Predict, then run.** SGD, by [Optax](https://optax.readthedocs.io), takes steps that
+# are eight times too long. And AdamW?
+
+
+# %%
+import functools
+
+import optax
+
+
+def losses_of(optimizer, loss_and_grads):  # of 50 steps
+    @jax.jit
+    def step(params, state):
+        loss, grads = loss_and_grads(params, x, y)
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), state, loss
+
+    params, losses = init_mlp(0), []
+    state = optimizer.init(params)
+    for _ in range(50):
+        params, state, loss = step(params, state)
+        losses.append(loss.item())
+    return losses
+
+
+curves = {}
+for name, optimizer in {"SGD": optax.sgd(0.01), "AdamW": optax.adamw(0.001)}.items():
+    curves[f"{name}, one device"] = losses_of(optimizer, jax.value_and_grad(mlp_loss))
+    curves[f"{name}, word for word"] = losses_of(optimizer, ported)
+draw_losses(curves, "loss", "The eightfold gradient under two optimizers", log=False)
+
+# %% [markdown]
+# AdamW hides it: it divides each gradient by that gradient's recent size, so a constant
+# factor cancels. Clipping by norm, a logged gradient norm or another optimizer brings it
+# back. Under SGD the loss falls even *faster*. So **compare one step's gradient with one
+# device** whenever you port.
+#
+# The cure: differentiate what you mean, the loss averaged over *all* devices. Put
+# `pmean` **inside** the function that you differentiate, and add no other collective.
+# (In `pmap`, `pmean` in the loss leaves the gradients unsynchronised.)
+
+# %% [markdown]
+# **Predict, then run.** JAX knows a compiled program by its function, and `shard_map`
+# makes a new one. Which of these compile in their second and third calls?
+
+
+# %%
+def total(x):  # f32[8] on each device -> the sum of all 64
+    return jax.lax.psum(x.sum(), "devices")
+
+
+def mapped():
+    return jax.shard_map(total, mesh=mesh, in_specs=P("devices"), out_specs=P())
+
+
+ways = {
+    "shard_map alone": mapped(),
+    "jit made in each call": lambda x: jax.jit(mapped())(x),
+    "jit made once": jax.jit(mapped()),
+}
+for name, way in ways.items():
+    seen = [observe(way, np.ones(64, np.float32)) for _ in range(3)]
+    compiles = ["yes" if call.num_compiles else "no" for call in seen]
+    print(f"{name + ':':24}", *compiles)
+
+# %% [markdown]
+# Compiling takes many times as long as a small step. So make the program once and keep
+# it; `functools.cache` keeps one for each number of devices.
+
+# %% [markdown]
+# ### Exercise 3.4: shard_map_step
+#
+# [one step of SGD] `shard_map_step(params, x, y, lr, num_devices)` is `train_step` by
+# `jax.shard_map`, on a mesh of the first `num_devices` devices. Global arrays go in and
+# come out: `params` **without** a device axis, `x: (B, 10)`, `y: (B,)`. The numbers are
+# those of one device. The check traces it: leave `compile()` and `set_mesh` out.
+#
+# - [the loss before] It returns `(params, loss)`: the loss before the step, `f32 ()`.
+# - [whole on each device] Each device of the mesh holds all of the result,
+# - [own rows only] computes its own rows only,
+# - [sent once] and sends each gradient and the loss once, nothing else.
+# - [one program] Calls with equal shapes and `num_devices` share **one** program,
+#   whatever `lr`.
+# - [rows do not divide] `B` does not divide: `ValueError`; its text names both sizes
+#   (`shard_map`'s does).
+
+
+# %% exercise="shard_map_step" minutes=15 difficulty=3
+@functools.cache
+def compiled_step(num_devices):
+    """Makes the step's program for the first devices: once, then it is kept."""
+
+    ### BEGIN SOLUTION
+    def step(params, x, y, lr):
+        def loss_of(params):
+            return jax.lax.pmean(mlp_loss(params, x, y), "devices")
+
+        loss, grads = jax.value_and_grad(loss_of)(params)
+        return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
+
+    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
+    specs = (P(), P("devices"), P("devices"), P())
+    return jax.jit(jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=P()))
+    ### END SOLUTION
+
+
+def shard_map_step(params, x, y, lr, num_devices):
+    """Takes one SGD step on global arrays, on a mesh of the first devices.
+
+    Args:
+        params: as `init_mlp` makes them, of any width.
+        x: f32 (B, 10), the rows of all devices.
+        y: f32 (B,).
+        lr: learning rate.
+        num_devices: size of the mesh's only axis.
+
+    Returns:
+        (params, loss), the same on every device.
+
+    Raises:
+        ValueError: B does not divide by num_devices; the text names both.
+    """
+    return compiled_step(num_devices)(params, x, y, lr)
+
+
+# %% [markdown] hints="shard_map_step"
+# - Start from `ported` above: the same specs, and `P()` for `lr`.
+# - The mesh: `Mesh(jax.devices()[:num_devices], ("devices",))`.
+# - Inside: `loss_of(params)` returns `jax.lax.pmean(mlp_loss(params, x, y), "devices")`;
+#   its gradient needs no further sync.
+
+
+# %% helpers="shard_map_step"
+def check_placed_step(
+    params, x, y, lr, num_devices
+):  # arrays that lie where they are needed
+    mesh = Mesh(jax.devices()[:num_devices], ("i",))
+    params = jax.device_put(params, jax.sharding.NamedSharding(mesh, P()))
+    rows = jax.device_put((x, y), jax.sharding.NamedSharding(mesh, P("i")))
+    found = shard_map_step(params, *rows, lr, num_devices)
+    return jax.tree.map(np.asarray, found), check_lost(params, rows)
+
+
+# %% check="shard_map_step" points=4
+params, (x, y), causes = init_mlp(1), mlp_data(7, 64), {}
+after, [loss] = reference_sgd(params, x, y, 0.1, 1)
+for times in (8, 64, 1 / 8, 4, 16, 1 / 4):
+    far = reference_sgd(params, x, y, 0.1 * times, 1)[0]
+    cause = f"the gradient is {times:g} times the right one"
+    causes |= {cause: (far, loss), f"{cause}; the loss is a sum": (far, 8 * loss)}
+for num_devices, how in ((8, "traced"), (4, "compiled")):
+    statement("one step of SGD", "the loss before")
+    inputs = params, x, y, np.float32(0.1), num_devices
+    seen = observe(shard_map_step, *inputs, **{how: True})
+    expect_close(seen, (after, loss), rtol=1e-4, atol=1e-5, mistakes=causes)
+    statement("whole on each device")
+    where = {len(pieces) for pieces in seen.layout.values()}
+    headline = f"The result is not on all {num_devices} devices."
+    expect(seen, where == {num_devices}, headline, seen=f"on {max(where, default=0)}")
+    statement("sent once")
+    expect_one_sync(seen, params, num_devices)
+    expect_moved(seen, at_least=0.99 * 4 * 386 * 2 * (num_devices - 1) / num_devices)
+statement("own rows only")
+expect_arrays(seen, never=(64, 32))
+statement("one program")
+lr = np.float32(np.random.rand())  # new in each run
+again = observe(shard_map_step, params, x, -y, lr, 8)
+expect(again, not again.num_compiles, "Another lr compiled anew.")
+statement("rows do not divide")
+uneven = observe(shard_map_step, params, x[:13], y[:13], 0.1, 8)
+expect_error(uneven, "ValueError", mentions=[13, 8])
+
+
+### BEGIN HIDDEN TESTS
+def cases(rng):
+    def some(num_devices, rows, lr, **more):
+        batch = mlp_data(rng.integers(999), rows)
+        return Case(check_params(rng, rows % 4 + 1), *batch, lr, num_devices, **more)
+
+    yield some(1, 5, 1)
+    yield some(3, 3, np.float32(3), statements="nothing is remembered")
+    for num_devices, rows in ((4, 6), (8, 5)):
+        yield some(num_devices, rows, 0.1, mentions=[rows, num_devices])
+
+
+def few_bytes(rng):  # so few that a number more would show
+    yield Case(check_params(rng, 1), *mlp_data(8, 12), 0.4, 6)
+
+
+params, (x, y) = init_mlp(3, hidden=4), mlp_data(4, 3)  # as in one of the cases
+after, [loss] = reference_sgd(params, x, y, 0.2, 1)
+seen = observe(check_placed_step, params, x, y, 0.2, 3)
+statement("one step of SGD")
+expect_result(seen)
+statement("arguments stay")
+expect(seen, not seen.value[1], "Arrays were donated or deleted.", expected="none")
+statement("one step of SGD", "the loss before")
+expect_close(seen, ((after, loss), 0), rtol=1e-4, atol=1e-5)
+expect_like_solution(
+    shard_map_step,
+    cases,
+    value=("one step of SGD", "the loss before"),
+    layout="whole on each device",
+    error="rows do not divide",
+    arguments="arguments stay",
+    compiles="one program",
+    free={"collectives sent arrays": "below"},
+)
+free = {"error arguments compiles": "as above"}
+free["collectives arrays"] = "a sum for each array, or one of all"
+proven = {"value": "one step of SGD", "layout": "whole on each device"}
+expect_like_solution(shard_map_step, few_bytes, **proven, sent="sent once", free=free)
+params, (x, y) = init_mlp(3, hidden=40), mlp_data(4, 72)
+seen = observe(shard_map_step, params, x, y, 0.2, 3, compiled=True)
+statement("own rows only")
+expect_arrays(seen, largest=1200)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Then and now
+#
+# The web is full of *then*:
+#
+# | then | now |
+# |---|---|
+# | `jax.tree_map` | `jax.tree.map` |
+# | `jax.pmap(step, "devices")` | `jax.jit(jax.shard_map(step, ...))` |
+# | `jax.experimental.shard_map`, `check_rep` | `jax.shard_map`, `check_vma` |
+# | `jax.device_put_replicated`, `flax.jax_utils.replicate` | `jax.device_put(tree, NamedSharding(mesh, P()))` |
+# | `jax.device_put_sharded` | `jax.device_put(x, NamedSharding(mesh, P("devices")))` |
+# | `flax.jax_utils.unreplicate` | nothing: no device axis to remove |
+# | `jax.random.PRNGKey(0)` | `jax.random.key(0)` |
+# | `flax.optim`, `jax.experimental.optimizers` | Optax |
+
+# %% [markdown]
+# ## Recap
+#
+# - With `pmean`, eight devices take the step of one, and replicas agree bit for bit.
+# - Pad and mask what does not divide; divide by the count of *all* true rows.
+# - A missing or summed collective raises no error and may log a lower loss. Compare one
+#   step with one device.
+# - In `shard_map`, `pmean` goes into the loss that you differentiate; make the program
+#   once.
+
+# %% [markdown]
+# ## Three questions
+#
+# **1. Replicas start equal and take `pmean`ed steps. After 10,000 steps, how much do they
+# differ?**
+#
+# <details><summary>By rounding errors</summary>
+#
+# Rounding is the same everywhere.
+#
+# </details>
+# <details><summary>Not at all</summary>
+#
+# Right. A difference, however small, means that something was not synchronised.
+#
+# </details>
+# <details><summary>It depends on how the shards differ</summary>
+#
+# Shards enter only through gradients, which `pmean` makes equal.
+#
+# </details>
+
+# %% [markdown]
+# **2. Devices hold 2, 2 and 1 true rows. What is the mean loss over the five?**
+#
+# <details><summary>pmean of the local means</summary>
+#
+# This counts the single row twice as much as the others.
+#
+# </details>
+# <details><summary>psum of the local sums, divided by psum of the counts</summary>
+#
+# Right. Sum first, divide once.
+#
+# </details>
+# <details><summary>psum of the local means, divided by 5</summary>
+#
+# Too small as a rule, and weighted wrongly.
+#
+# </details>
+
+# %% [markdown]
+# **3. You port a `pmap` step to `shard_map`. Replicas agree and the loss falls faster.
+# What do you do?**
+#
+# <details><summary>Enjoy it: shard_map is faster</summary>
+#
+# In seconds, perhaps; a right port takes the same steps.
+#
+# </details>
+# <details><summary>Lower the learning rate until the curves agree</summary>
+#
+# This hides the factor until clipping or another device count shows it.
+#
+# </details>
+# <details><summary>Compare one step's gradient with one device</summary>
+#
+# Right. It shows the factor at once.
+#
+# </details>
+
+# %% [markdown]
+# ## Going further
+#
+# The first part ends here. The second, 70 minutes, adds what real training needs. Its
+# three exercises ask for what one device does, inside the axis, and count like all
+# others.
+
+# %% [markdown]
+# ## 5. A large batch in small pieces
 #
 # A batch may be too large for a device's memory: its *activations*, kept for the
 # gradient, grow with it. So take it in microbatches, one after the other, add up the
 # gradients, and step once. This is **gradient accumulation**.
 #
 # **Predict, then run.** Four rounds of 100 numbers: how many bytes does one sync
-# instead of four save?
+# instead of four save, on the ring of lesson 2?
 
 
 # %%
@@ -704,7 +1075,7 @@ for sync_in_loop in (True, False):
         print(f"{sent.bytes_moved:,.0f} bytes from each device: {sent}")
 
 # %% [markdown]
-# ### Exercise 3.4: accumulated_step
+# ### Exercise 3.5: accumulated_step
 #
 # [one step of SGD] `accumulated_step(params, x, y, lr, axis_name)` runs on each device,
 # inside the axis. `params` have no device axis, `x: (M, B, 10)` and `y: (M, B)` hold `M`
@@ -718,7 +1089,7 @@ for sync_in_loop in (True, False):
 # - [one microbatch at a time] The program builds no hidden layer of more than `B` rows.
 
 
-# %% exercise="accumulated_step" minutes=10 difficulty=2
+# %% exercise="accumulated_step" minutes=12 difficulty=2
 def accumulated_step(params, x, y, lr, axis_name):
     """Takes one SGD step on M microbatches per device, with one sync.
 
@@ -822,22 +1193,17 @@ expect_arrays(seen, largest=50 * 99)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. An optimizer inside the step
+# ## 6. An optimizer inside the step
 #
-# [Optax](https://optax.readthedocs.io) optimizers are two functions: `init(params)`
+# Optax optimizers are two functions: `init(params)`
 # makes the state, `update(grads, state, params)` returns what to add to the parameters,
 # and the next state. Replicas of the state stay equal if each sees the **same** gradient.
 #
 # **Common mistake: clipping before the sync.** Clipping scales a gradient down to a
 # largest norm. It is not linear, so the order matters. Here one device has a hard shard:
 
+
 # %%
-import dataclasses
-import functools
-
-import optax
-
-
 def clip(grads, max_norm):  # grads: [..., N], one gradient per row
     norm = np.linalg.norm(grads, axis=-1, keepdims=True)
     return grads * np.minimum(1, max_norm / norm)
@@ -848,7 +1214,7 @@ print("average, then clip:", clip(grads.mean(axis=0), 1).round(2))
 print("clip, then average:", clip(grads, 1).mean(axis=0).round(2))
 
 # %% [markdown]
-# ### Exercise 3.5: optimizer_step
+# ### Exercise 3.6: optimizer_step
 #
 # `make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay)` returns an
 # Optax optimizer, for any tree:
@@ -868,7 +1234,7 @@ print("clip, then average:", clip(grads, 1).mean(axis=0).round(2))
 # - [one sync] It sends each gradient and the loss once, nothing else.
 
 
-# %% exercise="optimizer_step" minutes=13 difficulty=2
+# %% exercise="optimizer_step" minutes=18 difficulty=2
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
     """Makes AdamW after global-norm clipping; 0 < warmup_steps < num_steps."""
     ### BEGIN SOLUTION
@@ -1033,7 +1399,7 @@ expect_like_solution(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 6. BatchNorm and dropout
+# ## 7. BatchNorm and dropout
 #
 # Now a small convolutional network for 1,797 handwritten digits of 8 x 8 pixels. Two of
 # its parts ask *which rows are the batch?* and *which device am I?*
@@ -1128,7 +1494,7 @@ draw_losses(three, "% off the average of eight", title, log=False)
 # own way.
 
 # %% [markdown]
-# ### Exercise 3.6: cnn_step
+# ### Exercise 3.7: cnn_step
 #
 # Both functions run on each device, inside the axis.
 #
@@ -1145,7 +1511,7 @@ draw_losses(three, "% off the average of eight", title, log=False)
 # - [running moments] the new `stats` are `moving_average(old stats, moments)`.
 
 
-# %% exercise="cnn_step" minutes=18 difficulty=3
+# %% exercise="cnn_step" minutes=25 difficulty=3
 def dropout_mask(key, step, shape, axis_name):
     """Draws this device's mask: bool of `shape`, each entry true with probability 1/2."""
     ### BEGIN SOLUTION
@@ -1200,6 +1566,9 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
 
 
 # %% helpers="cnn_step"
+import dataclasses
+
+
 @jax.jit
 def check_cnn_step(state, keep, x, y, lr):  # one device, the rows of all
     x, y, keep = (a.reshape(-1, *a.shape[2:]) for a in (x, y, keep))
@@ -1311,7 +1680,7 @@ stacked = jax.pmap(lambda _: init_cnn(0), "devices")(np.arange(8))  # replicate
 seen = observe(train_digits, stacked, images[:1437], labels[:1437])
 if seen.error:
     print(f"cnn_step does not run yet: {seen.error.text}")
-    print("Solve exercise 3.6, then run this cell again.")
+    print("Solve exercise 3.7, then run this cell again.")
 else:
     one = jax.tree.map(lambda leaf: leaf[0], seen.value)  # unreplicate
     stats = iter(one["stats"])
@@ -1321,281 +1690,20 @@ else:
     print("A wrong step may get there too: the check is the judge.")
 
 # %% [markdown]
-# ## 7. Porting to shard_map: the silent factor
+# Of the second part, keep: accumulate locally, sync once, clip after the sync. Moments
+# belong to the whole batch, dropout masks to a device and a step.
 #
-# `pmap` is a legacy name; new code uses `jax.shard_map`, on a *mesh*: devices in a row,
-# their axis named. Parameters are no longer stacked: the spec `P()` says *the same on all
-# devices*, `P("devices")` splits the leading axis.
-#
-# **Predict, then run.** Below, `pmap`'s step, word for word, is compared with one device.
-
-# %%
-mesh = Mesh(jax.devices(), ("devices",))
-
-
-def ported(params, x, y):  # params: whole, x: f32[64, 10]
-    loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
-    return jax.lax.pmean((loss, grads), "devices")
-
-
-specs = (P(), P("devices"), P("devices"))
-ported = jax.jit(jax.shard_map(ported, mesh=mesh, in_specs=specs, out_specs=P()))
-params, (x, y) = init_mlp(0), mlp_data(1, 512)
-true_loss, true_grads = reference_perceptron(params, x, y)
-loss, grads = ported(params, x, y)
-print(f"loss: {loss / true_loss:.1f} x the reference")
-for name, grad in grads.items():
-    ratio = np.linalg.norm(grad) / np.linalg.norm(true_grads[name])
-    print(f"gradient of {name}: {ratio:.1f} x the reference")
-
-# %% [markdown]
-# **Common mistake: the eightfold gradient.** `shard_map` knows that `params` are the
-# same everywhere, so their gradient must be the same everywhere too: JAX *sums* the
-# devices' gradients on the way back. `pmean` then averages eight equal sums, which
-# changes nothing.
-#
-# No error, no drift, and the loss falls even faster.
-
-# %%
-params, (x, y), eightfold = init_mlp(0), mlp_data(1, 512), []
-for _ in range(50):
-    loss, grads = ported(params, x, y)
-    params = jax.tree.map(lambda p, g: p - 0.01 * g, params, grads)
-    eightfold.append(loss.item())
-curves = {
-    "one device, float64": runs["one device"][1],
-    "pmap, pmean": runs["pmean"][1],
-    "pmap, psum": runs["psum"][1],
-    "shard_map, word for word": eightfold,
-    "pmap, no sync": runs["no sync"][1],
-}
-title = "Four runs against one device"
-draw_losses(curves, "loss as logged", title, log=False)
-
-# %% [markdown]
-# Only one run lies on the reference. The word-for-word port lies on `psum`'s curve,
-# because it *is* that sum. **A falling loss must not hide it**: compare one step's
-# gradient with one device whenever you port.
-#
-# The cure: differentiate what you mean, the loss averaged over *all* devices. Put
-# `pmean` **inside** the function that you differentiate, and add no other collective.
-# (In `pmap`, `pmean` in the loss leaves the gradients unsynchronised.)
-
-# %% [markdown]
-# ### Exercise 3.7: shard_map_step
-#
-# [one step of SGD] `shard_map_step(params, x, y, lr, num_devices)` is
-# `train_step` by `jax.shard_map`, on a mesh of the first `num_devices` devices. Global
-# arrays go in and come out: `params` **without** a device axis, `x: (B, 10)`, `y: (B,)`.
-# It returns the numbers of one device: no factor `num_devices` in the gradient. Call the
-# mapped function by `jax.jit`: alone, `shard_map` is slow; `compile()` and `set_mesh` do not
-# trace.
-#
-# - [the loss before] It returns `(params, loss)`: the loss before the step, `f32 ()`.
-# - [whole on each device] Each of the `num_devices` devices holds all of the result,
-# - [own rows only] computes its own rows only,
-# - [sent once] and sends each gradient and the loss once, nothing else.
-# - [rows do not divide] `B` does not divide: `ValueError`; its text names both sizes
-#   (`shard_map`'s does).
-
-
-# %% exercise="shard_map_step" minutes=12 difficulty=3
-def shard_map_step(params, x, y, lr, num_devices):
-    """Takes one SGD step on global arrays, on a mesh of the first devices.
-
-    Args:
-        params: as `init_mlp` makes them, of any width.
-        x: f32 (B, 10), the rows of all devices.
-        y: f32 (B,).
-        lr: learning rate.
-        num_devices: size of the mesh's only axis.
-
-    Returns:
-        (params, loss), the same on every device.
-
-    Raises:
-        ValueError: B does not divide by num_devices; the text names both.
-    """
-
-    ### BEGIN SOLUTION
-    def step(params, x, y):
-        def loss_of(params):
-            return jax.lax.pmean(mlp_loss(params, x, y), "devices")
-
-        loss, grads = jax.value_and_grad(loss_of)(params)
-        return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
-
-    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
-    specs = (P(), P("devices"), P("devices"))
-    mapped = jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=P())
-    return jax.jit(mapped)(params, x, y)
-    ### END SOLUTION
-
-
-# %% [markdown] hints="shard_map_step"
-# - Start from `ported` above: the same specs.
-# - The mesh: `Mesh(jax.devices()[:num_devices], ("devices",))`.
-# - Inside: `loss_of(params)` returns `jax.lax.pmean(mlp_loss(params, x, y), "devices")`;
-#   its gradient needs no further sync.
-
-
-# %% helpers="shard_map_step"
-def check_placed_step(
-    params, x, y, lr, num_devices
-):  # arrays that lie where they are needed
-    mesh = Mesh(jax.devices()[:num_devices], ("i",))
-    params = jax.device_put(params, jax.sharding.NamedSharding(mesh, P()))
-    rows = jax.device_put((x, y), jax.sharding.NamedSharding(mesh, P("i")))
-    found = shard_map_step(params, *rows, lr, num_devices)
-    return jax.tree.map(np.asarray, found), check_lost(params, rows)
-
-
-# %% check="shard_map_step" points=4
-params, (x, y), causes = init_mlp(1), mlp_data(7, 64), {}
-after, [loss] = reference_sgd(params, x, y, 0.1, 1)
-for times in (8, 64, 1 / 8, 4, 16, 1 / 4):
-    far = reference_sgd(params, x, y, 0.1 * times, 1)[0]
-    cause = f"the gradient is {times:g} times the right one"
-    causes |= {cause: (far, loss), f"{cause}; the loss is a sum": (far, 8 * loss)}
-for num_devices, how in ((8, "traced"), (4, "compiled")):
-    statement("one step of SGD", "the loss before")
-    seen = observe(shard_map_step, params, x, y, 0.1, num_devices, **{how: True})
-    expect_close(seen, (after, loss), rtol=1e-4, atol=1e-5, mistakes=causes)
-    statement("whole on each device")
-    where = {len(pieces) for pieces in seen.layout.values()}
-    headline = f"The result is not on all {num_devices} devices."
-    expect(seen, where == {num_devices}, headline, seen=f"on {max(where, default=0)}")
-    statement("sent once")
-    expect_one_sync(seen, params, num_devices)
-    expect_moved(seen, at_least=0.99 * 4 * 386 * 2 * (num_devices - 1) / num_devices)
-statement("own rows only")
-expect_arrays(seen, never=(64, 32))
-statement("rows do not divide")
-uneven = observe(shard_map_step, params, x[:13], y[:13], 0.1, 8)
-expect_error(uneven, "ValueError", mentions=[13, 8])
-
-
-### BEGIN HIDDEN TESTS
-def cases(rng):
-    def some(num_devices, rows, lr, **more):
-        batch = mlp_data(rng.integers(999), rows)
-        return Case(check_params(rng, rows % 4 + 1), *batch, lr, num_devices, **more)
-
-    yield some(1, 5, 1)
-    yield some(3, 3, np.float32(3), statements="nothing is remembered")
-    for num_devices, rows in ((4, 6), (8, 5)):
-        yield some(num_devices, rows, 0.1, mentions=[rows, num_devices])
-
-
-def few_bytes(rng):  # so few that a number more would show
-    yield Case(check_params(rng, 1), *mlp_data(8, 12), 0.4, 6)
-
-
-params, (x, y) = init_mlp(3, hidden=4), mlp_data(4, 3)  # as in one of the cases
-after, [loss] = reference_sgd(params, x, y, 0.2, 1)
-seen = observe(check_placed_step, params, x, y, 0.2, 3)
-statement("one step of SGD")
-expect_result(seen)
-statement("arguments stay")
-expect(seen, not seen.value[1], "Arrays were donated or deleted.", expected="none")
-statement("one step of SGD", "the loss before")
-expect_close(seen, ((after, loss), 0), rtol=1e-4, atol=1e-5)
-expect_like_solution(
-    shard_map_step,
-    cases,
-    value=("one step of SGD", "the loss before"),
-    layout="whole on each device",
-    error="rows do not divide",
-    arguments="arguments stay",
-    free={"collectives sent arrays": "below", "compiles": "nothing is said"},
-)
-free = {"error arguments compiles": "as above"}
-free["collectives arrays"] = "a sum for each array, or one of all"
-proven = {"value": "one step of SGD", "layout": "whole on each device"}
-expect_like_solution(shard_map_step, few_bytes, **proven, sent="sent once", free=free)
-params, (x, y) = init_mlp(3, hidden=40), mlp_data(4, 72)
-seen = observe(shard_map_step, params, x, y, 0.2, 3, compiled=True)
-statement("own rows only")
-expect_arrays(seen, largest=1200)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## Recap
-#
-# - With `pmean`, eight devices take the step of one, and replicas agree bit for bit.
-# - Pad and mask what does not divide; divide by the count of *all* true rows.
-# - Accumulate locally, sync once, clip after the sync.
-# - Moments belong to the whole batch, dropout masks to a device and a step.
-# - A missing or summed collective raises no error and may log a lower loss; a doubled
-#   `pmean` only costs bytes. Compare a step with one device.
-
-# %% [markdown]
-# ## Three questions
-#
-# **1. Replicas start equal and take `pmean`ed steps. After 10,000 steps, how much do they
-# differ?**
-#
-# <details><summary>By rounding errors</summary>
-#
-# Rounding is the same everywhere.
-#
-# </details>
-# <details><summary>Not at all</summary>
-#
-# Right. A difference, however small, means that something was not synchronised.
-#
-# </details>
-# <details><summary>It depends on how the shards differ</summary>
-#
-# Shards enter only through gradients, which `pmean` makes equal.
-#
-# </details>
-
-# %% [markdown]
-# **2. Devices hold 2, 2 and 1 true rows. What is the mean loss over the five?**
-#
-# <details><summary>pmean of the local means</summary>
-#
-# This counts the single row twice as much as the others.
-#
-# </details>
-# <details><summary>psum of the local sums, divided by psum of the counts</summary>
-#
-# Right. Sum first, divide once.
-#
-# </details>
-# <details><summary>psum of the local means, divided by 5</summary>
-#
-# Too small as a rule, and weighted wrongly.
-#
-# </details>
-
-# %% [markdown]
-# **3. You port a `pmap` step to `shard_map`. Replicas agree and the loss falls faster.
-# What do you do?**
-#
-# <details><summary>Enjoy it: shard_map is faster</summary>
-#
-# In seconds, perhaps; a right port takes the same steps.
-#
-# </details>
-# <details><summary>Lower the learning rate until the curves agree</summary>
-#
-# This hides the factor until clipping or another device count shows it.
-#
-# </details>
-# <details><summary>Compare one step's gradient with one device</summary>
-#
-# Right. It shows the factor at once.
-#
-# </details>
-
-# %% [markdown]
 # ## Now in the wild
 #
 # - [JAX's guide to today's pmap](https://docs.jax.dev/en/latest/migrate_pmap.html) shows
 #   how to move; it does not mention the factor.
-# - [Optax](https://optax.readthedocs.io) has accumulation as `MultiSteps`.
+# - Optax has accumulation as
+#   [MultiSteps](https://optax.readthedocs.io/en/latest/_collections/examples/gradient_accumulation.html).
+# - Whole programs lie in `solutions/references/`; each has `--help`.
+#   `pmap_linear_regression.py` is section 1, `keras_digits.py` section 7 by Keras under
+#   `jit`, `sharded_pipeline.py` section 2 under `jit`. `ensemble.py` trains eight CNNs,
+#   one per device, *without* a sync, and averages what they say: lesson 2's
+#   `ensemble_probs`.
 #
 # **Next**: [lesson 4](04_sharding_api.ipynb), where the compiler puts the collectives
 # in.

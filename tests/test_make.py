@@ -47,6 +47,18 @@ def test_what_tests_and_the_website_need_is_locked_beside_it():
     assert not {"pytest", "ruff", "sphinx", "playwright"} & first.keys()
 
 
+def test_programs_in_flax_and_keras_are_tested_on_the_locked_jax():
+    locks = ("requirements.txt", "tests/references/requirements.txt")
+    jax, same = (re.findall("(?m)^jax==.*", (ROOT / p).read_text()) for p in locks)
+    assert jax == same
+    assert "make test-references" in (ROOT / ".ci" / "run").read_text().splitlines()
+    done = make("--dry-run", "test-references")
+    *_, line = done.stdout.strip().splitlines()
+    for path in (ROOT / "tests" / "references").glob("test_*.py"):
+        needs = re.search(r'importorskip\("(flax|keras)"', path.read_text())
+        assert (f" tests/references/{path.name}" in line) == bool(needs)
+
+
 def test_tests_run_on_the_locked_versions():
     for name in ("nbgrader", "nbval", "jupyterlab", "matplotlib", "nbclient"):
         assert importlib.metadata.version(name) == LOCKS["tests/requirements.txt"][name]

@@ -9,11 +9,29 @@ devices share one CPU: the time printed here says nothing about the layout.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import time
 
 NUM_DEVICES = 8
+
+
+def read_options() -> argparse.Namespace:
+    """Reads the command line, before imports that take seconds."""
+    text = "It needs Flax: pip install flax"
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog=text)
+    parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--logical", action="store_true", help="name axes by meaning")
+    args = parser.parse_args()
+    if importlib.util.find_spec("flax") is None:
+        parser.error(text)
+    return args
+
+
 if __name__ == "__main__":
+    ARGS = read_options()
     flag = f"--xla_force_host_platform_device_count={NUM_DEVICES}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
     os.environ["NPROC"] = os.environ["PJRT_NPROC"] = "32"  # threads for the all-reduce
@@ -154,14 +172,8 @@ def compile_steps(mesh, shardings):
     return step, jax.jit(infer, in_shardings=inputs, out_shardings=rows)
 
 
-def main() -> None:
+def main(args) -> None:
     """Prints the weights' specs and shards, the losses, and the time of a step."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--width", type=int, default=1024)
-    parser.add_argument("--batch-size", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--logical", action="store_true", help="name axes by meaning")
-    args = parser.parse_args()
     model = MLP(args.width, make_mesh(), logical=args.logical)
     init, shardings = compile_init(model, args.batch_size)
     state = init(jax.random.key(0))
@@ -184,4 +196,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGS)

@@ -9,11 +9,29 @@ source's MNIST cannot be had offline.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 from functools import partial
 
 NUM_DEVICES = 8
+
+
+def read_options() -> argparse.Namespace:
+    """Reads the command line, before imports that take seconds."""
+    text = "It needs Flax: pip install flax"
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog=text)
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--momentum", type=float, default=0.9)
+    args = parser.parse_args()
+    if importlib.util.find_spec("flax") is None:
+        parser.error(text)
+    return args
+
+
 if __name__ == "__main__":
+    ARGS = read_options()
     flag = f"--xla_force_host_platform_device_count={NUM_DEVICES}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
     os.environ["NPROC"] = os.environ["PJRT_NPROC"] = "32"  # threads for the all-reduce
@@ -105,14 +123,8 @@ def train_epoch(states, images, labels, batch_size: int, rng):
     return states, np.mean(jax.device_get(losses), axis=0)
 
 
-def main() -> None:
+def main(args) -> None:
     """Prints each epoch's mean loss, the members' accuracies and the ensemble's."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--lr", type=float, default=0.1)
-    parser.add_argument("--momentum", type=float, default=0.9)
-    args = parser.parse_args()
     train, test = load_data()
     keys = jax.random.split(jax.random.key(0), NUM_DEVICES)
     states = create_state(keys, args.lr, args.momentum)
@@ -129,4 +141,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGS)

@@ -11,10 +11,27 @@ reports a loss of 0.286, then 0.237, but it ran on one device and left its label
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 
 NUM_DEVICES = 8
+
+
+def read_options() -> argparse.Namespace:
+    """Reads the command line, before imports that take seconds."""
+    text = "It needs Keras: pip install keras"
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog=text)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--batch-per-device", type=int, default=64)
+    parser.add_argument("--dropout", type=float, default=0.5)
+    args = parser.parse_args()
+    if importlib.util.find_spec("keras") is None:
+        parser.error(text)
+    return args
+
+
 if __name__ == "__main__":
+    ARGS = read_options()
     flag = f"--xla_force_host_platform_device_count={NUM_DEVICES}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
     os.environ["NPROC"] = os.environ["PJRT_NPROC"] = "32"  # threads for the all-reduce
@@ -139,13 +156,8 @@ def accuracy(model, images, labels) -> float:
     return float(np.mean(logits.argmax(-1) == labels))
 
 
-def main() -> None:
+def main(args) -> None:
     """Draws the batch's layout and prints the loss of the epochs and the accuracy."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--batch-per-device", type=int, default=64)
-    parser.add_argument("--dropout", type=float, default=0.5)
-    args = parser.parse_args()
     keras.utils.set_random_seed(0)
     model, mesh = make_model(args.dropout), make_mesh(NUM_DEVICES)
     data, test = load_data()
@@ -162,4 +174,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGS)

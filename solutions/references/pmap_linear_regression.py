@@ -11,7 +11,19 @@ from functools import partial
 from typing import NamedTuple
 
 NUM_DEVICES = 8
+
+
+def read_options() -> argparse.Namespace:
+    """Reads the command line, before imports that take seconds."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--lr", type=float, default=0.005)
+    parser.add_argument("--plot", metavar="FILE", help="draw the fit into this file")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
+    ARGS = read_options()
     flag = f"--xla_force_host_platform_device_count={NUM_DEVICES}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
     os.environ["NPROC"] = os.environ["PJRT_NPROC"] = "32"  # threads for the all-reduce
@@ -105,13 +117,8 @@ def plot(path: str, x, y, params) -> None:
     plt.savefig(path)
 
 
-def main() -> None:
+def main(args) -> None:
     """Prints the line found, and how far the replicas are apart."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--lr", type=float, default=0.005)
-    parser.add_argument("--plot", metavar="FILE", help="draw the fit into this file")
-    args = parser.parse_args()
     x, y = make_data()
     stacked, value = train(x, y, NUM_DEVICES, args.steps, args.lr)
     params = unreplicate(stacked)
@@ -124,4 +131,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGS)

@@ -1,15 +1,25 @@
-"""Runs one program on four simulated devices: map, shard a batch, drift apart.
+"""Runs one program on simulated devices: map, shard a batch, drift apart.
 
 The whole of lesson 1 as a script: python solutions/references/pmap_spmd.py
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 
-NUM_DEVICES = 4
+
+def read_options() -> argparse.Namespace:
+    """Reads the command line, before imports that take seconds."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--devices", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=60)
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    flag = f"--xla_force_host_platform_device_count={NUM_DEVICES}"
+    ARGS = read_options()
+    flag = f"--xla_force_host_platform_device_count={ARGS.devices}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
 
 import jax
@@ -65,18 +75,18 @@ def train_apart(x, y, num_steps: int):
     return params
 
 
-def main() -> None:
+def main(args) -> None:
     """Prints each part's shapes, and how far the replicas have drifted."""
-    x, y = map_over_devices(NUM_DEVICES)
+    x, y = map_over_devices(args.devices)
     print("map:", x.shape, "->", y.shape, "on", len(y.addressable_shards), "devices")
-    images = np.zeros((128, 784), np.float32)
-    print("batch:", images.shape, "->", shard_images(images, NUM_DEVICES).shape)
+    images = np.zeros((16 * args.devices, 784), np.float32)
+    print("batch:", images.shape, "->", shard_images(images, args.devices).shape)
     rng = np.random.default_rng(0)
-    x = np.float32(rng.normal(size=(NUM_DEVICES, 8, 1)))
+    x = np.float32(rng.normal(size=(args.devices, 8, 1)))
     y = np.float32(2 * x[..., 0] - 1 + 0.5 * rng.normal(size=x.shape[:2]))
-    slopes = np.asarray(train_apart(x, y, num_steps=60)["w"])[:, 0]
+    slopes = np.asarray(train_apart(x, y, args.steps)["w"])[:, 0]
     print("slopes of the replicas:", " ".join(f"{slope:.2f}" for slope in slopes))
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGS)

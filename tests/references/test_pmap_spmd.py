@@ -41,3 +41,9 @@ def test_script_shows_four_devices_and_their_drift(run):
     assert "map: (4, 2) -> (4, 2) on 4 devices" in printed
     slopes = printed[-1].split(":")[1].split()
     assert len(set(slopes)) == 4
+
+
+def test_script_takes_as_many_devices_as_it_is_told(run):
+    printed = run("pmap_spmd", "--devices", "2", "--steps", "3")
+    assert "map: (2, 2) -> (2, 2) on 2 devices" in printed
+    assert len(printed[-1].split(":")[1].split()) == 2

@@ -53,10 +53,11 @@ def box(axes, x, y, text, device: int | None, *, width=1.0, bold=False) -> None:
     label.set(ha="center", va="center", color=INK)
 
 
-def arrow(axes: Axes, x: float, start: float, stop: float) -> None:
-    """Draws a vertical arrow."""
+def arrow(axes: Axes, x: float, start: float, stop: float, aside=0.0) -> None:
+    """Draws an arrow from height `start` to `stop`, vertical unless it goes aside."""
     style = {"arrowstyle": "-|>", "color": INK, "linewidth": 1}
-    axes.annotate("", (x, stop), (x, start), arrowprops=style)
+    style |= {"shrinkA": 0, "shrinkB": 0} if aside else {}
+    axes.annotate("", (x + aside, stop), (x, start), arrowprops=style)
 
 
 def show(figure: Figure, alt: str) -> None:

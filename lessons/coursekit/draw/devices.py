@@ -7,9 +7,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from matplotlib.axes import Axes
 
 from ..observation import describe, leaves
 from .canvas import INK, arrow, box, canvas, listed, named, show
+
+SYNC_WIDTH = 2.6  # of a device's box: what devices combine
 
 
 def draw_devices(devices: Sequence[jax.Device] | None = None) -> None:
@@ -66,6 +69,7 @@ def draw_pmap(
     mapped: Mapping[str, Any],
     result: Mapping[str, Any],
     broadcast: Mapping[str, Any] | None = None,
+    sync: str = "",
 ) -> None:
     """Draws one `pmap` call: what each device receives, runs and returns.
 
@@ -74,20 +78,28 @@ def draw_pmap(
         mapped: the arguments with a leading device axis, by name.
         result: what the call returned, by name.
         broadcast: the arguments that every device receives whole, by name.
+        sync: what the devices combine before they return, in a few words.
     """
     num_devices = int(next(leaf for _, leaf in leaves(dict(mapped))).shape[0])
-    height = 4.3 if broadcast else 3.2
-    figure, axes = canvas(num_devices, height, width=9)
-    axes.set_ylim(-0.1, height - 0.1)
+    height, bottom = 4.3 if broadcast else 3.2, -1.8 if sync else 0
+    figure, axes = canvas(num_devices, height - bottom, width=9)
+    axes.set_ylim(bottom - 0.1, height - 0.1)
     width = 0.8 if broadcast else 1
     for device in range(num_devices):
         box(axes, device, 2.2, _rows(mapped, device), device, width=width)
         arrow(axes, device + width / 2, 2.2, 1.88)
         box(axes, device, 1.1, f"device {device}\n{name}", device, bold=True)
-        arrow(axes, device + 0.5, 1.1, 0.78)
-        box(axes, device, 0, _rows(result, device), device)
+        if sync:
+            _sync_arrows(axes, device, num_devices)
+        else:
+            arrow(axes, device + 0.5, 1.1, 0.78)
+        box(axes, device, bottom, _rows(result, device), device)
     alt = f"pmap of {name} on {num_devices} devices: device d receives "
     alt += f"{_row_alt(mapped)}, runs {name} and returns {_row_alt(result)}."
+    if sync:
+        box(axes, *_sync_box(num_devices), sync, None, width=SYNC_WIDTH, bold=True)
+        alt += f" Arrows go from every device to {' '.join(sync.split())}, "
+        alt += "and from there to every result."
     if broadcast:
         whole = ", ".join(
             f"{key}: {describe(value)}" for key, value in broadcast.items()
@@ -98,6 +110,20 @@ def draw_pmap(
             arrow(axes, device + 0.88, 3.3, 1.88)
         alt += f" Every device also receives the whole of {whole}."
     show(figure, alt)
+
+
+def _sync_box(num_devices: int) -> tuple[float, float]:
+    """Says where the box in which devices combine something begins."""
+    return (num_devices - SYNC_WIDTH) / 2, -0.35
+
+
+def _sync_arrows(axes: Axes, device: int, num_devices: int) -> None:
+    """Draws an arrow from a device into the box of what is combined, and one out."""
+    left, low = _sync_box(num_devices)
+    inside = left + 0.15 + (SYNC_WIDTH - 0.3) * (device + 0.5) / num_devices
+    aside = inside - (device + 0.5)
+    arrow(axes, device + 0.5, 1.08, low + 0.78, aside)
+    arrow(axes, inside, low, -1.0, -aside)
 
 
 def _mesh_alt(mesh: jax.sharding.Mesh) -> str:

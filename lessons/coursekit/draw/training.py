@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.patches import ConnectionPatch, FancyArrowPatch
 
 from .canvas import FAINT, INK, LINES, listed, named, show, titled
 
@@ -86,19 +87,31 @@ def step_axes(ylabel: str, title: str) -> Axes:
 
 
 def label_ends(axes: Axes, names: Sequence[str]) -> None:
-    """Labels each line at the right, in the order of their last values."""
+    """Labels each line at the right, in the order of their last values.
+
+    Beside each label lies a piece of its line, since several may end in one place.
+    """
     ends = [(line.get_xdata()[-1], line.get_ydata()[-1]) for line in axes.lines]
     order = np.argsort([value for _, value in ends], kind="stable")
     for place, number in enumerate(order):
+        line, height = axes.lines[number], (place + 0.5) / len(names)
+        style = {"linestyle": line.get_linestyle(), "linewidth": line.get_linewidth()}
+        style |= {"color": line.get_color(), "transform": axes.transAxes}
+        style |= {"arrowstyle": "-", "shrinkA": 0, "shrinkB": 0, "clip_on": False}
+        axes.add_patch(FancyArrowPatch((1.06, height), (1.13, height), **style))
         axes.annotate(
             names[number],
             ends[number],
-            xytext=(1.05, (place + 0.5) / len(names)),
+            xytext=(1.15, height),
             textcoords="axes fraction",
-            arrowprops={"arrowstyle": "-", "color": FAINT, "relpos": (0, 0.5)},
             va="center",
             color=INK,
         )
+        if np.isfinite(ends[number]).all():
+            to_piece = (ends[number], (1.05, height), "data", axes.transAxes)
+            leader = ConnectionPatch(*to_piece, color=FAINT)
+            leader.set_in_layout(False)
+            axes.add_artist(leader)
 
 
 def _course(values: np.ndarray) -> str:

@@ -2,9 +2,16 @@
 
 from jax.flatten_util import ravel_pytree
 
+programs = {}
+
 
 def shard_map_step(params, x, y, lr, num_devices):
-    axis = "d"
+    if num_devices not in programs:
+        programs[num_devices] = make_program(num_devices, "d")
+    return programs[num_devices](params, x, y, lr)
+
+
+def make_program(num_devices, axis):
     mesh = Mesh(jax.devices()[:num_devices], (axis,))
 
     def step(params, x, y, lr):
@@ -19,4 +26,4 @@ def shard_map_step(params, x, y, lr, num_devices):
         out_specs=P(),
         check_vma=False,
     )
-    return jax.jit(mapped)(params, x, y, lr)
+    return jax.jit(mapped)

@@ -3,23 +3,26 @@
 from jax.sharding import NamedSharding
 
 
+def start(params, x, y, lr):
+    expect = lambda p: jax.lax.pmean(mlp_loss(p, x, y), "rows")  # noqa: E731
+    check, back = jax.vjp(expect, params)
+    (grads,) = back(jnp.ones_like(check))
+    return {name: params[name] - lr * grads[name] for name in grads}, check
+
+
+@functools.cache
+def program(mesh):
+    specs = (P(), P("rows"), P("rows"), P())
+    return jax.jit(jax.shard_map(start, in_specs=specs, out_specs=(P(), P())))
+
+
 def shard_map_step(params, x, y, lr, num_devices):
     count = x.shape[0]
     if count % num_devices != 0:
         raise ValueError(f"cannot give {count} rows to {num_devices} devices")
     mesh = jax.make_mesh((num_devices,), ("rows",), devices=jax.devices()[:num_devices])
-
-    def start(params, x, y):
-        expect = lambda p: jax.lax.pmean(mlp_loss(p, x, y), "rows")  # noqa: E731
-        check, back = jax.vjp(expect, params)
-        (grads,) = back(jnp.ones_like(check))
-        return {name: params[name] - lr * grads[name] for name in grads}, check
-
     with jax.set_mesh(mesh):
         split = NamedSharding(mesh, P("rows"))
         x, y = jax.device_put((x, y), split)
         params = jax.device_put(params, NamedSharding(mesh, P()))
-        step = jax.shard_map(
-            start, in_specs=(P(), P("rows"), P("rows")), out_specs=(P(), P())
-        )
-        return jax.jit(step)(params, x, y)
+        return program(mesh)(params, x, y, lr)

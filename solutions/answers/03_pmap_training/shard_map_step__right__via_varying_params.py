@@ -1,22 +1,26 @@
 """Casts the parameters to varying: their gradient is local, and pmean averages it."""
 
 
-def shard_map_step(params, x, y, lr, num_devices):
-    if len(x) % num_devices:
-        raise ValueError(f"{len(x)} rows do not divide over {num_devices} devices")
-
+@functools.cache
+def compiled_step(num_devices):
     def vary(leaf):
         if hasattr(jax.lax, "pcast"):
             return jax.lax.pcast(leaf, "devices", to="varying")
         return jax.lax.pvary(leaf, "devices")  # JAX 0.7
 
-    def step(params, x, y):
+    def step(params, x, y, lr):
         local = jax.tree.map(vary, params)
         loss, grads = jax.value_and_grad(mlp_loss)(local, x, y)
         loss, grads = jax.lax.pmean((loss, grads), "devices")
         return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:num_devices]), ("devices",))
-    specs = (P(), P("devices"), P("devices"))
+    specs = (P(), P("devices"), P("devices"), P())
     mapped = jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=P())
-    return jax.jit(mapped)(params, x, y)
+    return jax.jit(mapped)
+
+
+def shard_map_step(params, x, y, lr, num_devices):
+    if len(x) % num_devices:
+        raise ValueError(f"{len(x)} rows do not divide over {num_devices} devices")
+    return compiled_step(num_devices)(params, x, y, lr)

@@ -4,8 +4,9 @@ Told: none
 """
 
 
-def shard_map_step(params, x, y, lr, num_devices):
-    def step(params, x, y):
+@functools.cache
+def compiled_step(num_devices):
+    def step(params, x, y, lr):
         def loss_of(params):
             return jax.lax.pmean(mlp_loss(params, x, y), "devices")
 
@@ -13,6 +14,10 @@ def shard_map_step(params, x, y, lr, num_devices):
         return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
     mesh = Mesh(jax.devices()[:num_devices], ("devices",))
-    specs = (P(), P("devices"), P("devices"))
+    specs = (P(), P("devices"), P("devices"), P())
     mapped = jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=P())
-    return jax.jit(mapped, donate_argnums=0)(params, x, y)
+    return jax.jit(mapped, donate_argnums=0)
+
+
+def shard_map_step(params, x, y, lr, num_devices):
+    return compiled_step(num_devices)(params, x, y, lr)

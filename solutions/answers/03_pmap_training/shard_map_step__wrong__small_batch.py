@@ -4,8 +4,8 @@ Told: none
 """
 
 
-def shard_map_step(params, x, y, lr, num_devices):
-    num_devices = min(num_devices, max(len(x), 1))
+@functools.cache
+def compiled_step(num_devices):
     mesh = Mesh(jax.devices()[:num_devices], ("devices",))
 
     def inner(params, x, y, lr):
@@ -16,6 +16,8 @@ def shard_map_step(params, x, y, lr, num_devices):
         return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
     specs = (P(), P("devices"), P("devices"), P())
-    return jax.jit(jax.shard_map(inner, mesh=mesh, in_specs=specs, out_specs=P()))(
-        params, x, y, lr
-    )
+    return jax.jit(jax.shard_map(inner, mesh=mesh, in_specs=specs, out_specs=P()))
+
+
+def shard_map_step(params, x, y, lr, num_devices):
+    return compiled_step(min(num_devices, max(len(x), 1)))(params, x, y, lr)

@@ -115,6 +115,8 @@ def test_pmap(alt_text):
     text = alt_text(draw.draw_pmap, "f", {"x": X}, {"y": X}, {"params": {"w": X}})
     ends = ' Every device also receives the whole of params: {"w": f32[8,2]}.'
     assert text.endswith(ends)
+    text = alt_text(draw.draw_pmap, "f", {"x": X}, {"y": X}, sync="a mean")
+    assert text.endswith("from every device to a mean, and from there to every result.")
 
 
 def test_collective_that_combines(alt_text):

@@ -216,11 +216,32 @@ def test_a_pmap_call_takes_several_arguments_and_dicts(mapped, first):
 
 
 @pytest.mark.parametrize("broadcast", [None, {"params": X[0]}])
+def test_arrows_lead_from_every_device_into_a_sync_and_out_to_every_result(broadcast):
+    draw.draw_pmap("step", {"x": X}, {"out": X}, broadcast, sync="sync: pmean")
+    [axes] = plt.gcf().axes
+    sizes = {
+        text.get_text(): box.get_extents().transformed(axes.transData.inverted())
+        for box in axes.patches
+        for text in axes.texts
+        if box.get_extents().contains(*axes.transData.transform(text.get_position()))
+    }
+    sync, arrows = sizes["sync: pmean"], [t for t in axes.texts if not t.get_text()]
+    starts = [arrow.xyann for arrow in arrows if arrow.xy[1] == pytest.approx(sync.y1)]
+    ends = [arrow.xy for arrow in arrows if arrow.xyann[1] == pytest.approx(sync.y0)]
+    for d in range(8):
+        device, result = sizes[f"device {d}\nstep"], sizes[f"out[{d}]\nf32[4,3]"]
+        assert sum(device.x0 < x < device.x1 for x, _ in starts) == 1
+        assert sum(result.x0 < x < result.x1 for x, _ in ends) == 1
+    assert len(starts) == len(ends) == 8
+
+
+@pytest.mark.parametrize("broadcast", [None, {"params": X[0]}])
 @pytest.mark.parametrize(
     "mapped", [{"x": X}, {"x": X, "y": Y}, {"params": {"b": Y, "w": X}}]
 )
 def test_the_labels_of_a_pmap_call_fit_into_their_boxes(mapped, broadcast):
-    draw.draw_pmap("step", mapped, {"out": Y}, broadcast)
+    sync = "sync: pmean\nof the gradients"
+    draw.draw_pmap("step", mapped, {"out": Y}, broadcast, sync)
     plt.gcf().canvas.draw()
     [axes] = plt.gcf().axes
     boxes = [p.get_window_extent() for p in axes.patches if type(p) is FancyBboxPatch]

@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from contrast import luminance
+from matplotlib.patches import FancyArrowPatch
 from matplotlib.text import Text
 
 from coursekit import draw
@@ -55,6 +56,24 @@ def test_a_label_points_to_the_end_of_its_curve():
         "psum": (2, 0.1),
         "no sync": (1, 0.4),
     }
+
+
+def test_beside_a_label_lies_a_piece_of_its_curve():
+    axes = drawn()
+    axes.figure.canvas.draw()
+    for name, line in zip(CURVES, axes.lines, strict=True):
+        [label] = [text for text in axes.texts if text.get_text() == name]
+        place = Text.get_window_extent(label)
+        [piece] = [
+            patch
+            for patch in axes.patches
+            if type(patch) is FancyArrowPatch
+            and place.y0 < patch.get_window_extent().y0 < place.y1
+        ]
+        assert piece.get_window_extent().x1 < place.x0
+        assert piece.get_linestyle() == line.get_linestyle()
+        assert piece.get_linewidth() == line.get_linewidth()
+        assert matplotlib.colors.same_color(piece.get_edgecolor(), line.get_color())
 
 
 def test_labels_stand_apart_in_the_order_of_the_curves():
