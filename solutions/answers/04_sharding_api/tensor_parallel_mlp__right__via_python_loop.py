@@ -5,7 +5,7 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     mesh = make_mesh(mesh_shape, ("data", "model"))
     specs = {"w1": P(None, None, "model"), "w2": P(None, "model", None)}
     shardings = {name: NamedSharding(mesh, spec) for name, spec in specs.items()}
-    params = jax.tree.map(jax.device_put, params, shardings)
+    params = jax.lax.with_sharding_constraint(params, shardings)
 
     def on(x, *spec):
         return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(*spec)))

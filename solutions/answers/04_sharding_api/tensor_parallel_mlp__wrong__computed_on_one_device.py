@@ -9,5 +9,5 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     specs = {"w1": P(None, None, "model"), "w2": P(None, "model", None)}
     shardings = {name: NamedSharding(mesh, spec) for name, spec in specs.items()}
     y = jax.jit(mlp)(params, x)
-    params = jax.tree.map(jax.device_put, params, shardings)
-    return params, jax.device_put(y, NamedSharding(mesh, P("data")))
+    params = jax.lax.with_sharding_constraint(params, shardings)
+    return params, jax.lax.with_sharding_constraint(y, NamedSharding(mesh, P("data")))
