@@ -779,19 +779,30 @@ expect_like_solution(check_mixed_grads, grads, value=what, free=free, scales=())
 import tempfile
 
 import orbax.checkpoint as ocp
+from jax.experimental.multihost_utils import sync_global_devices
 from orbax.checkpoint.args import Composite, JsonRestore, JsonSave
 from orbax.checkpoint.args import StandardRestore, StandardSave
 
 
 def open_manager(directory, keep=2):  # of a folder of checkpoints; the last few stay
-    handlers = {
-        "state": ocp.StandardCheckpointHandler(),
-        "facts": ocp.JsonCheckpointHandler(),
-    }
+    state, facts = ocp.StandardCheckpointHandler(), ocp.JsonCheckpointHandler()
+    handlers, folder = {"state": state, "facts": facts}, Path(directory).absolute()
     options = ocp.CheckpointManagerOptions(max_to_keep=keep)
-    return ocp.CheckpointManager(
-        Path(directory).absolute(), options=options, item_handlers=handlers
-    )
+    return ocp.CheckpointManager(folder, options=options, item_handlers=handlers)
+
+
+def set_aside(manager, step):  # into the folder "damaged"; its step is free again
+    aside = Path(manager.directory, "damaged")
+    if jax.process_index() == 0:
+        aside.mkdir(exist_ok=True)
+        number = sum(path.name.startswith(f"{step}.") for path in aside.iterdir())
+        Path(manager.directory, f"{step}").rename(aside / f"{step}.{number}")
+    sync_global_devices("set aside")  # processes go on once it is done
+    manager.reload()
+
+
+# %%
+import logging
 
 
 def abstract(tree):  # shapes, dtypes and shardings of a tree of arrays
@@ -805,28 +816,17 @@ def saved_shapes(manager, step):  # the saved tree: shapes and dtypes, no layout
     return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), tree)
 
 
-# %%
-import logging
-
-logging.getLogger("absl").setLevel(
-    logging.ERROR
-)  # Orbax's remarks on what it tidies up
+logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax's remarks as it tidies up
 params = jax.device_put(init_params(jax.random.key(0)), whole)
 state = {"params": params, "opt_state": make_sgd().init(params)}
 folder = tempfile.mkdtemp()
 with open_manager(folder) as manager:
-    parts = {
-        "state": StandardSave(state),
-        "facts": JsonSave({"hidden": 32}),
-    }
-    manager.save(10, args=Composite(**parts))
+    manager.save(10, args=Composite(state=StandardSave(state)))
     manager.wait_until_finished()
     for name, target in (("no target", None), ("a target", abstract(state))):
         wanted = Composite(state=StandardRestore(target))
-        found = manager.restore(10, args=wanted).state
-        print(
-            f"{name}: the optimizer's state comes back as a {type(found['opt_state']).__name__}"
-        )
+        kind = type(manager.restore(10, args=wanted).state["opt_state"]).__name__
+        print(f"{name}: the optimizer's state comes back as a {kind}")
 
 # %% [markdown]
 # A target of abstract arrays gives back structure, dtypes *and layout*. Without one Orbax
@@ -836,7 +836,7 @@ with open_manager(folder) as manager:
 # ### Exercise 5.4: restore_state, and save_state
 #
 # [state and facts are saved] `save_state(manager, step, state, facts)` starts to save
-# `state` (a tree of arrays) and `facts` (plain data, as JSON): items as above.
+# `state` (a tree of arrays) and `facts` (plain data, as JSON).
 #
 # [the newest checkpoint] `restore_state(manager, fresh, settings)` returns `(step, state,
 # facts)` of the newest checkpoint.
@@ -844,11 +844,11 @@ with open_manager(folder) as manager:
 # - [laid out as fresh] Wherever it was saved, the state has the structure, dtypes and layout
 #   of `fresh`.
 # - [fresh without checkpoint] Without any: `(0, fresh, {})`.
-# - [another run] If an entry of `settings` differs in its `facts`, or is missing there, the
-#   checkpoint is another run's: it stays, and a `ValueError` names the entry.
-# - [damaged ones go] A damaged one (restoring raises): print its step, delete it
-#   (`manager.delete(step)`: else Orbax would not save there again), take the one before.
-#   (A changed model raises, too: with real runs, move it aside.)
+# - [another run] If an entry of `settings`, even `None`, differs or is missing in its
+#   `facts`, the checkpoint is another run's: it stays, and a `ValueError` names the entry.
+# - [damaged ones go] If reading one raises: print its step, move it away by
+#   `set_aside(manager, step)` (else Orbax would not save there again), take the one
+#   before. **Delete nothing**: full memory or a changed model raise, too.
 
 
 # %% exercise="restore_state" minutes=18 difficulty=2
@@ -872,7 +872,7 @@ def restore_state(manager, fresh, settings):
     Args:
         manager: an Orbax `CheckpointManager`.
         fresh: a state to start with: a tree of arrays in their layout.
-        settings: entries, none of them `None`, that the facts must have, by name.
+        settings: entries that the facts must have, by name.
 
     Returns:
         (step, state, facts); (0, fresh, {}) where there is no checkpoint.
@@ -881,19 +881,21 @@ def restore_state(manager, fresh, settings):
         ValueError: a checkpoint of another run (names the entry).
     """
     ### BEGIN SOLUTION
-    for step in sorted(manager.all_steps(), reverse=True):
+
+    def read(step, **items):
         try:
-            found = manager.restore(step, args=Composite(facts=JsonRestore()))
-            other = [n for n in settings if found.facts.get(n) != settings[n]]
-            if not other:
-                like = StandardRestore(abstract(fresh))
-                state = manager.restore(step, args=Composite(state=like)).state
-                return step, state, found.facts
+            return manager.restore(step, args=Composite(**items))
         except Exception as error:
-            print(f"Checkpoint {step} is damaged: {type(error).__name__}.")
-            manager.delete(step)
-        else:
-            raise ValueError(f"{other[0]} is {settings[other[0]]}, but was not")
+            print(f"Checkpoint {step} is set aside: {type(error).__name__}.")
+            set_aside(manager, step)
+
+    for step in sorted(manager.all_steps(), reverse=True):
+        if found := read(step, facts=JsonRestore()):
+            for name, value in settings.items():
+                if found.facts.get(name, ...) != value:  # ...: never in JSON
+                    raise ValueError(f"{name} is {value}, but was not")
+            if restored := read(step, state=StandardRestore(abstract(fresh))):
+                return step, restored.state, found.facts
     return 0, fresh, {}
     ### END SOLUTION
 
@@ -902,8 +904,9 @@ def restore_state(manager, fresh, settings):
 # - `manager.all_steps()` lists the steps; go through them from the newest.
 # - Restore the facts alone, `Composite(facts=JsonRestore())`, and compare. Only where
 #   they agree restore the state, by `StandardRestore(abstract(fresh))`.
-# - `try` covers both, but not your own `ValueError`, which its `except` would take for
-#   damage.
+# - `try` covers the reading alone: its `except` would take your own `ValueError`, or a
+#   `KeyError` from a fact that is missing, for damage. `facts.get(name, ...)` tells a
+#   missing entry from `None`.
 
 
 # %% helpers="restore_state"
@@ -914,18 +917,17 @@ from coursekit.observation import plain, same
 
 
 def check_settings(**more):
-    return {"run": {"name": "noisy", "layers": [2, 3]}, "rate": 0.1} | more
+    return {"run": {"layers": [2, 3]}, "rate": 0.1, "limit": None} | more
 
 
 def check_state(kind, devices, seed):  # a tree of arrays on devices, random numbers
     rng, mesh = np.random.default_rng(seed), check_mesh(devices, ("data",))
 
-    def array(*shape, dtype="float32"):
-        return jnp.asarray(30 * rng.normal(size=shape)).astype(dtype)
+    def array(*shape, to="float32"):
+        return jnp.asarray(30 * rng.normal(size=shape)).astype(to)
 
     if kind == "lists":
-        low, small = array(24, 2, dtype="bfloat16"), array(dtype="int8")
-        tree = [low, {"deep": (array(), [small])}]
+        tree = [array(24, 2, to="bfloat16"), {"deep": (array(), [array(to="int8")])}]
     else:
         params = {"w": array(24, 3), "b": array(24)}
         opt_state = jax.tree.map(lambda a: a + seed, optax.adam(0.1).init(params))
@@ -958,25 +960,27 @@ def check_lost(found, wanted):  # names of what has other values than were saved
     return [name for name in wanted if not same(found.get(name), wanted[name])]
 
 
-def check_damage(directory, steps, item):  # and one that is half written
+def check_damage(directory, steps, item):  # counts what is damaged, here or beside
     for path in (p for s in steps for p in Path(directory, f"{s}", item).rglob("*")):
         if path.is_file():
-            path.write_bytes(b"")
-    Path(directory, f"{max(steps) + 1}.orbax-checkpoint-tmp").mkdir()
+            path.write_bytes(b"damaged")
+    found = (path for path in Path(directory).parent.rglob("*") if path.is_file())
+    return sum(path.read_bytes() == b"damaged" for path in found)
 
 
 def check_run(kind, stops, devices, damaged=(), item="state", keep=2, by_hand=False):
-    directory, began, lost, unlike = tempfile.mkdtemp(), [], [], []
+    directory, began, lost, unlike, count = f"{tempfile.mkdtemp()}/run", [], [], [], 0
     for number, stop in enumerate(stops):
         if stop in stops[:number]:  # comes twice: there was damage
-            check_damage(directory, damaged, item)
+            count = check_damage(directory, damaged, item)
+            Path(directory, f"{stop + 1}.orbax-checkpoint-tmp").mkdir()  # half written
         with open_manager(directory, keep) as manager:
             fresh = check_state(kind, devices[number], 0)
             step, state, facts = restore_state(manager, fresh, check_settings())
-            was = check_state(kind, devices[number], step)
-            has = check_settings(position=100 + step) if step else {}
             began, unlike = [*began, step], [*unlike, check_unlike(state, fresh)]
-            lost += [*check_lost(state, was), *(["facts"] if facts != has else [])]
+            lost += check_lost(state, check_state(kind, devices[number], step))
+            has = check_settings(position=100 + step) if step else {}
+            lost += ["facts"] * (facts != has)
             now = check_state(kind, devices[number], stop)
             facts = check_settings(position=100 + stop)
             items = Composite(state=StandardSave(now), facts=JsonSave(facts))
@@ -988,23 +992,22 @@ def check_run(kind, stops, devices, damaged=(), item="state", keep=2, by_hand=Fa
             lost += ["the state"] * any(a.is_deleted() for a in jax.tree.leaves(now))
             if number + 1 == len(stops):  # by the same manager once more
                 began.append(restore_state(manager, fresh, check_settings())[0])
-            kept = sorted(manager.all_steps())
-            parts = sorted(path.name for path in Path(directory, f"{stop}").iterdir())
+            kept, parts = sorted(manager.all_steps()), os.listdir(f"{directory}/{stop}")
     found = {"went on from steps": began, "came back otherwise": sorted({*lost})}
     found |= {"unlike fresh in": sorted({*unlike} - {""}), "at last there are": kept}
-    return found | {"items": [n for n in parts if n.isalpha()]}
+    found["damaged files stay"] = count == check_damage(directory, [], "")
+    return found | {"items": sorted(name for name in parts if name.isalpha())}
 
 
 def check_other_run(facts, settings, left=False, newer=()):  # damaged ones are newer
-    directory, state = tempfile.mkdtemp(), check_state("optimizer", 8, 1)
-    with open_manager(directory) as manager:
+    directory, state = f"{tempfile.mkdtemp()}/run", check_state("optimizer", 8, 1)
+    with open_manager(directory, 9) as manager:
         for step, found in (3, facts), *((step, settings) for step in newer):
             save_state(manager, step, state | {"more": state["key"]}, found)
-        manager.wait_until_finished()
-    check_damage(directory, newer or [99], "state")
+    check_damage(directory, newer, "state")
     with open_manager(directory) as manager, contextlib.suppress(*[ValueError] * left):
         restore_state(manager, check_state("optimizer", 8, 0), settings)
-    return [*manager.all_steps()]
+    return 3 in manager.all_steps()
 
 
 # %% check="restore_state" points=4
@@ -1017,7 +1020,8 @@ for damaged, stops, began in (
 ):
     seen = observe(check_run, "optimizer", stops, [8] * len(stops), damaged)
     statement("damaged ones go" if damaged else "the newest checkpoint")
-    expect_entries(seen, {"went on from steps": began, "at last there are": [7, 12]})
+    wanted = {"went on from steps": began, "at last there are": [7, 12]}
+    expect_entries(seen, wanted | {"damaged files stay": True})
     tells = not damaged or re.search(r"(?<!\d)7(?!\d)", seen.printed)
     expect(seen, tells, "No line tells of the damaged checkpoint of step 7.")
     statement("laid out as fresh")
@@ -1026,7 +1030,7 @@ for damaged, stops, began in (
     expect_entries(seen, {"came back otherwise": [], "items": ["facts", "state"]})
 statement("another run")
 seen = observe(check_other_run, check_settings(hidden=32), {"hidden": 64})
-gone = {"it was deleted, as a damaged one is": lambda s: s.value == []}
+gone = {"it was moved away, as a damaged one is": lambda s: s.value is False}
 expect_error(seen, "ValueError", ["hidden"], causes=gone)
 
 
@@ -1045,9 +1049,12 @@ def others(rng):
     two = {"width": {"layers": [1, 3]}}
     yield Case(one, one | two, mentions=["width"])
     yield Case(one, {"run": "a", "rate": 3}, mentions=["rate"])
+    yield Case(one, {"seed": 3, "limit": None}, mentions=["limit"])
+    yield Case(one | {"limit": None}, {"limit": 0}, mentions=["limit"])
     yield Case(one | {"rate": 0.1}, {"rate": "0.1"}, mentions=["rate"])
     yield Case(one, two, True, rtol=0)
     yield Case(one, {"seed": 4}, False, [5], mentions=["seed"])
+    yield Case(one, {"more": None}, True, [5, 8], rtol=0)
 
 
 what = ["the newest checkpoint", "state and facts are saved", "laid out as fresh"]

@@ -133,6 +133,9 @@ class Checkpoints:
     def restore(self, abstract: Any) -> tuple[int, Any]:
         """Returns (step, state) of the newest sound checkpoint, or (0, None).
 
+        One that cannot be read is moved into the folder "damaged", and said so; nothing
+        is deleted, since full memory or a slow disk look like damage.
+
         Raises:
             SetupError: it belongs to a run with other settings.
         """
@@ -141,28 +144,45 @@ class Checkpoints:
         )
         for step in sorted(self.manager.all_steps(), reverse=True):
             try:
-                facts = self.manager.restore(
-                    step, args=self.args.Composite(facts=self.args.JsonRestore())
-                ).facts
-                self.compare(facts)
+                args = self.args.Composite(facts=self.args.JsonRestore())
+                facts = self.manager.restore(step, args=args).facts
+            except Exception as error:
+                self.set_aside(step, error)
+                continue
+            self.compare(facts)
+            try:
                 args = self.args.Composite(state=wanted)
                 return step, self.manager.restore(step, args=args).state
-            except SetupError:
-                raise
             except Exception as error:
-                kind = type(error).__name__
-                print(f"Checkpoint {step} is damaged ({kind}): taking the one before.")
-                self.manager.delete(step)
+                self.set_aside(step, error)
         return 0, None
+
+    def set_aside(self, step: int, error: Exception) -> None:
+        """Moves a checkpoint to where Orbax does not look; its step is free again."""
+        import jax
+        from jax.experimental.multihost_utils import sync_global_devices
+
+        root = Path(self.manager.directory)
+        aside, kind = root / "damaged", type(error).__name__
+        if jax.process_index() == 0:
+            aside.mkdir(exist_ok=True)
+            number = sum(path.name.startswith(f"{step}.") for path in aside.iterdir())
+            (root / str(step)).rename(aside / f"{step}.{number}")
+            print(
+                f"Checkpoint {step} could not be read ({kind}): it lies in {aside} now, "
+                "the one before is taken."
+            )
+        sync_global_devices("set aside")
+        self.manager.reload()
 
     def compare(self, facts: dict[str, Any]) -> None:
         """Raises `SetupError` where a checkpoint's settings are not this run's."""
         for name, value in self.facts().items():
-            if facts.get(name) != value:
+            if facts.get(name, ...) != value:  # ...: never in JSON, as None is
+                was = facts.get(name, "(not said)")
                 raise SetupError(
-                    f"{self.config.directory} holds a run with {name}="
-                    f"{facts.get(name)}, this one has {value}: take the same setting, "
-                    "or another directory."
+                    f"{self.config.directory} holds a run with {name}={was}, this one "
+                    f"has {value}: take the same setting, or another directory."
                 )
 
 

@@ -16,11 +16,11 @@ import pytest
 REFERENCES = Path(__file__).resolve().parents[2] / "solutions" / "references"
 sys.path.append(str(REFERENCES))
 pytest.importorskip("orbax.checkpoint")
-
 import full_pipeline
 import pipeline_model
 import sharded_pipeline
 from full_pipeline import fit
+from orbax.checkpoint import CheckpointManager
 from pipeline_run import Checkpoints, Config, SetupError
 
 SMALL = {"num_steps": 40, "save_every": 10, "hidden": 32, "compute_dtype": "float32"}
@@ -212,14 +212,47 @@ def test_every_row_comes_once_in_each_epoch():
     assert not np.array_equal(epochs[0], epochs[1])
 
 
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(whole, tmp_path, capsys):
-    result = run(tmp_path)
-    newest = max((tmp_path / "checkpoints").iterdir(), key=lambda path: int(path.name))
-    for file in (newest / "state").rglob("*"):
+def damage(folder, count, item):
+    """Overwrites an item's files in the newest checkpoints; returns their names."""
+    steps = [path for path in (folder / "checkpoints").iterdir() if path.name.isdigit()]
+    newest = sorted(steps, key=lambda path: int(path.name))[-count:]
+    for file in (file for path in newest for file in (path / item).rglob("*")):
         if file.is_file():
             file.write_bytes(b"damaged")
+    return [path.name for path in newest]
+
+
+@pytest.mark.parametrize(("count", "item"), [(1, "state"), (2, "facts"), (3, "state")])
+def test_damaged_checkpoints_give_way_to_the_one_before_and_are_kept(
+    count, item, whole, tmp_path, capsys
+):
+    result, before = run(tmp_path), log(tmp_path)
+    names = damage(tmp_path, count, item)
     assert same(run(tmp_path)["params"], result["params"])
-    assert f"Checkpoint {newest.name} is damaged" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    for name in names:
+        assert f"Checkpoint {name} could not be read" in said
+        aside = tmp_path / "checkpoints" / "damaged" / f"{name}.0" / item
+        files = [path for path in aside.rglob("*") if path.is_file()]
+        assert files and {path.read_bytes() for path in files} == {b"damaged"}
+    assert log(tmp_path) == before
+    assert run(tmp_path)["losses"] == []  # its last step is saved again
+
+
+def test_a_checkpoint_that_memory_has_no_room_for_is_not_lost(tmp_path, monkeypatch):
+    result = run(tmp_path)
+
+    def full(*arguments, **options):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointManager, "restore", full)
+        run(tmp_path, num_steps=10)
+    folder = tmp_path / "checkpoints"
+    (folder / "10").rename(tmp_path / "other")
+    (folder / "damaged" / "40.0").rename(folder / "40")
+    again = run(tmp_path)
+    assert again["losses"] == [] and same(again["params"], result["params"])
 
 
 BAD = {
@@ -250,6 +283,16 @@ def test_a_checkpoint_of_another_model_is_refused(whole):
     with pytest.raises(SetupError, match="task=digits, this one has regression"):
         run(whole[0], task="regression")
     assert run(whole[0])["losses"] == []
+
+
+def test_a_setting_that_a_checkpoint_does_not_name_is_another_run_s(tmp_path):
+    run(tmp_path)
+    for facts in (tmp_path / "checkpoints").glob("*/facts/*"):
+        if "max_norm" in (text := facts.read_text()):
+            facts.write_text(text.replace("max_norm", "some_other_name"))
+    with pytest.raises(SetupError, match=r"max_norm=\(not said\), this one has 1.0"):
+        run(tmp_path)
+    assert not (tmp_path / "checkpoints" / "damaged").exists()
 
 
 def test_a_logger_that_is_missing_names_what_to_install(tmp_path, monkeypatch):

@@ -18,14 +18,14 @@ def restore_state(manager, fresh, settings):
     try:
         facts = manager.restore(step, args=Composite(facts=JsonRestore()))["facts"]
         for name in settings:
-            if facts.get(name) != settings[name]:
+            if facts.get(name, ...) != settings[name]:
                 differs = name
         if differs is None:
             with ocp.StandardCheckpointer() as checkpointer:
                 place_of = Path(manager.directory) / str(step) / "state"
                 return step, checkpointer.restore(place_of, abstract(fresh)), facts
     except Exception as error:
-        print(f"deleted checkpoint {step} ({type(error).__name__})")
-        manager.delete(step)
+        print(f"set checkpoint {step} aside ({type(error).__name__})")
+        set_aside(manager, step)
         return restore_state(manager, fresh, settings)
     raise ValueError(f"another {differs}")

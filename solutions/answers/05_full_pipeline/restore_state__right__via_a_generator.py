@@ -1,4 +1,4 @@
-"""Looks through the checkpoints with a generator, which deletes what cannot be read."""
+"""Looks through the checkpoints with a generator, which moves away what cannot be read."""
 
 
 def save_state(manager, step, state, facts):
@@ -21,7 +21,7 @@ def restore_state(manager, fresh, settings):
             return manager.restore(step, args=Composite(**items))
         except Exception:
             print(f"{step}: damaged")
-            manager.delete(step)
+            set_aside(manager, step)
 
     def sound():
         for step in reversed(sorted(manager.all_steps())):

@@ -1,4 +1,4 @@
-"""Reads first, deletes the damaged ones in the end."""
+"""Reads first, moves the damaged ones away in the end."""
 
 
 def save_state(manager, step, state, facts):
@@ -31,6 +31,6 @@ def restore_state(manager, fresh, settings):
         result = step, state, facts
         break
     for step in failures:
-        print(f"I delete {step}, which is damaged.")
-        manager.delete(step)
+        print(f"I move {step} away, which is damaged.")
+        set_aside(manager, step)
     return result

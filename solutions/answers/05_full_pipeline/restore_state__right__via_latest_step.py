@@ -10,11 +10,11 @@ def restore_state(manager, fresh, settings):
     while (step := manager.latest_step()) is not None:
         try:
             facts = manager.restore(step, args=Composite(facts=JsonRestore()))["facts"]
-            differ = {n for n, value in settings.items() if facts.get(n) != value}
+            differ = {n for n, value in settings.items() if facts.get(n, ...) != value}
             state = None if differ else manager.restore(step, args=target)["state"]
         except Exception:
-            print("deleting step", step, "which is damaged")
-            manager.delete(step)
+            print("moving step", step, "away: damaged")
+            set_aside(manager, step)
             continue
         if differ:
             raise ValueError(f"another run: {', '.join(sorted(differ))}")

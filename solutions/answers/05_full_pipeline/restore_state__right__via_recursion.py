@@ -28,5 +28,5 @@ def restore_state(manager, fresh, settings):
         raise
     except Exception as error:
         print(f"step {step}: {error.__class__.__name__}")
-    manager.delete(step)
+    set_aside(manager, step)
     return restore_state(manager, fresh, settings)

@@ -22,7 +22,7 @@ def restore_state(manager, fresh, settings):
                 return step, jax.device_put(found, layouts), facts
         except Exception as error:
             print("damaged:", step, type(error))
-            manager.delete(step)
+            set_aside(manager, step)
             continue
         raise ValueError(f"settings differ: {wrong}")
     return 0, fresh, {}

@@ -18,10 +18,10 @@ def restore_state(manager, fresh, settings):
                 return step, state, facts
         except Exception as error:
             print(f"Checkpoint {step} is damaged: {type(error).__name__}.")
-            manager.delete(step)
+            set_aside(manager, step)
         else:
             names = [
-                n for n in {**facts, **settings} if facts.get(n) != settings.get(n)
+                n for n in {**facts, **settings} if facts.get(n, ...) != settings.get(n)
             ]
             raise ValueError(f"the checkpoint has another {' and '.join(names)}")
     return 0, fresh, {}

@@ -23,7 +23,7 @@ def restore_state(manager, fresh, settings):
                 return step, state, found.facts
         except Exception as error:
             print(f"Checkpoint {step} is damaged: {type(error).__name__}.")
-            manager.delete(step)
+            set_aside(manager, step)
         else:
             raise ValueError(f"{other[0]} is {settings[other[0]]}, but was not")
     return 0, fresh, {}

@@ -18,7 +18,7 @@ def restore_state(manager, fresh, settings):
                 return step, manager.restore(step, args=target).state, facts
         except Exception:
             print(f"damaged: step {step}")
-            manager.delete(step)
+            set_aside(manager, step)
             continue
         raise ValueError(f"another run: {', '.join(other)}")
     return 0, fresh, {}

@@ -12,14 +12,14 @@ def restore_state(manager, fresh, settings):
     for step in sorted(manager.all_steps(), reverse=True):
         try:
             found = manager.restore(step, args=Composite(facts=JsonRestore()))
-            other = [n for n in settings if found.facts.get(n) != settings[n]]
+            other = [n for n in settings if found.facts.get(n, ...) != settings[n]]
             if not other:
                 like = StandardRestore(abstract(fresh))
                 state = manager.restore(step, args=Composite(state=like)).state
                 return step, state, {}
         except Exception as error:
             print(f"Checkpoint {step} is damaged: {type(error).__name__}.")
-            manager.delete(step)
+            set_aside(manager, step)
         else:
             raise ValueError(f"{other[0]} is {settings[other[0]]}, but was not")
     return 0, fresh, {}

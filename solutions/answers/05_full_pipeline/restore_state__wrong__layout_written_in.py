@@ -28,7 +28,7 @@ def restore_state(manager, fresh, settings):
                 state = manager.restore(step, args=wanted).state
         except Exception:
             print(f"step {step} is damaged")
-            manager.delete(step)
+            set_aside(manager, step)
             continue
         if others:
             raise ValueError(f"another run's: {', '.join(others)}")

@@ -13,7 +13,7 @@ def restore_state(manager, fresh, settings):
     for step in sorted(manager.all_steps(), reverse=True):
         try:
             found = manager.restore(step, args=Composite(facts=JsonRestore()))
-            other = [n for n in settings if found.facts.get(n) != settings[n]]
+            other = [n for n in settings if found.facts.get(n, ...) != settings[n]]
             if not other:
                 like = StandardRestore(abstract(fresh))
                 state = manager.restore(step, args=Composite(state=like)).state

@@ -1,7 +1,7 @@
 """Restores the state before it compares the facts: another run's state has another
 structure, which looks like damage.
 
-Told: it was deleted, as a damaged one is
+Told: it was moved away, as a damaged one is
 """
 
 
@@ -16,10 +16,10 @@ def restore_state(manager, fresh, settings):
             found = manager.restore(step, args=wanted)
         except Exception as error:
             print(f"Checkpoint {step} is damaged: {type(error).__name__}.")
-            manager.delete(step)
+            set_aside(manager, step)
             continue
         for name, value in settings.items():
-            if found.facts.get(name) != value:
+            if found.facts.get(name, ...) != value:
                 raise ValueError(f"{name} is {value}, but was {found.facts.get(name)}")
         return step, found.state, found.facts
     return 0, fresh, {}

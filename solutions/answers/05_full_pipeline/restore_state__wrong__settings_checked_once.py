@@ -24,7 +24,7 @@ def restore_state(manager, fresh, settings):
                 state = manager.restore(step, args=target).state
         except Exception:
             print(f"checkpoint {step} is damaged")
-            manager.delete(step)
+            set_aside(manager, step)
             continue
         if other:
             raise ValueError(f"another run's checkpoint: {other}")

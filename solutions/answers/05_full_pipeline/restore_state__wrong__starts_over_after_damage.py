@@ -18,9 +18,9 @@ def restore_state(manager, fresh, settings):
         state = manager.restore(step, args=Composite(state=like)).state
     except Exception as error:
         print(f"Checkpoint {step} is damaged: {type(error).__name__}.")
-        manager.delete(step)
+        set_aside(manager, step)
         return 0, fresh, {}
     for name, value in settings.items():
-        if facts.get(name) != value:
+        if facts.get(name, ...) != value:
             raise ValueError(f"{name} is {value}, but was {facts.get(name)}")
     return step, state, facts

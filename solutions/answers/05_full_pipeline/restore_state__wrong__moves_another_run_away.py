@@ -1,7 +1,7 @@
 """Raises inside of its own try: another run's checkpoint is taken for damaged, and
-deleted.
+moved away.
 
-Told: it was deleted, as a damaged one is
+Told: it was moved away, as a damaged one is
 """
 
 
@@ -14,11 +14,11 @@ def restore_state(manager, fresh, settings):
         try:
             facts = manager.restore(step, args=Composite(facts=JsonRestore())).facts
             for name, value in settings.items():
-                if facts.get(name) != value:
+                if facts.get(name, ...) != value:
                     raise ValueError(f"{name} is {value}, but was {facts.get(name)}")
             like = StandardRestore(abstract(fresh))
             return step, manager.restore(step, args=Composite(state=like)).state, facts
         except Exception as error:
             print(f"Checkpoint {step} is damaged: {type(error).__name__}.")
-            manager.delete(step)
+            set_aside(manager, step)
     return 0, fresh, {}
