@@ -20,7 +20,7 @@ lab: .venv/ready
 SIDE_BY_SIDE = -n 2 --dist loadscope --no-loadscope-reorder
 
 test: .venv/with-tests
-	.venv/bin/python -m pytest $(SIDE_BY_SIDE)
+	.venv/bin/python -m pytest $(SIDE_BY_SIDE) --ignore=tests/references
 
 build: .venv/ready
 	.venv/bin/python -m grader build
@@ -44,11 +44,10 @@ test-oldest: .venv-oldest/ready
 test-newest: .venv-newest/ready
 	ANSWERS=newest .venv-newest/bin/python -m pytest $(SIDE_BY_SIDE) $(LEARNERS_TESTS)
 
-# The tests that `make test` skips: programs of the source material, in Flax and Keras.
-NEED_LIBRARIES = grep -lE 'importorskip."(flax|keras)"' tests/references/test_*.py
+# The whole programs, with the libraries that they are written in: on the locked JAX.
 test-references: .venv-references/ready
 	.venv-references/bin/python -c "import flax, keras, rich"
-	.venv-references/bin/python -m pytest $(SIDE_BY_SIDE) $(shell $(NEED_LIBRARIES))
+	.venv-references/bin/python -m pytest $(SIDE_BY_SIDE) tests/references
 
 # Is there a Python for test-newest, other than the one that `make test` uses?
 has-newer-python:

@@ -53,10 +53,7 @@ def test_programs_in_flax_and_keras_are_tested_on_the_locked_jax():
     assert jax == same
     assert "make test-references" in (ROOT / ".ci" / "run").read_text().splitlines()
     done = make("--dry-run", "test-references")
-    *_, line = done.stdout.strip().splitlines()
-    for path in (ROOT / "tests" / "references").glob("test_*.py"):
-        needs = re.search(r'importorskip\("(flax|keras)"', path.read_text())
-        assert (f" tests/references/{path.name}" in line) == bool(needs)
+    assert done.stdout.strip().endswith(" tests/references")
 
 
 def test_tests_run_on_the_locked_versions():

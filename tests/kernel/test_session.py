@@ -543,6 +543,16 @@ def test_without_containment_nothing_runs_and_nothing_is_left(folder, monkeypatc
 # A learner's own work, which needs no containment.
 
 
+def test_an_interrupt_means_what_it_does_in_a_notebook_wherever_a_grader_ignores_it():
+    code = "import signal\nprint(signal.getsignal(signal.SIGINT).__name__)"
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Session(LIMITS, trusted=True) as session:
+            assert session.run(code).text == "default_int_handler\n"
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_trusted_kernel_runs_with_the_users_rights(folder):
     code = "import os\nprint(os.getuid(), 'COURSE_CONTAINED' in os.environ)"
     with Session(LIMITS, trusted=True) as session:

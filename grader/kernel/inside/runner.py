@@ -12,6 +12,7 @@ import getpass
 import io
 import os
 import select
+import signal
 import sys
 import threading
 from typing import Any
@@ -199,6 +200,8 @@ async def run(shell: Shell, source: str, silent: bool) -> None:
 
 async def serve(shell: Shell, requests: Any) -> None:
     """Runs the cells that are asked for, until there are no more requests."""
+    # Neither asyncio's handler, nor none, as where a grader runs in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     reader = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(reader)
     await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, requests)
