@@ -272,12 +272,9 @@ class Trial:
         try:
             said = self.judge.check(name, ask)
         except ProgramEnded as end:
-            self.limits_hit[f"judge: the traced program {end}"] = None
-            if str(end) == "timed out":
-                return self.ended("timed out")
-            return CheckedExercise(
-                Outcome.RAISED, "Its traced program ended the process."
-            )
+            return self.program_ended(str(end))
+        if said.get("ended") in ("program died", "program timed out"):
+            return self.program_ended(said["ended"].removeprefix("program "))
         if said.get("evidence"):
             self.evidence[said["evidence"]] = None
         if why:
@@ -299,6 +296,14 @@ class Trial:
             return CheckedExercise(Outcome.RAISED, text)
         text = "It ended the process: by os._exit, a crash, or too much memory."
         return CheckedExercise(Outcome.RAISED, text)
+
+    def program_ended(self, why: str) -> CheckedExercise:
+        """Says what it means that a traced program ended the process that ran it."""
+        self.limits_hit[f"judge: the traced program {why}"] = None
+        if why == "timed out":
+            return self.ended(why)
+        text = "Its traced program ended the process that ran it: by a crash, or by "
+        return CheckedExercise(Outcome.RAISED, f"{text}too much memory.")
 
     def worth_retrying(self, name: str, checked: CheckedExercise) -> bool:
         """Tells whether another cell may have caused an exercise to fail."""

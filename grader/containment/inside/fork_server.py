@@ -34,6 +34,7 @@ LIBRARIES = (
     "matplotlib_inline.backend_inline",
     "optax",
     "orbax.checkpoint",
+    "scipy.linalg",
     "tqdm",
 )
 NAMESPACES = {"mnt": 0x20000, "uts": 0x4000000, "ipc": 0x8000000, "pid": 0x20000000}
