@@ -84,7 +84,7 @@ class Trial:
         self.judge, self.limits = judge, limits
         self.how = {"trusted": trusted, "root": root, "compiled": compiled}
         self.sessions, self.begun = 0, time.monotonic()
-        self.cpu_s = 0.0  # of sessions that have ended
+        self.cpu_s = self.peak_mib = 0.0  # of sessions that have ended
         self.skipped: dict[str, CheckedExercise | None] = {}  # what ended a session
         self.reduced: dict[str, None] = {}  # of which only definitions run
         self.limits_hit: dict[str, None] = {}
@@ -160,6 +160,12 @@ class Trial:
         self.limits_hit["time of the whole submission"] = None
         return CheckedExercise(Outcome.TIMED_OUT, text)
 
+    @property
+    def used(self) -> dict[str, float]:
+        """What the sessions used, where it was counted; see `Record`."""
+        found = {"cpu_s": round(self.cpu_s, 2), "peak_mib": round(self.peak_mib)}
+        return {name: value for name, value in found.items() if value}
+
     @contextlib.contextmanager
     def session(self) -> Iterator[Session]:
         """Starts a fresh session, with what is left of the time of processors."""
@@ -171,6 +177,7 @@ class Trial:
                 yield session
             finally:
                 self.cpu_s += session.cpu_s
+                self.peak_mib = max(self.peak_mib, session.peak_mib)
 
     def load(
         self, session: Session, *, lean: bool, only: str = "", until: str = ""
