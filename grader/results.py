@@ -131,9 +131,12 @@ class Record:
         hashes: SHA-256 of submission, lesson, grader (limits included) and packages.
         result: what became of the submission.
         seconds: how long grading took; no part of the key or of an export.
+        used: what the learner's processes took, where it was counted: "cpu_s", seconds,
+            and "peak_mib", memory; likewise.
     """
 
     key: str
     hashes: Mapping[str, str]
     result: Result
     seconds: float = 0.0
+    used: Mapping[str, float] = dataclasses.field(default_factory=dict)

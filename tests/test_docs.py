@@ -13,7 +13,13 @@ from grader.classroom import export
 from grader.containment import monitor
 from grader.containment.inside import deadline
 from grader.containment.limits import Limits
-from grader.judging import exported_program, grade_submission, tampering, trial
+from grader.judging import (
+    exported_program,
+    grade_submission,
+    program_children,
+    tampering,
+    trial,
+)
 from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
 from grader.results import Status
 from grader.submissions import downloads, intake, repair, safe_reading
@@ -42,7 +48,12 @@ FIGURES = {
     "open files of any single process": [LIMITS.open_files],
     "the private `/tmp`, and any file": [LIMITS.disk_mib, LIMITS.files],
     "output that is read before the process is stopped": [LIMITS.output_mib],
-    "memory of a program that the judge runs": [exported_program.MAX_MEMORY_MIB],
+    "memory of a program that the judge runs, by the compiler's account": [
+        exported_program.MAX_MEMORY_MIB
+    ],
+    "memory of the process in which it runs and is compiled": [
+        program_children.MAX_DATA_MIB
+    ],
     "processes one after another (a new one after a crash or a timeout)": [
         trial.MAX_SESSIONS
     ],

@@ -151,6 +151,7 @@ def record_grade(
         status=record.result.status,
         points=record.result.points,
         seconds=round(record.seconds, 2),
+        used=dict(record.used),
     )
 
 

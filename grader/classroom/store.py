@@ -42,7 +42,8 @@ class Store:
             facts = json.loads(self.path(key).read_text(encoding="utf-8"))
             result = from_json(json.dumps(facts["result"]))
             if facts["key"] == key == key_of(facts["hashes"]):
-                return Record(key, facts["hashes"], result, facts["seconds"])
+                seconds, used = facts["seconds"], facts.get("used", {})
+                return Record(key, facts["hashes"], result, seconds, used)
         except (OSError, ValueError, KeyError, TypeError):
             pass
         return None
@@ -58,6 +59,7 @@ class Store:
             "hashes": dict(record.hashes),
             "result": json.loads(to_json(record.result)),
             "seconds": round(record.seconds, 2),
+            "used": dict(record.used),
         }
         write(self.path(record.key), json.dumps(facts, sort_keys=True) + "\n")
 

@@ -68,6 +68,7 @@ class ForkServer:
         box: Box,
         box_socket: socket.socket,
         streams: Sequence[int],
+        group: Path | None = None,
     ) -> int:
         """Starts `python ARGV` in a box; returns the process that waits for its end.
 
@@ -76,6 +77,7 @@ class ForkServer:
             box: what the box was made from.
             box_socket: our end of its `box_sockets`; the process keeps it open, too.
             streams: the three standard streams of the process.
+            group: the control group that it belongs to, if any.
 
         Raises:
             ForkServerError: it did not work, or there was no reply in time.
@@ -88,6 +90,7 @@ class ForkServer:
             "uid": os.geteuid() or unused_uid(box.writable),
             "cpus": [*os.sched_getaffinity(0)],
             "python_forks": PYTHON_FORKS,
+            "group": str(group / "cgroup.procs") if group else "",
         }
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with self.lock, ours:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from grader.containment.cgroup import Group
 from grader.containment.limits import Limits
 
 INTERVAL_S = 0.25
@@ -45,19 +46,20 @@ class Monitor(threading.Thread):
     Args:
         pids: the box's process first, then others whose children are in it.
         limits: what all of them may use together.
+        group: the box's control group, if it has one, which counts CPU time.
 
     Attributes:
         exceeded: the limit that the box exceeded, in plain words, or "".
         cpu_s: seconds of CPU time that the box has used, as of a moment ago.
     """
 
-    def __init__(self, pids: Sequence[int], limits: Limits):
+    def __init__(self, pids: Sequence[int], limits: Limits, group: Group | None = None):
         super().__init__(daemon=True, name=f"monitor-{pids[0]}")
         self.process = psutil.Process(pids[0])
         self.others = []
         with contextlib.suppress(psutil.Error):  # one that has ended has no children
             self.others += map(psutil.Process, pids[1:])
-        self.limits = limits
+        self.limits, self.group = limits, group
         self.exceeded, self.cpu_s = "", 0.0
         self.ended = threading.Event()
 
@@ -73,7 +75,8 @@ class Monitor(threading.Thread):
     def exceeded_limit(self) -> str:
         """Names the limit that the box exceeds now, or returns ""."""
         limits, processes = self.limits, self.processes()
-        self.cpu_s = max(self.cpu_s, cpu_time(processes))
+        used = self.group.cpu_s if self.group else 0.0
+        self.cpu_s = max(self.cpu_s, used, cpu_time(processes))
         if self.cpu_s > limits.cpu_s:
             return f"CPU: more than {limits.cpu_s} s of all processes together"
         if len(processes) > limits.busy:
@@ -81,7 +84,7 @@ class Monitor(threading.Thread):
         most = limits.memory_mib * 2**20
         # The quick sum, which counts shared memory in each process, comes first.
         if memory(processes) > most and memory(processes, exact=True) > most:
-            return f"memory: more than {limits.memory_mib} MiB"
+            return too_much_memory(limits)
         if files(processes) > limits.files:
             return f"disk: more than {limits.files} files"
         if sockets(processes) > MAX_SOCKETS:
@@ -96,6 +99,11 @@ class Monitor(threading.Thread):
     def stop(self) -> None:
         """Stops monitoring."""
         self.ended.set()
+
+
+def too_much_memory(limits: Limits) -> str:
+    """Names the limit on memory, in plain words."""
+    return f"memory: more than {limits.memory_mib} MiB"
 
 
 _children: dict[int, list[psutil.Process]] = {}

@@ -31,12 +31,13 @@ def grade_submission(
     trusted: bool = False,
     compiled: Path | None = None,
     on_exercise: Callable[[], None] = lambda: None,
+    on_end: Callable[[dict[str, float]], None] = lambda used: None,
 ) -> Result:
     """Grades `submitted` by the solved `lesson` and its warm `judge`.
 
     A learner's work, our own solution, a known wrong answer and a hostile file travel
     this one road. Code runs contained unless `trusted`; programs in `compiled` need not
-    be compiled again.
+    be compiled again. `on_end` is told what the learner's processes used.
 
     Raises:
         SessionError, JudgeError, ContainmentError: our fault; there is no result.
@@ -50,6 +51,7 @@ def grade_submission(
     clean = answer(lesson, answers)
     trial = Trial(clean, lesson, judge, limits, trusted=trusted, compiled=compiled)
     checked = trial.run(on_exercise)
+    on_end(trial.used)
     sources = [*answers.exercises.values(), *(text for _, text in answers.extras)]
     reasons = [*evidence(sources), *trial.evidence]
     reasons += [

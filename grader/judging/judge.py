@@ -1,7 +1,8 @@
 """The judge: a clean process that runs the checks and never a learner's code.
 
 It reads one JSON message a line from its standard input and writes one to its standard
-output. The checks, with their hidden tests, live in here and nowhere else.
+output. The checks, with their hidden tests, live in here and nowhere else. Learners'
+programs run in children of this process.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from coursekit import check, expect, likeness
 from grader.judging.observer import NoObservation, Observer, Remote
+from grader.judging.program_children import ProgramChildren
 from grader.kernel.inside import responder
 from grader.kernel.inside.compiled_programs import free_compiled_programs
 from grader.results import Outcome
@@ -29,6 +31,8 @@ ENDINGS = {
     "timed out": Outcome.TIMED_OUT,
     "unreadable": Outcome.FAILED,
     "distrusted": Outcome.FAILED,
+    "program died": Outcome.RAISED,
+    "program timed out": Outcome.TIMED_OUT,
 }
 
 
@@ -38,6 +42,7 @@ class Judge:
     `setup` is the lesson's set-up cell, `definitions` what its other cells define,
     `solutions` the exercises' cells as solved, `functions` the names that checks may
     observe, `checks` the check cells by exercise, `seed` that of the generated cases.
+    Learners' programs run in `children`, or, without them, in this process.
     """
 
     def __init__(
@@ -51,8 +56,9 @@ class Judge:
         functions: list[str],
         checks: dict[str, str],
         seed: int = 0,
+        children: ProgramChildren | None = None,
     ):
-        self.send, self.receive = send, receive
+        self.send, self.receive, self.children = send, receive, children
         self.namespace: dict[str, Any] = {"__name__": "__judge__"}
         self.checks = {
             exercise: compile(source, f"<check of {exercise}>", "exec")
@@ -65,7 +71,8 @@ class Judge:
             for source in [setup, *definitions, *solutions]:
                 exec(source, solved)
         expect.count_devices = remembered(expect.count_devices)
-        observer = Observer(self.ask, self.running)
+        run_program = children.answer if children else None
+        observer = Observer(self.ask, self.running, run_program)
         self.namespace |= {name: Remote(name) for name in functions}
         self.namespace["observe"] = observer.observe
         # What the solution does is observed on the same way, here.
@@ -83,7 +90,7 @@ class Judge:
         return self.receive()
 
     def running(self, runs: bool) -> None:
-        """Tells the grader whether an untrusted program runs in this process now."""
+        """Tells the grader whether an untrusted program runs now."""
         self.send({"running": runs})
 
     def check(self, exercise: str) -> dict[str, Any]:
@@ -108,6 +115,9 @@ class Judge:
             return verdict(outcome, error.headline, error.rows)
         except BaseException as error:
             return verdict(Outcome.BROKEN, f"{type(error).__name__}: {error}")
+        finally:
+            if self.children:
+                self.children.end()  # the next learner's programs meet another one
         found, _ = check._results.get(exercise, ("", 0))
         if found != "right":
             return verdict(Outcome.BROKEN, "The check ended without a verdict.")
@@ -141,6 +151,9 @@ def verdict(outcome: Outcome, message: str, details: dict | None = None) -> dict
 
 def main() -> None:
     """Serves one grader until its standard input ends."""
+    # In a box, programs are a stranger's. Before JAX starts: see program_children.py.
+    contained = os.environ.get("COURSE_CONTAINED") == "1"
+    children = ProgramChildren() if contained else None
     # What checks and libraries print must not get into the messages.
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -155,11 +168,13 @@ def main() -> None:
             sys.exit()
         return json.loads(line)
 
-    judge = Judge(send, receive, **receive())
+    judge = Judge(send, receive, children=children, **receive())
     send({"ready": list(judge.checks)})
     while True:
         message = receive()
         if "check" in message:
+            if children:
+                children.wall_s = message["wall_s"]
             send(judge.check(message["check"]))
         else:  # decoding untrusted files is done in here, where it can harm nobody
             send({"picture": safe_picture(base64.b64decode(message["picture"]))})

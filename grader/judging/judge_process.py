@@ -24,6 +24,7 @@ from grader.authoring.execution import environment
 from grader.authoring.notebook import checks, exercises
 from grader.containment.box import Box
 from grader.containment.fork_server import running_server
+from grader.containment.inside.deadline import LONGEST
 from grader.containment.limits import DEFAULT_WALL_S, Limits
 from grader.containment.process import BoxProcess
 from grader.judging.cell_plan import asked_for, definitions, is_special
@@ -42,7 +43,7 @@ class JudgeError(CourseError):
 
 
 class ProgramEnded(Exception):
-    """The judge's process ended, or had to be, while it ran a learner's program."""
+    """The judge's process ended, or had to be, while a learner's program ran."""
 
 
 class JudgeProcess:
@@ -70,16 +71,18 @@ class JudgeProcess:
         """Runs one check, whose questions go to `ask`; returns the judge's verdict.
 
         Raises:
-            ProgramEnded: a learner's program ended the judge or took too long.
+            ProgramEnded: a learner's program ended the judge itself, or took too long.
             JudgeError: the judge failed by itself.
             ContainmentError: nothing here can contain it.
         """
         if self.kill is None:
             self.start()
-        self.send({"check": exercise})
+        self.send({"check": exercise, "wall_s": self.wall_s})
         runs = False
+        # A contained judge watches programs itself; this is for one that cannot.
+        longest = self.wall_s if self.trusted else LONGEST * self.wall_s + SILENCE_S
         while True:
-            message = self.receive(self.wall_s if runs else SILENCE_S, runs)
+            message = self.receive(longest if runs else SILENCE_S, runs)
             if "verdict" in message:
                 return message
             if "running" in message:

@@ -18,8 +18,10 @@ from coursekit.observation import (
     plain,
     same,
 )
-from grader.judging.exported_program import Program, ProgramError
 from grader.judging.observation_reader import decode_observation, loads, text
+from grader.judging.program_children import ChildEnded
+from grader.judging.program_facts import decode_facts
+from grader.judging.program_runner import ProgramRunner
 from grader.kernel.inside.wire import WireError, decode, encode
 
 MAX_KNOWN = 2**26  # bytes of what programs have computed that a judge keeps
@@ -30,13 +32,21 @@ class NoObservation(BaseException):
     """Ends a check that has nothing to check; no `except Exception` in it helps.
 
     Attributes:
-        kind: what happened: "missing", "died", "timed out", "unreadable" or
-            "distrusted".
+        kind: what happened: "missing", "died", "timed out", "unreadable", "distrusted",
+            "program died" or "program timed out".
     """
 
     def __init__(self, kind: str, message: str):
         super().__init__(message)
         self.kind = kind
+
+
+def distrusted(name: str, why: object) -> NoObservation:
+    """Says that the program of a function is none that honest code makes."""
+    text = str(why)[:MAX_REASON].rstrip(".")
+    return NoObservation(
+        "distrusted", f"The program of {name} cannot be trusted: {text}."
+    )
 
 
 class Remote:
@@ -50,12 +60,19 @@ class Observer:
     """Makes observations by questions that `ask` carries to the learner's process.
 
     `ask` takes a question and returns {"answer": text} or {"ended": why}. `running` is
-    told when an untrusted program starts and ends in this process.
+    told when a program starts and ends. `run_program` looks at one, or runs it: by
+    default in this process; see `ProgramRunner`.
     """
 
-    def __init__(self, ask: Callable[[dict], dict], running: Callable[[bool], None]):
+    def __init__(
+        self,
+        ask: Callable[[dict], dict],
+        running: Callable[[bool], None],
+        run_program: Callable[[dict, bool], dict] | None = None,
+    ):
         self.ask = ask
         self.running = running
+        self.run_program = run_program or ProgramRunner().answer
         self.known: dict[str, dict[str, Any]] = {}  # what programs have computed
 
     def observe(
@@ -113,62 +130,70 @@ class Observer:
             return Observation(**facts)
         if isinstance(program, str):
             return Observation(**facts | {"refused": program})
-        found = self.outcome(*program, compiled)
+        found = self.outcome(*program)
         return Observation(**facts | found | {"layout": layout(seen, found)})
 
-    def outcome(
-        self, key: str, program: Program | None, result: Any, compiled: bool
-    ) -> dict[str, Any]:
+    def outcome(self, key: str, question: dict | None) -> dict[str, Any]:
         """Returns what a program computes, and facts about it; it runs once.
 
         In a class many answers make the same program, and a program is a pure function.
         """
         if key in self.known:
             return self.known[key]
+        answer = self.answer(question, looks=False)
+        if "fails" in answer:
+            problem = f"The traced program fails: {answer['fails']}."
+            raise NoObservation("unreadable", problem)
         try:
-            self.running(True)
-            value, layout = program.run(result)
-            found = program.compiled_facts() if compiled else program.facts
-        except ProgramError as error:
-            problem = f"The traced program fails: {error}."
-            raise NoObservation("unreadable", problem) from None
-        finally:
-            self.running(False)
-        self.known[key] = {**found, "value": value, "layout": layout}
+            self.known[key] = decode_facts(answer)
+        except WireError as error:
+            raise distrusted(question["function"], error) from None
         while sum(map(size, self.known.values())) > MAX_KNOWN and len(self.known) > 1:
             del self.known[next(iter(self.known))]
         return self.known[key]
 
     def program(
         self, name: str, arguments: list, axis: str | None, compiled: bool
-    ) -> tuple[str, Program | None, Any] | str:
+    ) -> tuple[str, dict | None] | str:
         """Asks for the traced program and its result's structure, or why there is none.
 
-        The first is the key under which `outcome` knows it; where it does, there is no
-        need to look at it again.
+        Returns the key under which `outcome` knows it, and the question to run it;
+        where it is known, there is no need to look at it again.
         """
         asked = encode(arguments, shapes_only=True)
         reply = self.question("program", name, asked, axis)
         try:
             if "refused" in reply:
                 return text(reply["refused"], MAX_REASON)
-            kept = reply.get("kept")
-            parts = [reply["program"], reply["result"], kept]
-            parts += [encode(arguments), compiled, axis]
-            key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-            if key in self.known:
-                return key, None, None
-            result = decode(reply["result"], plain=True)
-            if any(isinstance(leaf, np.ndarray) for _, leaf in leaves(result)):
-                raise WireError("The answer holds an array that no program computes.")
+            question = {part: reply[part] for part in ("program", "result")}
+        except (KeyError, WireError) as error:
+            raise distrusted(name, error) from None
+        question |= {"kept": reply.get("kept"), "arguments": encode(arguments)}
+        question |= {"compiled": compiled, "axis": axis}
+        key = hashlib.sha256(json.dumps(question).encode()).hexdigest()
+        if key in self.known:
+            return key, None
+        question["function"] = name
+        self.answer(question, looks=True)
+        return key, question
+
+    def answer(self, question: dict[str, Any], looks: bool) -> dict[str, Any]:
+        """Lets a program be looked at, or run."""
+        name = question["function"]
+        try:
             self.running(True)
-            return key, Program(reply["program"], arguments, kept, axis), result
-        except (KeyError, TypeError, ValueError, ProgramError) as error:
-            problem = str(error).rstrip(".")
-            problem = f"The program of {name} cannot be trusted: {problem}."
-            raise NoObservation("distrusted", problem) from None
+            answer = self.run_program(question, looks)
+        except ChildEnded as end:
+            raise NoObservation(f"program {end}", "") from None
+        except WireError as error:
+            raise distrusted(name, error) from None
         finally:
             self.running(False)
+        if "distrusted" in answer:
+            raise distrusted(name, answer["distrusted"])
+        if "broken" in answer:
+            raise RuntimeError(str(answer["broken"])[:MAX_REASON])
+        return answer
 
     def question(
         self, kind: str, name: str, arguments: Any, axis: str | None

@@ -84,7 +84,7 @@ class Trial:
         self.judge, self.limits = judge, limits
         self.how = {"trusted": trusted, "root": root, "compiled": compiled}
         self.sessions, self.begun = 0, time.monotonic()
-        self.cpu_s = 0.0  # of sessions that have ended
+        self.cpu_s = self.peak_mib = 0.0  # of sessions that have ended
         self.skipped: dict[str, CheckedExercise | None] = {}  # what ended a session
         self.reduced: dict[str, None] = {}  # of which only definitions run
         self.limits_hit: dict[str, None] = {}
@@ -160,6 +160,12 @@ class Trial:
         self.limits_hit["time of the whole submission"] = None
         return CheckedExercise(Outcome.TIMED_OUT, text)
 
+    @property
+    def used(self) -> dict[str, float]:
+        """What the sessions used, where it was counted; see `Record`."""
+        found = {"cpu_s": round(self.cpu_s, 2), "peak_mib": round(self.peak_mib)}
+        return {name: value for name, value in found.items() if value}
+
     @contextlib.contextmanager
     def session(self) -> Iterator[Session]:
         """Starts a fresh session, with what is left of the time of processors."""
@@ -171,6 +177,7 @@ class Trial:
                 yield session
             finally:
                 self.cpu_s += session.cpu_s
+                self.peak_mib = max(self.peak_mib, session.peak_mib)
 
     def load(
         self, session: Session, *, lean: bool, only: str = "", until: str = ""
@@ -272,12 +279,9 @@ class Trial:
         try:
             said = self.judge.check(name, ask)
         except ProgramEnded as end:
-            self.limits_hit[f"judge: the traced program {end}"] = None
-            if str(end) == "timed out":
-                return self.ended("timed out")
-            return CheckedExercise(
-                Outcome.RAISED, "Its traced program ended the process."
-            )
+            return self.program_ended(str(end))
+        if said.get("ended") in ("program died", "program timed out"):
+            return self.program_ended(said["ended"].removeprefix("program "))
         if said.get("evidence"):
             self.evidence[said["evidence"]] = None
         if why:
@@ -299,6 +303,14 @@ class Trial:
             return CheckedExercise(Outcome.RAISED, text)
         text = "It ended the process: by os._exit, a crash, or too much memory."
         return CheckedExercise(Outcome.RAISED, text)
+
+    def program_ended(self, why: str) -> CheckedExercise:
+        """Says what it means that a traced program ended the process that ran it."""
+        self.limits_hit[f"judge: the traced program {why}"] = None
+        if why == "timed out":
+            return self.ended(why)
+        text = "Its traced program ended the process that ran it: by a crash, or by "
+        return CheckedExercise(Outcome.RAISED, f"{text}too much memory.")
 
     def worth_retrying(self, name: str, checked: CheckedExercise) -> bool:
         """Tells whether another cell may have caused an exercise to fail."""

@@ -17,9 +17,10 @@ from pathlib import Path
 from grader import ROOT, CourseError
 from grader.authoring.execution import environment
 from grader.containment.box import Box
+from grader.containment.cgroup import Group
 from grader.containment.inside.deadline import Deadline, used_s
 from grader.containment.limits import Limits
-from grader.containment.monitor import Monitor, StderrTail
+from grader.containment.monitor import Monitor, StderrTail, too_much_memory
 from grader.containment.process import BoxProcess
 from grader.containment.scratch import prefix
 from grader.kernel import compile_cache
@@ -54,6 +55,7 @@ class Session:
     Attributes:
         process: when it has ended, all that the learner's code started has, too.
         monitor: of the box; a trusted process has none.
+        group: the control group of the box, or None.
 
     Raises:
         SessionError: the process did not start.
@@ -71,6 +73,7 @@ class Session:
     ):
         self.limits, self.ended, self.cell = limits, "", 0
         self.monitor: Monitor | None = None
+        self.group: Group | None = None
         with contextlib.ExitStack() as self.cleanup:
             theirs = self.make_pipes()
             try:
@@ -106,7 +109,8 @@ class Session:
         """Starts the process in its box, and the monitor of what it uses."""
         self.boxed = BoxProcess(RUNNER, box, streams, fork_server)
         self.process, self.kill = self.boxed.process, self.boxed.kill
-        self.monitor = Monitor(self.boxed.pids, self.limits)
+        self.group = self.boxed.group
+        self.monitor = Monitor(self.boxed.pids, self.limits, self.group)
         self.monitor.start()
         self.cleanup.callback(self.monitor.stop)
 
@@ -194,7 +198,14 @@ class Session:
     @property
     def cpu_s(self) -> float:
         """Seconds of CPU time that the box has used; 0 of a trusted process."""
+        if self.group:
+            return self.group.cpu_s
         return self.monitor.cpu_s if self.monitor else 0.0
+
+    @property
+    def peak_mib(self) -> float:
+        """The most memory that the box had at a time; 0 where nobody counts."""
+        return self.group.peak_mib if self.group else 0.0
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Sends a request to a process that may not take it.
@@ -253,9 +264,12 @@ class Session:
         raise SessionEnded(why)
 
     def exceeded(self) -> str:
-        """Names the limit for which the monitor killed the box, or returns ""."""
-        found = self.monitor
-        return f"limit: {found.exceeded}" if found and found.exceeded else ""
+        """Names the limit for which the box was killed, or returns ""."""
+        if self.monitor and self.monitor.exceeded:
+            return f"limit: {self.monitor.exceeded}"
+        if self.group and self.group.ran_out_of_memory:
+            return f"limit: {too_much_memory(self.limits)}"
+        return ""
 
     def close(self) -> None:
         """Kills the process with all that it started, and removes its files."""

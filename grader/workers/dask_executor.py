@@ -208,4 +208,5 @@ def received(job: Job, text: str) -> Record:
     result = from_json(answer["result"])
     if result.lesson != job.lesson:
         raise ValueError(f"it is of {result.lesson}, not of {job.lesson}")
-    return Record(job.key, job.hashes, result, answer["seconds"])
+    seconds, used = answer["seconds"], dict(answer.get("used", {}))
+    return Record(job.key, job.hashes, result, seconds, used)

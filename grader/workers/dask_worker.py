@@ -69,7 +69,7 @@ def grade_there(task: str) -> str:
         task: as `DaskExecutor.task` writes it.
 
     Returns:
-        JSON: {"result": as `to_json` writes it, "seconds", "error"}.
+        JSON: {"result": as `to_json` writes it, "seconds", "used", "error"}.
     """
     facts = json.loads(task)
     name, lesson = facts["name"], nbformat.reads(facts["lesson"], 4)
@@ -91,5 +91,5 @@ def grade_there(task: str) -> str:
         record = grader.grade(job)
     except Exception as error:
         return json.dumps({"error": f"{type(error).__name__}: {error}"[:500]})
-    result = to_json(record.result)
-    return json.dumps({"result": result, "seconds": record.seconds, "error": ""})
+    facts = {"seconds": record.seconds, "used": dict(record.used), "error": ""}
+    return json.dumps({"result": to_json(record.result), **facts})

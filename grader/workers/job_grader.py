@@ -46,7 +46,7 @@ class JobGrader:
     def grade(self, job: Job) -> Record:
         """Grades one job; a fault that is not the learner's is raised."""
         with self.judge(job) as judge:
-            start = time.monotonic()
+            start, used = time.monotonic(), {}
             result = grade_submission(
                 job.submitted,
                 self.lessons[job.lesson],
@@ -55,9 +55,10 @@ class JobGrader:
                 self.limits,
                 trusted=self.trusted,
                 compiled=judge.compiled,
+                on_end=used.update,
             )
             seconds = time.monotonic() - start
-            return Record(job.key, job.hashes, result, seconds)
+            return Record(job.key, job.hashes, result, seconds, used)
 
     @contextlib.contextmanager
     def judge(self, job: Job) -> Iterator[JudgeProcess]:

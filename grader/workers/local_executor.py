@@ -13,6 +13,7 @@ import psutil
 from nbformat import NotebookNode
 
 from grader.containment.backend import backend
+from grader.containment.cgroup import tree
 from grader.containment.limits import Limits
 from grader.results import Record
 from grader.workers.cpu_affinity import pin_thread
@@ -57,6 +58,8 @@ class LocalExecutor:
         trusted: bool = False,
     ):
         how = "trusted, not contained" if trusted else f"contained by {backend()}"
+        if how.endswith("bubblewrap"):
+            how += f"; {tree()}"
         more = f", {spare} more while processors idle" if spare else ""
         self.description = f"with {workers} worker{'s' * (workers != 1)}{more} ({how})"
         self.lessons, self.workers, self.spare = lessons, workers, spare

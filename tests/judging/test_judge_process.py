@@ -410,6 +410,37 @@ def test_an_endless_program_is_stopped_and_the_next_check_works(judge, monkeypat
     assert told(judge, "double", learner(double=double)) == RIGHT
 
 
+@pytest.fixture(scope="module")
+def contained(lesson, contained_here):
+    with contextlib.closing(JudgeProcess(lesson)) as judge:
+        yield judge
+
+
+def test_a_contained_judge_outlives_an_endless_program(contained, monkeypatch):
+    assert told(contained, "negate", learner(negate=negate)) == RIGHT
+    kill = contained.kill
+    monkeypatch.setattr(contained, "wall_s", 1.5)
+    said = contained.check("negate", endless_program())
+    assert (said["verdict"], said["ended"]) == ("TIMED_OUT", "program timed out")
+    assert told(contained, "negate", learner(negate=negate)) == RIGHT
+    assert contained.kill == kill
+
+
+def test_a_contained_judge_outlives_a_program_that_aborts(contained):
+    def aborts(x):  # more elements than XLA can count
+        return -x + jax.lax.iota(np.float32, 2**62)[0]
+
+    honest, program = learner(negate=negate), learner(negate=aborts)
+    assert told(contained, "negate", honest) == RIGHT
+    kill = contained.kill
+    said = contained.check(
+        "negate", lambda q: (program if q["ask"] == "program" else honest)(q)
+    )
+    assert (said["verdict"], said["ended"]) == ("RAISED", "program died")
+    assert told(contained, "negate", honest) == RIGHT
+    assert contained.kill == kill
+
+
 def test_a_program_that_ends_the_judge_is_told_from_a_fault_of_ours(judge):
     receive = judge.receive
 

@@ -25,6 +25,7 @@ from coursekit.expect_program import (
 )
 from coursekit.observation import Collective, Opaque, same
 from coursekit.observe import observe
+from grader.judging.exported_program import Program
 from grader.judging.judge import remembered
 from grader.judging.observer import NoObservation, Observer, Remote
 from grader.kernel.inside import responder
@@ -666,13 +667,13 @@ def test_a_question_keeps_nothing_of_the_answer_before():
 
 def counted(monkeypatch):
     """Counts how often a program runs."""
-    runs, run = [], grader.judging.observer.Program.run
+    runs, run = [], Program.run
 
     def counting(program, result):
         runs.append(program)
         return run(program, result)
 
-    monkeypatch.setattr(grader.judging.observer.Program, "run", counting)
+    monkeypatch.setattr(Program, "run", counting)
     return runs
 
 

@@ -34,6 +34,7 @@ LIBRARIES = (
     "matplotlib_inline.backend_inline",
     "optax",
     "orbax.checkpoint",
+    "scipy.linalg",
     "tqdm",
 )
 NAMESPACES = {"mnt": 0x20000, "uts": 0x4000000, "ipc": 0x8000000, "pid": 0x20000000}
@@ -95,7 +96,12 @@ def import_all(inside: str, modules: list[str]) -> None:
 
 
 def enter_box(request: dict[str, Any]) -> None:
-    """Joins the namespaces of a box's first process; children start in the box."""
+    """Joins the control group of a box and the namespaces of its first process.
+
+    Children start in the box.
+    """
+    if request["group"]:
+        Path(request["group"]).write_text("0")
     pid = request["box"]
     own = {name: os.readlink(f"/proc/self/ns/{name}") for name in NAMESPACES}
     theirs = {name: os.readlink(f"/proc/{pid}/ns/{name}") for name in NAMESPACES}
