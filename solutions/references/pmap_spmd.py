@@ -5,6 +5,7 @@ The whole of lesson 1 as a script: python solutions/references/pmap_spmd.py
 
 from __future__ import annotations
 
+import argparse
 import os
 
 NUM_DEVICES = 4
@@ -67,6 +68,9 @@ def train_apart(x, y, num_steps: int):
 
 def main() -> None:
     """Prints each part's shapes, and how far the replicas have drifted."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--num-steps", type=int, default=60, help="default: 60")
+    num_steps = parser.parse_args().num_steps
     x, y = map_over_devices(NUM_DEVICES)
     print("map:", x.shape, "->", y.shape, "on", len(y.addressable_shards), "devices")
     images = np.zeros((128, 784), np.float32)
@@ -74,7 +78,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     x = np.float32(rng.normal(size=(NUM_DEVICES, 8, 1)))
     y = np.float32(2 * x[..., 0] - 1 + 0.5 * rng.normal(size=x.shape[:2]))
-    slopes = np.asarray(train_apart(x, y, num_steps=60)["w"])[:, 0]
+    slopes = np.asarray(train_apart(x, y, num_steps)["w"])[:, 0]
     print("slopes of the replicas:", " ".join(f"{slope:.2f}" for slope in slopes))
 
 
