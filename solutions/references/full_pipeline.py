@@ -7,11 +7,16 @@ ends with the same parameters, bit for bit:
     python full_pipeline.py --directory /tmp/run2 --mesh data=4,model=2
     python full_pipeline.py --directory /tmp/run3 --processes 2
 
-It trains a classifier of digits, or, to compare with `sharded_pipeline.py`, its linear
-model; `pipeline_model.TASKS` is the place for a third:
+It trains a classifier of digits, a small language model, which then writes a few
+sentences, or, to compare with `sharded_pipeline.py`, its linear model;
+`pipeline_model.TASKS` is the place for your own:
 
-    python full_pipeline.py --directory /tmp/run4 --task regression --batch-size 256 \
+    python full_pipeline.py --directory /tmp/run4 --model transformer --hidden 64
+    python full_pipeline.py --directory /tmp/run5 --model regression --batch-size 256 \
         --peak-lr 0.01 --num-steps 500
+
+After SIGTERM, which clusters send before they take a machine away, it ends its step,
+saves, says so, and exits with code 143.
 
 On a cluster each process runs the same line with `--cluster`: under SLURM, Open MPI,
 Kubernetes and on Cloud TPU pods, `jax.distributed.initialize()` finds its settings
@@ -32,19 +37,39 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
-from pipeline_run import Checkpoints, Config, Metrics, SetupError, check
+from pipeline_run import (
+    Checkpoints,
+    Config,
+    Metrics,
+    SetupError,
+    Termination,
+    check,
+)
 
 NUM_DEVICES = 8  # simulated, over all local processes
+STOPPED = 128 + signal.SIGTERM  # the exit code, as of a shell
+GRACE_S = 25  # SLURM sends SIGKILL 30 s after SIGTERM
 
 
-def fit(config: Config, log: str = "json", progress: bool = True) -> dict[str, Any]:
+def fit(
+    config: Config, log: str | Callable = "json", progress: bool = True
+) -> dict[str, Any]:
     """Trains to `num_steps`, from the newest checkpoint if there is one.
 
+    Args:
+        config: the settings.
+        log: "json", "tensorboard", "wandb", or a function that is called with the values
+            of each step and its number, once it is in `metrics.jsonl`.
+        progress: whether a bar shows how far it is.
+
     Returns:
-        {"step", "losses", "score", "params"}: the losses of the steps taken now, what
-        the held-out rows say, such as ("accuracy", 0.98), and params as host arrays.
+        {"step", "stopped", "losses", "score", "params", "shown"}: whether SIGTERM ended
+        it before the last step, the losses of the steps taken now, what the held-out
+        rows say, such as ("accuracy", 0.98), params as host arrays, and what the model
+        makes, as text.
 
     Raises:
         SetupError: before any step, for settings that do not fit.
@@ -71,12 +96,16 @@ def fit(config: Config, log: str = "json", progress: bool = True) -> dict[str, A
     is_first, losses, running = jax.process_index() == 0, [], collections.deque()
     metrics = Metrics(config, step, log) if is_first else None
     silent = not (progress and is_first)
-    with tqdm(total=config.num_steps, initial=step, disable=silent) as bar:
+    bar = tqdm(total=config.num_steps, initial=step, disable=silent)
+    with bar, Termination() as termination:
+        stopped = False
         for batch in model.batches(train, config, mesh, step):
             state, found = call(state, *batch)
             running.append((step, found))
             step += config.steps_per_call
-            saves = step % config.save_every == 0 or step == config.num_steps
+            is_due = termination.is_due(step // config.steps_per_call)
+            stopped = is_due and step < config.num_steps
+            saves = step % config.save_every == 0 or step == config.num_steps or stopped
             # One call runs while the last is read; before a save, the log holds all.
             while len(running) > (0 if saves else 1):
                 first, found = running.popleft()
@@ -88,17 +117,25 @@ def fit(config: Config, log: str = "json", progress: bool = True) -> dict[str, A
                 bar.update(config.steps_per_call)
             if saves:
                 checkpoints.save(step, state)
+            if stopped:
+                break
     checkpoints.manager.wait_until_finished()
     whole = jax.jit(lambda p: p, out_shardings=NamedSharding(mesh, P()))
     params = jax.tree.map(
         lambda leaf: np.asarray(leaf.addressable_data(0)), whole(state["params"])
     )
-    score = task.score(params, *held_out)
-    return {"step": step, "losses": losses, "score": score, "params": params}
+    found = {"step": step, "stopped": stopped, "losses": losses, "params": params}
+    if stopped:  # there is little time left
+        return found | {"score": None, "shown": ""}
+    shown = task.show(params) if is_first else ""
+    return found | {"score": task.score(params, *held_out), "shown": shown}
 
 
 def launch(arguments: list[str], num_processes: int, port: int = 0) -> int:
-    """Runs the script as several processes here; ends all when one fails."""
+    """Runs the script as several processes here; ends all when one fails.
+
+    SIGTERM is passed on to them; after `GRACE_S` they are killed.
+    """
     try:
         with socket.socket() as probe:
             probe.bind(("localhost", port))
@@ -111,14 +148,26 @@ def launch(arguments: list[str], num_processes: int, port: int = 0) -> int:
         )
         return 2
     command = [sys.executable, __file__, *arguments, f"--port={port}", "--process"]
-    children = [
-        subprocess.Popen([*command, f"{number}/{num_processes}"])
-        for number in range(num_processes)
-    ]
+    children: list[subprocess.Popen] = []
+    asked: list[float] = []
+
+    def ask(*_):
+        asked.append(time.monotonic())
+        for child in children:
+            child.terminate()
+
+    before = signal.signal(signal.SIGTERM, ask)
     try:
+        for number in range(num_processes):
+            one = [*command, f"{number}/{num_processes}"]
+            children.append(subprocess.Popen(one))
         while any(child.poll() is None for child in children):
             codes = [child.poll() for child in children]
-            failed = {number: code for number, code in enumerate(codes) if code}
+            fine = (None, 0, STOPPED)
+            failed = {n: code for n, code in enumerate(codes) if code not in fine}
+            if asked and (failed or time.monotonic() > asked[0] + GRACE_S):
+                print("Ended by SIGTERM, with no step to save.", file=sys.stderr)
+                return STOPPED
             if failed:
                 ends = (f"process {n} with code {code}" for n, code in failed.items())
                 print(
@@ -133,7 +182,9 @@ def launch(arguments: list[str], num_processes: int, port: int = 0) -> int:
         for child in children:
             child.kill()
             child.wait()
-    return int(any(child.returncode for child in children))
+        signal.signal(signal.SIGTERM, before)
+    codes = [child.returncode for child in children]
+    return STOPPED if asked or STOPPED in codes else int(any(codes))
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -157,9 +208,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         if field.name not in ("directory", "mesh"):
             kind, name = type(field.default), field.name.replace("_", "-")
             text = f"default: {field.default}"
-            parser.add_argument(
-                f"--{name}", type=kind, default=field.default, help=text
-            )
+            names = ("--task", "--model") if name == "task" else (f"--{name}",)
+            parser.add_argument(*names, type=kind, default=field.default, help=text)
     return parser.parse_args(arguments)
 
 
@@ -167,7 +217,6 @@ def main() -> int:
     """Runs the command line; returns the exit code."""
     options = parse()
     if options.processes and not options.process:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so `launch` cleans up
         return launch(sys.argv[1:], options.processes, options.port)
     try:
         code = train(options)
@@ -208,10 +257,18 @@ def train(options: argparse.Namespace) -> int:
     except SetupError as error:
         print(error, file=sys.stderr)
         return 2
+    if result["stopped"]:
+        if jax.process_index() == 0:
+            print(
+                f"Stopped by SIGTERM: step {result['step']} is saved. Run the same line "
+                "again to go on."
+            )
+        return STOPPED
     if jax.process_index() == 0:
         loss = f"loss {result['losses'][-1]:.4f}" if result["losses"] else "was done"
         name, value = result["score"]
         print(f"step {result['step']}: {loss}, held-out {name} {value:.4f}")
+        print(result["shown"], end="\n" if result["shown"] else "")
     return 0
 
 

@@ -17,17 +17,14 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from pipeline_run import Config, SetupError
+from pipeline_task import Task
+from pipeline_transformer import Transformer
 
 
 @dataclasses.dataclass(frozen=True)
-class Digits:
-    """Recognises scikit-learn's digits by a perceptron of two hidden layers, by AdamW.
+class Digits(Task):
+    """Recognises scikit-learn's digits by a perceptron of two hidden layers, by AdamW."""
 
-    To train something of your own, write such a class and name it in `TASKS`.
-    """
-
-    config: Config
-    # How parameters lie on the mesh; those not named are whole on every device.
     specs: ClassVar = {"w1": P(None, "model"), "b1": P("model"), "w2": P("model", None)}
 
     def load(self) -> tuple[tuple, tuple]:
@@ -58,15 +55,6 @@ class Digits:
         logits = (hidden @ low["w3"]).astype(jnp.float32) + params["b3"]
         return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
 
-    def optimizer(self) -> Any:
-        """Makes AdamW after clipping, on a warm-up cosine schedule."""
-        config = self.config
-        schedule = optax.warmup_cosine_decay_schedule(
-            0, config.peak_lr, config.warmup_steps, max(config.num_steps, 1000)
-        )
-        adamw = optax.adamw(schedule, weight_decay=config.weight_decay)
-        return optax.chain(optax.clip_by_global_norm(config.max_norm), adamw)
-
     def score(self, params: dict[str, Any], x: Any, y: Any) -> tuple[str, float]:
         """Returns the share of rows that are right, in NumPy."""
         hidden = np.maximum(x @ params["w1"] + params["b1"], 0)
@@ -76,11 +64,8 @@ class Digits:
 
 
 @dataclasses.dataclass(frozen=True)
-class Regression:
+class Regression(Task):
     """Fits `sharded_pipeline`'s linear model by SGD, from zeros, in float32."""
-
-    config: Config
-    specs: ClassVar = {}
 
     def load(self) -> tuple[tuple, tuple]:
         """Returns rows to train on and held-out ones: (f32[N, 32], f32[N])."""
@@ -107,7 +92,7 @@ class Regression:
         return "rms_error", float(np.sqrt(np.mean(errors**2)))
 
 
-TASKS = {"digits": Digits, "regression": Regression}
+TASKS = {"digits": Digits, "regression": Regression, "transformer": Transformer}
 
 
 def make_task(config: Config) -> Any:
@@ -169,8 +154,22 @@ def make_train_call(task: Any, mesh: Mesh) -> Any:
     microbatches; what the "model" axis needs, the compiler puts in.
     """
     optimizer = task.optimizer()
+    _, abstract = abstract_state(task, mesh)
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
+    # What of the layout the map over "data" sees.
+    parts = {
+        name: P(*(axis if axis == "data" else None for axis in sharding.spec))
+        for name, sharding in shardings["params"].items()
+    }
 
-    def average(tree):
+    def average(value, grads):  # where parts were gathered, the sum is made already
+        num_devices = mesh.shape["data"]
+        split = {n: g / num_devices for n, g in grads.items() if any(parts[n])}
+        whole = {n: g for n, g in grads.items() if n not in split}
+        value, whole = average_whole((value, whole))
+        return value, split | whole
+
+    def average_whole(tree):
         if mesh.shape["model"] > 1:  # joining would gather what that axis splits
             return jax.lax.pmean(tree, "data")
         # Small leaves travel as one: devices meet once for all, not once for each.
@@ -186,8 +185,8 @@ def make_train_call(task: Any, mesh: Mesh) -> Any:
     @functools.partial(
         jax.shard_map,
         mesh=mesh,
-        in_specs=(P(), P(None, "data"), P(None, "data")),
-        out_specs=P(),
+        in_specs=(parts, P(None, "data"), P(None, "data")),
+        out_specs=(P(), parts),
         axis_names={"data"},
         check_vma=False,
     )
@@ -198,7 +197,7 @@ def make_train_call(task: Any, mesh: Mesh) -> Any:
 
         zeros = jnp.zeros(()), jax.tree.map(jnp.zeros_like, params)
         total, _ = jax.lax.scan(add, zeros, (x, y))
-        return average(jax.tree.map(lambda leaf: leaf / len(x), total))
+        return average(*jax.tree.map(lambda leaf: leaf / len(x), total))
 
     def step(state, batch):
         params, opt_state, number = state["params"], state["opt_state"], state["step"]
@@ -211,8 +210,6 @@ def make_train_call(task: Any, mesh: Mesh) -> Any:
     def call(state, xs, ys):
         return jax.lax.scan(step, state, (xs, ys))
 
-    _, abstract = abstract_state(task, mesh)
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
     return jax.jit(call, donate_argnums=0, out_shardings=(shardings, None))
 
 
@@ -220,6 +217,9 @@ def abstract_state(task: Any, mesh: Mesh) -> tuple[Any, Any]:
     """Returns the function that makes the first state, and the state's abstract arrays.
 
     These carry their shardings, so that nothing is ever whole on one device.
+
+    Raises:
+        SetupError: an axis of the mesh does not divide an array's axis.
     """
     optimizer = task.optimizer()
 
@@ -230,6 +230,13 @@ def abstract_state(task: Any, mesh: Mesh) -> tuple[Any, Any]:
 
     shapes = jax.eval_shape(init)
     params = {name: task.specs.get(name, P()) for name in shapes["params"]}
+    for name, spec in params.items():
+        for size, axis in zip(shapes["params"][name].shape, spec, strict=False):
+            if axis and size % mesh.shape[axis]:
+                raise SetupError(
+                    f"{size} of {name} do not divide by {mesh.shape[axis]} devices "
+                    f"along {axis}: choose another --hidden, or another mesh."
+                )
     state = optax.tree_utils.tree_map_params(
         optimizer,
         lambda _, spec: spec,

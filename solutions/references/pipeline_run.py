@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,9 +26,9 @@ class Config:
         save_every: steps between two checkpoints; may change.
         keep: how many checkpoints stay; may change.
         peak_lr: learning rate; for digits, the highest of a schedule.
-        hidden: width of the digits' two hidden layers.
-        warmup_steps, weight_decay, max_norm: of the digits' AdamW and schedule.
-        compute_dtype: of the digits' activations; all that is kept is float32.
+        hidden: width of the digits' two hidden layers, or of the language model.
+        warmup_steps, weight_decay, max_norm: of AdamW and its schedule.
+        compute_dtype: of activations; all that is kept is float32.
         seed: of data order and initial parameters.
     """
 
@@ -76,8 +78,6 @@ def check(config: Config, num_devices: int, num_processes: int, num_rows: int) -
         )
     if config.batch_size > num_rows:
         raise SetupError(f"A batch of {config.batch_size} exceeds {num_rows} rows.")
-    if config.task == "digits" and config.hidden % sizes[1]:
-        raise SetupError(f"{config.hidden} units do not divide by {sizes[1]} devices.")
     for name in ("save_every", "num_steps"):
         if getattr(config, name) % config.steps_per_call:
             raise SetupError(
@@ -93,6 +93,39 @@ def check(config: Config, num_devices: int, num_processes: int, num_rows: int) -
     except OSError as error:
         reason = error.strerror or str(error)
         raise SetupError(f"Cannot write to {folder}: {reason}.") from None
+
+
+class Termination:
+    """Notices SIGTERM, by which a cluster says that a run must end soon."""
+
+    def __enter__(self) -> Termination:
+        import jax
+
+        self.is_asked, self.before = False, None
+        # Of several processes, JAX's own handler tells all, and at which step.
+        if jax.process_count() == 1:
+            self.before = signal.signal(signal.SIGTERM, self.ask)
+        return self
+
+    def ask(self, *_: Any) -> None:
+        """Asks the run to end after this step."""
+        self.is_asked = True
+
+    def is_due(self, call: int) -> bool:
+        """Tells, after a call, whether to end here: the same in all processes.
+
+        They agree on one that none has begun, so calls are counted without gaps.
+        """
+        import jax
+        from jax.experimental.multihost_utils import reached_preemption_sync_point
+
+        if jax.process_count() == 1:
+            return self.is_asked
+        return reached_preemption_sync_point(call)
+
+    def __exit__(self, *_: Any) -> None:
+        if self.before is not None:
+            signal.signal(signal.SIGTERM, self.before)
 
 
 class Checkpoints:
@@ -189,14 +222,14 @@ class Checkpoints:
 class Metrics:
     """Writes one JSON line per step; a resumed run continues where it left off."""
 
-    def __init__(self, config: Config, start_step: int, log: str):
+    def __init__(self, config: Config, start_step: int, log: str | Callable):
         self.path = Path(config.directory) / "metrics.jsonl"
         lines = self.path.read_text().splitlines() if self.path.exists() else []
         kept = [line for line in lines[:start_step] if line.endswith("}")]
         part = self.path.with_suffix(".part")
         part.write_text("".join(f"{line}\n" for line in kept))
         part.replace(self.path)
-        self.more = make_logger(log, config)
+        self.more = log if callable(log) else make_logger(log, config)
 
     def write(self, first_step: int, values: dict[str, Any]) -> None:
         """Adds a line for each step of a call; values: a list of one per step, each."""

@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import jax
 import numpy as np
@@ -21,7 +23,7 @@ import pipeline_model
 import sharded_pipeline
 from full_pipeline import fit
 from orbax.checkpoint import CheckpointManager
-from pipeline_run import Checkpoints, Config, SetupError
+from pipeline_run import Checkpoints, Config, Metrics, SetupError
 
 SMALL = {"num_steps": 40, "save_every": 10, "hidden": 32, "compute_dtype": "float32"}
 REGRESSION = {
@@ -255,8 +257,65 @@ def test_a_checkpoint_that_memory_has_no_room_for_is_not_lost(tmp_path, monkeypa
     assert again["losses"] == [] and same(again["params"], result["params"])
 
 
+def test_sigterm_ends_a_run_after_its_step_and_it_goes_on_with_the_same_bits(
+    whole, tmp_path, monkeypatch
+):
+    before, write = signal.getsignal(signal.SIGTERM), Metrics.write
+
+    def dying(self, step, values):
+        write(self, step, values)
+        if step == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Metrics, "write", dying)
+        stopped = run(tmp_path, save_every=40)
+    assert stopped["stopped"] and stopped["step"] < 40
+    assert len(log(tmp_path)) == stopped["step"]
+    assert signal.getsignal(signal.SIGTERM) == before
+    folder, result = whole
+    assert same(run(tmp_path, save_every=40)["params"], result["params"])
+    assert log(tmp_path) == log(folder)
+
+
+STOPS = """
+import os, signal, sys
+sys.path.append({references!r})
+import full_pipeline
+write = full_pipeline.Metrics.write
+def stopping(self, step, values):
+    write(self, step, values)
+    if step == 0:
+        os.kill(os.getpid(), signal.SIGTERM)
+full_pipeline.Metrics.write = stopping
+full_pipeline.__file__ = __file__
+sys.exit(full_pipeline.main())
+"""
+
+
+@pytest.mark.parametrize("processes", [[], ["--processes=2"]], ids=["one", "two"])
+def test_sigterm_to_one_process_ends_all_after_the_same_step(processes, tmp_path):
+    (script := tmp_path / "script.py").write_text(
+        STOPS.format(references=str(REFERENCES))
+    )
+    settings = SMALL | REGRESSION | {"num_steps": 10**6, "save_every": 10**6}
+    line = [sys.executable, str(script), "--quiet", *options(settings)]
+    line += ["--directory", str(tmp_path / "run"), *processes]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 143, done.stderr
+    [step] = re.findall(r"Stopped by SIGTERM: step (\d+) is saved", done.stdout)
+    assert len(log(tmp_path / "run")) == int(step)
+    more = settings | {"num_steps": int(step) + 50, "save_every": 50}
+    assert len(run(tmp_path / "run", **more)["losses"]) == 50
+
+
 BAD = {
-    "task": ({"task": "poetry"}, ["poetry", "digits", "regression"]),
+    "task": ({"task": "poetry"}, ["poetry", "digits", "regression", "transformer"]),
+    "heads": ({"task": "transformer", "hidden": 20}, ["20", "8 heads"]),
+    "width": (
+        {"task": "transformer", "mesh": {"data": 5}, "batch_size": 5},
+        ["32", "5"],
+    ),
     "batch": ({"batch_size": 60}, ["60", "8"]),
     "microbatches": ({"num_microbatches": 3}, ["64", "24"]),
     "large batch": ({"batch_size": 2048}, ["2048", "1437"]),
@@ -300,6 +359,30 @@ def test_a_logger_that_is_missing_names_what_to_install(tmp_path, monkeypatch):
     config = Config(str(tmp_path), **SMALL)
     with pytest.raises(SetupError, match="pip install wandb"):
         fit(config, log="wandb", progress=False)
+
+
+def test_a_logger_that_is_passed_in_gets_each_step(whole, tmp_path):
+    calls, config = [], Config(str(tmp_path), **SMALL)
+    fit(config, log=lambda values, step: calls.append((step, values)), progress=False)
+    assert [{"step": step, **values} for step, values in calls] == log(tmp_path)
+
+
+def test_weights_and_biases_and_tensorboard_get_each_step(whole, tmp_path, monkeypatch):
+    wandb, tensorboard = mock.Mock(), mock.Mock()
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.setitem(sys.modules, "tensorboardX", tensorboard)
+    settings = {**SMALL, "num_steps": 10}
+    fit(Config(str(tmp_path / "one"), **settings), log="wandb", progress=False)
+    lines = log(tmp_path / "one")
+    logged = wandb.init.return_value.log.call_args_list
+    assert [{"step": c.kwargs["step"], **c.args[0]} for c in logged] == lines
+    fit(Config(str(tmp_path / "two"), **settings), log="tensorboard", progress=False)
+    added = tensorboard.SummaryWriter.return_value.add_scalar.call_args_list
+    assert {c.args for c in added} == {
+        (name, line[name], line["step"])
+        for line in lines
+        for name in ("loss", "grad_norm")
+    }
 
 
 def options(settings):

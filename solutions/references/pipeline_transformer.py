@@ -1,0 +1,204 @@
+"""A small decoder-only language model for the full pipeline, and the text it reads.
+
+What differs from the classifier of digits is all here: the model, where its logical axes
+lie on the mesh, and the data. Attention heads and the perceptron's units are split over
+"model" (tensor parallelism), the width of every matrix over "data" (FSDP).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import PartitionSpec as P
+from pipeline_run import SetupError
+from pipeline_task import Task
+
+WORDS = (  # a sentence takes one of each row
+    ("ada", "bob", "eve", "max"),
+    ("sees", "finds", "draws", "needs"),
+    ("two", "three", "four", "five", "six"),
+    ("red", "blue", "small", "round", "old"),
+    ("cars", "boats", "birds", "books", "stones", "houses"),
+)
+PRONOUNS = {"ada": "she", "bob": "he", "eve": "she", "max": "he"}
+
+
+def sentence(words: tuple[str, ...]) -> str:
+    """Writes "ada sees two red cars, she likes them. ": who it is decides the pronoun."""
+    return f"{' '.join(words)}, {PRONOUNS[words[0]]} likes them. "
+
+
+LETTERS = sorted({*"".join(word for row in WORDS for word in row), *"she likes them,."})
+
+
+def corpus(num_letters: int, seed: int) -> np.ndarray:
+    """Writes sentences, each word drawn evenly: i32[num_letters], places in LETTERS."""
+    rng, parts, length = np.random.default_rng(seed), [], 0
+    while length < num_letters:
+        parts.append(sentence(tuple(row[rng.integers(len(row))] for row in WORDS)))
+        length += len(parts[-1])
+    text = "".join(parts)[:num_letters]
+    return np.array([LETTERS.index(letter) for letter in text], np.int32)
+
+
+def entropy_floor() -> float:
+    """Returns the nats a letter that such text holds: no model can lose less."""
+    a_row = [len(sentence((name, "", "", "", ""))) for name in WORDS[0]]
+    rest = (np.mean([len(word) for word in row]) for row in WORDS[1:])
+    return sum(np.log(len(row)) for row in WORDS) / (np.mean(a_row) + sum(rest))
+
+
+def norm(x: Any, scale: Any) -> Any:
+    """Divides by the root mean square over the last axis, in float32."""
+    x = x.astype(jnp.float32)
+    return scale * x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6)
+
+
+@dataclasses.dataclass(frozen=True)
+class Transformer(Task):
+    """Predicts the next letter, from those before it in a row of 64.
+
+    `hidden` of the settings is the width. The layers' parameters are stacked, and taken
+    one layer after the other by a scan; of each layer, only its input is kept for the
+    gradient (`jax.checkpoint`), and the layer's weights are gathered when it needs them.
+    """
+
+    num_layers: ClassVar = 4
+    num_heads: ClassVar = 8
+    row: ClassVar = 64  # letters
+    rules: ClassVar = {"heads": "model", "units": "model", "width": "data"}
+    axes: ClassVar = {  # the logical axes of each parameter
+        "letters": ("letter", "width"),
+        "places": ("place", "width"),
+        "qkv": ("layer", "width", "kind", "heads", "size"),
+        "out": ("layer", "heads", "size", "width"),
+        "up": ("layer", "width", "units"),
+        "down": ("layer", "units", "width"),
+        "scale_1": ("layer", "whole"),
+        "scale_2": ("layer", "whole"),
+        "scale": ("whole",),
+    }
+
+    @property
+    def specs(self) -> dict[str, Any]:
+        """Where the parameters lie, by the rules."""
+        lies = self.axes.items()
+        return {name: P(*map(self.rules.get, axes)) for name, axes in lies}
+
+    def load(self) -> tuple[tuple, tuple]:
+        """Returns rows to train on and held-out ones: (i32[N, 64], the letters after)."""
+        parts = []
+        for seed, num_rows in enumerate((4096, 256)):
+            text = corpus(num_rows * self.row + 1, seed)
+            parts.append(
+                (text[:-1].reshape(-1, self.row), text[1:].reshape(-1, self.row))
+            )
+        return tuple(parts)
+
+    def init(self, key: Any) -> dict[str, Any]:
+        """Draws the parameters, float32.
+
+        Raises:
+            SetupError: the width is no multiple of the heads.
+        """
+        width, heads, layers = self.config.hidden, self.num_heads, self.num_layers
+        if width % heads:
+            raise SetupError(f"A width (hidden) of {width} for {heads} heads.")
+        size, deep = width // heads, (2 * layers) ** -0.5
+        shapes = {
+            "letters": ((len(LETTERS), width), 1.0),
+            "places": ((self.row, width), 1.0),
+            "qkv": ((layers, width, 3, heads, size), width**-0.5),
+            "out": ((layers, heads, size, width), deep * width**-0.5),
+            "up": ((layers, width, 4 * width), width**-0.5),
+            "down": ((layers, 4 * width, width), deep * (4 * width) ** -0.5),
+        }
+        params = {
+            name: scale * jax.random.normal(jax.random.fold_in(key, number), shape)
+            for number, (name, (shape, scale)) in enumerate(shapes.items())
+        }
+        ones = {"scale_1": (layers, width), "scale_2": (layers, width), "scale": width}
+        return params | {name: jnp.ones(shape) for name, shape in ones.items()}
+
+    def logits(self, params: dict[str, Any], x: Any, whole: Callable) -> Any:
+        """Computes f32[B, T, letters] from i32[B, T].
+
+        Args:
+            params: as `init` makes them, or one device's parts of them.
+            x: places in LETTERS; T is 64 at most.
+            whole: (name, array) -> the array without its split over "data".
+        """
+        dtype = self.config.compute_dtype
+
+        def taken(layer, names):  # cast last: gradients are added up in float32
+            return [jnp.asarray(whole(name, layer[name]), dtype) for name in names]
+
+        def block(h, layer):
+            qkv, out, up, down = taken(layer, ("qkv", "out", "up", "down"))
+            y = norm(h, layer["scale_1"]).astype(dtype)
+            q, k, v = jnp.moveaxis(jnp.einsum("btw,wkhs->kbths", y, qkv), 0, 0)
+            scores = jnp.einsum("bths,buhs->bhtu", q, k).astype(jnp.float32)
+            scores = jnp.where(seen, scores * q.shape[-1] ** -0.5, -jnp.inf)
+            mixed = jax.nn.softmax(scores).astype(dtype)
+            heads = jnp.einsum("bhtu,buhs->bths", mixed, v)
+            h += jnp.einsum("bths,hsw->btw", heads, out).astype(jnp.float32)
+            y = norm(h, layer["scale_2"]).astype(dtype)
+            return h + (jax.nn.gelu(y @ up) @ down).astype(jnp.float32), None
+
+        seen = jnp.tril(jnp.ones((x.shape[1],) * 2, bool))
+        letters, places = taken(params, ("letters", "places"))
+        h = letters[x].astype(jnp.float32) + places[: x.shape[1]].astype(jnp.float32)
+        layers = {
+            name: params[name] for name in self.axes if self.axes[name][0] == "layer"
+        }
+        h, _ = jax.lax.scan(jax.checkpoint(block), h, layers)
+        y = norm(h, params["scale"]).astype(dtype)
+        return (y @ letters.T).astype(jnp.float32) * self.config.hidden**-0.5
+
+    def loss(self, params: dict[str, Any], x: Any, y: Any) -> Any:
+        """Mean cross-entropy of the next letters, in nats: f32 ()."""
+        logits = self.logits(params, x, self.gathered)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+
+    def gathered(self, name: str, part: Any) -> Any:
+        """Gathers an array's parts, one layer's say, over "data"."""
+        axes = self.axes[name][-part.ndim :]
+        axis = axes.index("width")
+        return jax.lax.all_gather(part, "data", axis=axis, tiled=True)
+
+    def score(self, params: dict[str, Any], x: Any, y: Any) -> tuple[str, float]:
+        """Returns the mean cross-entropy of the next letters, on one device."""
+        logits = jax.jit(lambda p, x: self.logits(p, x, lambda _, a: a))(params, x)
+        found = optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+        return "loss", float(found)
+
+    def show(self, params: dict[str, Any]) -> str:
+        """Says what the loss is to be compared with, and writes a text of its own."""
+        floor, even = entropy_floor(), np.log(len(LETTERS))
+        text = f"entropy floor {floor:.4f}, uniform guess {even:.4f}\n"
+        return text + self.write(params, "ada ", 160, seed=self.config.seed)
+
+    def write(self, params: dict[str, Any], start: str, length: int, seed: int) -> str:
+        """Continues a text by so many letters, each drawn as the model expects it."""
+
+        @jax.jit
+        def step(state, key):
+            row, place = state  # the letters so far, then anything
+            shown = self.logits(params, row[None], lambda _, a: a)[0, place - 1]
+            letter = jax.random.categorical(key, shown).astype(row.dtype)
+            full = place == self.row
+            row = jnp.where(full, jnp.roll(row, -1), row)
+            row = row.at[jnp.minimum(place, self.row - 1)].set(letter)
+            return (row, jnp.minimum(place + 1, self.row)), letter
+
+        first = [LETTERS.index(letter) for letter in start[-self.row :]]
+        row = jnp.zeros(self.row, jnp.int32).at[: len(first)].set(jnp.array(first))
+        keys = jax.random.split(jax.random.key(seed), length)
+        _, letters = jax.lax.scan(step, (row, jnp.int32(len(first))), keys)
+        return start + "".join(LETTERS[place] for place in letters.tolist())
