@@ -130,11 +130,10 @@ def unreplicate(tree):
     """Keeps the first replica of a tree of arrays (D, ...): arrays (...)."""
     ### BEGIN SOLUTION
 
-    def first(leaf):  # from the memory of one device alone, where it holds that row
-        for shard in leaf.addressable_shards if isinstance(leaf, jax.Array) else ():
-            if shard.index[0].start == 0 and shard.data.shape[1:] == leaf.shape[1:]:
-                return shard.data[0]
-        return leaf[0]
+    def first(leaf):  # from one device alone, where it holds the whole row
+        shards = getattr(leaf, "addressable_shards", None)
+        near = shards[0].data if shards else leaf
+        return near[0] if near.shape[1:] == leaf.shape[1:] else leaf[0]
 
     return jax.tree.map(first, tree)
     ### END SOLUTION
@@ -166,8 +165,9 @@ def check_round_trip(tree, num_devices):
     return first, check_lost(given, stacked)
 
 
-def check_placed(rows, num_devices, *axes):  # rows that lie on a mesh
-    mesh = jax.sharding.Mesh(jax.devices()[:num_devices], ("i",))
+def check_placed(rows, mesh_shape, *axes):  # rows that lie on a mesh
+    devices = np.reshape(jax.devices()[: np.prod(mesh_shape)], mesh_shape)
+    mesh = jax.sharding.Mesh(devices[::-1], ("i", "j")[: devices.ndim])
     spec = jax.sharding.PartitionSpec(*axes)
     placed = jax.device_put(rows, jax.sharding.NamedSharding(mesh, spec))
     return jax.tree.map(np.asarray, unreplicate([placed]))
@@ -241,10 +241,11 @@ expect_like_solution(unreplicate, stacks, **proven, free=free)
 statement("the first replica")
 rng = np.random.default_rng(0)
 for rows, *where in (
-    (check_some(rng, "f4", 8), 8, "i"),
-    (check_some(rng, "f4", 8, 3), 4, "i"),
-    (check_some(rng, "f4", 2, 6), 3, None, "i"),
-    (check_some(rng, "f4", 6, 2), 2),
+    (check_some(rng, "f4", 8), (8,), "i"),
+    (check_some(rng, "f4", 8, 3), (4,), "i"),
+    (check_some(rng, "f4", 2, 6), (3,), None, "i"),
+    (check_some(rng, "f4", 4, 6), (2, 3), "i", "j"),
+    (check_some(rng, "f4", 6, 2), (2,)),
 ):
     seen = observe(check_placed, rows, *where)
     expect_close(seen, [rows[0]])
