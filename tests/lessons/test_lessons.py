@@ -17,6 +17,7 @@ FOLDED = re.compile(r"<details><summary>.*In words.*</summary>(.*)</details>")
 LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.ipynb"))
 EVERY_FILE = sorted((ROOT / "lessons").glob("**/[0-9][0-9]_*.ipynb"))
 EIGHT = "--xla_force_host_platform_device_count=8"
+WITH_A_CORE = LESSONS[:2]
 every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 
@@ -39,9 +40,28 @@ def test_lesson_is_no_longer_than_promised(path):
     prose = " ".join(
         re.sub(r"<[^>]*>|\||---", " ", c.source) for c in cells(path, "markdown")
     )
+    core, _, further = prose.partition("## Going further")
     code = [c for c in cells(path, "code") if "jupyter" not in c.metadata]
     assert len(code) <= 32  # folded helpers do not count
-    assert len(prose.split()) <= 2475  # hints, questions and exact contracts included
+    assert len(core.split()) <= 2475  # hints, questions and exact contracts included
+    assert len(further.split()) <= 750
+
+
+@pytest.mark.parametrize("path", WITH_A_CORE, ids=lambda path: path.stem)
+def test_core_is_short_and_says_how_long_the_rest_takes(path):
+    texts = [c.source for c in cells(path, "markdown")]
+    core = "\n".join(texts).partition("## Going further")[0]
+    assert "**A good place for a pause.**" in core
+    without_hints = [t for t in texts if not t.startswith("<details><summary>Hint")]
+    prose = "\n".join(without_hints).partition("## Going further")[0]
+    prose = re.sub(r"(?m)^(\[!\[Open in Colab|\*About \d+ minutes).*$", "", prose)
+    assert len(re.sub(r"<[^>]*>|\||---", " ", prose).split()) <= 2000
+    in_all, in_core = (
+        sum(map(int, re.findall(r"\*About (\d+) minutes\.", text)))
+        for text in ("\n".join(texts), core)
+    )
+    assert in_core <= 60  # reading, predicting and running take 30 more
+    assert f'"Going further", {in_all - in_core}.' in " ".join(core.split())
 
 
 @every_lesson
