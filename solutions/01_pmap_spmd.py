@@ -3,18 +3,18 @@
 #
 # COLAB_BADGE
 #
-# A cluster trains one model on many devices at once. You will learn how on your laptop,
-# with eight devices that JAX simulates. The same programs run on eight GPUs.
+# A cluster trains one model on many devices at once. You learn how on your laptop, with
+# eight devices that JAX simulates. The same programs run on GPUs.
 #
 # **After this lesson you can**
 #
-# - start a process with as many simulated devices as you like;
-# - run one function on all of them with `jax.pmap`, and say what lies where;
+# - start a process with any number of simulated devices;
+# - run one function on all of them, and say what lies where;
 # - split a batch, broadcast parameters, and give each device its own randomness;
 # - recognise replicas (a model's copies, one per device) that drift apart.
 #
 # **You need** NumPy, and a first look at `jax.jit` and `jax.grad`. **Time**: about 90
-# minutes, seven exercises.
+# minutes for six exercises, a pause in the middle; a seventh, under "Going further", 25.
 
 # %% setup=true
 
@@ -22,16 +22,15 @@
 # These are your devices. Each has memory of its own: an array that lies on device 0
 # cannot be read by device 1 unless somebody sends it.
 #
-# Below, exercises wait for you. Each is followed by a check, which judges the exercise
-# as it was **last run**: after a change, run the exercise's cell, then its check.
-#
-# Two things hold for every exercise:
+# A check judges its exercise as it was **last run**: after a change, run the exercise's
+# cell, then its check. Two things hold for every exercise:
 #
 # - [arguments stay] Arguments stay as they are, alive and unchanged.
 # - [nothing is remembered] Nothing is remembered between calls: other numbers of the same
 #   shapes give other results.
 
 # %%
+num_devices = jax.device_count()  # 8, unless you run on real devices
 draw_devices()
 
 # %% [markdown]
@@ -39,12 +38,12 @@ draw_devices()
 #
 # XLA, the compiler below JAX, reads the environment variable `XLA_FLAGS` **once**: when
 # JAX first touches a device. The flag `--xla_force_host_platform_device_count=8` then
-# splits the CPU into eight devices. Later changes of it are ignored without a word;
+# splits the CPU into eight devices. Later changes of it are ignored without a word.
 # JAX's own setting, `jax_num_cpu_devices`, raises instead.
 #
-# **Predict, then run.** The cell below starts two fresh Python processes. Both set the
-# flag after `import jax`; the first one has already counted its devices by then. What
-# will each print?
+# **Predict, then run.** The cell starts two fresh Python processes. Both set the flag
+# after `import jax`; the first one has already counted its devices by then. What will
+# each print?
 
 # %%
 import os
@@ -65,13 +64,17 @@ def run_child(program):
     return child.stdout.strip()
 
 
-print("set after JAX has started:", run_child(TOO_LATE), "device")
-print("set before its first use: ", run_child(IN_TIME), "devices")
+print("set after JAX has started:", run_child(TOO_LATE), "device(s)")
+print("set before its first use: ", run_child(IN_TIME), "device(s)")
+try:
+    jax.config.update("jax_num_cpu_devices", 4)  # JAX has started here, too
+except RuntimeError as error:
+    print("JAX's own setting, too late:", type(error).__name__)
 
 # %% [markdown]
 # **Common mistake: the flag that comes too late.** Nothing failed in the first process.
-# It would train on one device, and you would never be told. So programs that must not
-# get this wrong are *launched* with the right environment, which is the first exercise.
+# It would train on one device, and you would never be told. So programs are *launched*
+# with the right environment, the first exercise.
 
 # %% [markdown]
 # ### Exercise 1.1: launch_env
@@ -200,13 +203,13 @@ expect_like_solution(
 # ## 2. pmap and the leading device axis
 #
 # `jax.pmap(f)` runs `f` on several devices at once: one program, many devices, each
-# with data of its own (SPMD). If you know MPI, think of a device as a rank.
+# with its own data (SPMD).
 #
 # The data's **leading axis** says who gets what. From `x: f32[8, 2]`, an array of
 # 32-bit floats with 8 rows, device 3 receives `x[3]: f32[2]`. `f` never sees the axis;
 # the results come back stacked along it.
 #
-# **Predict, then run.** What shape does `y` have? Where does its row 3 lie?
+# **Predict, then run.** What shape does `y` have? Where does its last row lie?
 
 
 # %%
@@ -214,42 +217,45 @@ def f(x):  # x: f32[2], one device's row
     return x**2 + jnp.sin(x)
 
 
-x = np.linspace(0, 3, 16, dtype=np.float32).reshape(8, 2)
+x = np.linspace(0, 3, 2 * num_devices, dtype=np.float32).reshape(num_devices, 2)
 y = jax.pmap(f)(x)
 print("x:", x.shape, "  y:", y.shape, "  same as f(x):", np.allclose(y, f(x)))
 draw_pmap("f", {"x": x}, {"y": y})
 
 # %% [markdown]
-# Nothing was gathered at the end. `y` is one array whose rows, its **shards**, still
-# lie where they were computed. (Indexing is a program of its own: newer versions of JAX
-# hand the row `y[3]` to every device.)
+# `y` is one array whose rows, its **shards**, still lie where they were computed. (Indexing is a program of its own: since JAX 0.8 a row
+# `y[0]` lies on every device.)
 
 # %%
 draw_array(y, "y = pmap(f)(x)")
 
 # %% [markdown]
-# A leading axis shorter than the number of devices uses the first devices only. A
-# longer one is a `ValueError`, and so are two mapped arguments of different lengths.
+# A leading axis shorter than the number of devices uses fewer devices: on a CPU the
+# first ones. A longer one is a `ValueError`.
 
 # %%
-four = jax.pmap(f)(x[:4])
-print("4 rows:", four.shape, "on", len(four.addressable_shards), "devices")
+fewer = jax.pmap(f)(x[:1])
+print("1 row:", fewer.shape, "on", len(fewer.addressable_shards), "device")
+try:
+    jax.pmap(f)(x.repeat(2, axis=0))
+except ValueError:
+    print("more rows than devices: ValueError")
 
 # %% [markdown]
-# A batch has no device axis yet: 128 images of 784 pixels are `f32[128, 784]`. So we
-# cut its first axis into two: 8 devices x 16 images, `f32[8, 16, 784]`.
+# A batch has no device axis yet: 128 images of 784 pixels are `f32[128, 784]`. So cut
+# its first axis into two: `f32[8, 16, 784]`, 16 images on each device.
 
 # %%
 images = np.zeros((128, 784), np.float32)
-blocks = images.reshape(8, 16, 784)
+blocks = images.reshape(num_devices, 128 // num_devices, 784)
 means = jax.pmap(lambda block: block.mean(axis=1))(blocks)  # block: f32[16, 784]
 draw_pmap("mean", {"blocks": blocks}, {"means": means})
 
 # %% [markdown]
 # ### Exercise 1.2: shard_batch
 #
-# Real batches are *pytrees*: arrays in nested dicts, lists and tuples, or one bare
-# array. `shard_batch(batch, num_devices)` cuts each array `(B, ...)` of a pytree into
+# Batches are *pytrees*: arrays in nested dicts, lists and tuples, or one bare array.
+# `shard_batch(batch, num_devices)` cuts each array `(B, ...)` of a pytree into
 # `(num_devices, B / num_devices, ...)`. Where the blocks lie does not matter, so
 # `num_devices` may be any number from 1 on.
 #
@@ -369,8 +375,6 @@ expect_like_solution(
 # %% [markdown]
 # ### Exercise 1.3: parallel_square
 #
-# Your first distributed function.
-#
 # - [each number squared] `parallel_square(x)` takes `x: (D, ...)` and returns its square,
 #   one row per device.
 # - [shape and dtype stay] Shape and dtype stay those of `x`, which holds numbers of 32
@@ -440,7 +444,8 @@ def check_square_placed(x):  # of what lies on the devices, and must stay there
 
 
 # %% check="parallel_square" points=1
-x = np.arange(16, dtype=np.float32).reshape(8, 2)
+num_devices = jax.device_count()  # 8, unless yours are real
+x = np.arange(2 * num_devices, dtype=np.float32).reshape(num_devices, 2)
 seen = observe(parallel_square, x, traced=True)
 statement("shape and dtype stay")
 expect_shapes(seen, x)
@@ -450,7 +455,7 @@ statement("it traces")
 expect_arrays(seen)
 statement("row d on device d")
 causes = {"jax.pmap runs on a device per row; here is one": check_one_device}
-expect_devices(seen, 8, causes=causes)
+expect_devices(seen, num_devices, causes=causes)
 alone = observe(check_square_alone, x)
 expect(alone, not alone.value, "One device squared all rows, before they were spread.")
 statement("arguments stay")
@@ -494,13 +499,12 @@ expect_close(seen, {"result": x[:3] ** 2, "deleted": [False]})
 # ## 3. pmap beside vmap
 #
 # `jax.vmap(f)` also maps a function over a leading axis, and gives the same numbers.
-# But it stays on **one** device: it turns `f` into one larger operation. `pmap` starts
-# `f` on **many** devices.
+# But it places nothing: it turns `f` into one larger operation, which runs where its
+# input lies, here on **one** device. `pmap` starts `f` on **many**.
 #
 # They combine: `pmap` over the device axis, `vmap` inside over a device's own rows.
 
 # %%
-x = np.linspace(0, 3, 16, dtype=np.float32).reshape(8, 2)
 by_vmap, by_pmap = jax.vmap(f)(x), jax.pmap(f)(x)
 print("same numbers:", np.allclose(by_vmap, by_pmap))
 draw_array(by_vmap, "vmap(f)(x)")
@@ -510,10 +514,7 @@ draw_array(by_vmap, "vmap(f)(x)")
 #
 # Devices share the model and differ in their data. `in_axes` says so per argument: `0`
 # splits the leading axis, `None` sends the whole argument to every device (it is
-# *broadcast*; NumPy's shape rules are another thing). One `None` covers a whole tree of
-# parameters.
-#
-# Here `x: f32[8, 4, 3]` is split, and the parameters go to everybody.
+# *broadcast*). One `None` covers a whole tree of parameters.
 
 
 # %%
@@ -526,15 +527,38 @@ def total(params, x):
 
 
 params = {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)}
-x = np.ones((8, 4, 3), np.float32)
+x = np.ones((num_devices, 4, 3), np.float32)
 totals = jax.pmap(total, in_axes=(None, 0))(params, x)
 print("one number per device:", totals)
 draw_pmap("total", {"x": x}, {"totals": totals}, {"params": params})
 
 # %% [markdown]
 # **Common mistake: no `in_axes`.** Then `pmap` looks for a device axis in the
-# parameters too. You are lucky if that fails: with 8 devices, `w: f32[8, 8]` and `b:
-# f32[8]` it runs, and each device gets one row of `w` and one number of `b`.
+# parameters too. You are lucky if that fails. Below, `w: f32[8, 8]` and `b: f32[8]`
+# have one by accident: each device gets one row of `w` and one number of `b`.
+
+# %%
+square = {
+    "w": np.eye(num_devices, dtype=np.float32),
+    "b": np.zeros(num_devices, np.float32),
+}
+x = np.ones((num_devices, 4, num_devices), np.float32)
+print("right:   ", jax.pmap(predict, in_axes=(None, 0))(square, x).shape)
+print("no error:", jax.pmap(predict)(square, x).shape)
+
+# %% [markdown]
+# **Arguments that are no data.** A number that decides a *shape*, or a function, must
+# be known while JAX traces. `static_broadcasted_argnums` names such arguments: all
+# devices get them, and each new value compiles another program.
+
+# %%
+repeat = jax.pmap(jnp.tile, static_broadcasted_argnums=1)
+x = np.ones((num_devices, 2), np.float32)
+print("each row twice:", repeat(x, 2).shape, "  3 times:", repeat(x, 3).shape)
+try:
+    jax.pmap(jnp.tile, in_axes=(0, None))(x, 2)
+except TypeError:
+    print("broadcast as data: TypeError, its value is unknown")
 
 # %% [markdown]
 # ### Exercise 1.4: parallel_predict
@@ -585,7 +609,8 @@ def check_predict_placed(params, x):  # with what lies on the devices, and must 
 # %% check="parallel_predict" points=2
 rng = np.random.default_rng(0)
 w, b = np.float32(rng.normal(size=(7, 5))), np.arange(5, dtype=np.float32)
-x = np.float32(rng.normal(size=(8, 3, 7)))
+num_devices = jax.device_count()
+x = np.float32(rng.normal(size=(num_devices, 3, 7)))
 product = np.float64(x) @ np.float64(w)
 causes = {"the bias was not added": product}
 statement("a prediction of each block")
@@ -594,10 +619,10 @@ expect_close(seen, product + b, rtol=1e-4, atol=1e-5, mistakes=causes)
 statement("it traces")
 expect_arrays(seen)
 statement("no stacked parameters")
-expect_arrays(seen, largest=8 * 7 * 5 - 1)
+expect_arrays(seen, largest=num_devices * 7 * 5 - 1)
 statement("row d on device d")
 causes = {"jax.pmap runs on a device per row; here is one": check_one_device}
-expect_devices(seen, 8, causes=causes)
+expect_devices(seen, num_devices, causes=causes)
 alone = observe(check_predict_alone, {"w": w, "b": b}, x)
 headline = "One device predicted all blocks, before they were spread."
 expect(alone, not alone.value, headline)
@@ -703,8 +728,8 @@ def check_distances_placed(points, queries):  # from what lies there, and must s
 
 
 # %% check="pairwise_distances" points=3
-rng = np.random.default_rng(1)
-far = np.float32(rng.normal(size=(8, 4, 3)) + 1000)
+rng, num_devices = np.random.default_rng(1), jax.device_count()
+far = np.float32(rng.normal(size=(num_devices, 4, 3)) + 1000)
 far_queries = np.float32(rng.normal(size=(5, 3)) + 1000)
 points, queries = far - 1000, far_queries - 1000  # exact: the distances stay
 gaps = np.float64(points)[:, :, None] - queries
@@ -718,9 +743,9 @@ statement("it traces")
 expect_arrays(seen)
 statement("never all differences")
 causes = {"jax.pmap runs on a device per row; here is one": check_one_device}
-expect_arrays(seen, largest=8 * 4 * 5 * 3 - 1, causes=causes)
+expect_arrays(seen, largest=num_devices * 4 * 5 * 3 - 1, causes=causes)
 statement("row d on device d")
-expect_devices(seen, 8, causes=causes)
+expect_devices(seen, num_devices, causes=causes)
 alone = observe(check_distances_alone, queries, points)
 expect(alone, not alone.value, "One device did the work, before the rows were spread.")
 statement("four digits")
@@ -782,12 +807,16 @@ expect_close(seen, {"result": points, "deleted": [False] * 2})
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# **A good place for a pause.** Half of the lesson is done; save the notebook.
+#
 # ## 5. pmap compiles for you
 #
 # `pmap` includes `jit`. Python runs your function **once**, to trace it; all eight
-# devices run the one compiled program. A new shape or dtype means a new program.
+# devices run the one compiled program. A new shape or dtype means a new program. So
+# does a new *function*: JAX finds a compiled program by the function object.
 #
-# **Predict, then run.** How often does `traced` grow in each of the three calls?
+# **Predict, then run.** How often is `count_traces` traced in the three calls, then in
+# the two loops?
 
 # %%
 traced = 0
@@ -800,18 +829,33 @@ def count_traces(x):
 
 
 parallel = jax.pmap(count_traces)
-for shape in [(8, 2), (8, 2), (8, 3)]:
+for shape in [(num_devices, 2), (num_devices, 2), (num_devices, 3)]:
     parallel(np.ones(shape, np.float32))
     print(shape, "traced so far:", traced)
+
+
+def new_function(x):  # a lambda of its own in each call
+    return jax.pmap(lambda x: count_traces(x))(x)
+
+
+for name, function in (("made once", parallel), ("made anew", new_function)):
+    traced = 0
+    for _ in range(3):
+        function(np.ones((num_devices, 4), np.float32))
+    print(f"{name}: traced {traced} time(s) in 3 calls")
+
+# %% [markdown]
+# **Common mistake: compiling at each call.** A lambda, or a function defined inside of
+# another, is new each time, so its `pmap` compiles again: right numbers, dozens of times
+# as slow. Make `pmap` once, outside of the loop. `shard_map` (section 8) makes a new
+# function at each call, whatever you give it.
 
 # %% [markdown]
 # ## 6. Randomness of its own for each device
 #
 # JAX draws random numbers from a *key*: the same key, the same numbers.
-# `jax.random.split(key, n)` makes `n` new keys out of one.
-#
-# A key is data like any other. Broadcast one key, and all devices draw the same
-# numbers. Split it, and each device gets its own.
+# `jax.random.split(key, n)` makes `n` new keys out of one. A key is data like any other:
+# broadcast one key, and all devices draw the same; split it, and each gets its own.
 
 
 # %%
@@ -819,17 +863,16 @@ def noisy(key, x):  # one number on each device
     return x + jax.random.normal(key)
 
 
-key, zeros = jax.random.key(0), np.zeros(8, np.float32)
+key, zeros = jax.random.key(0), np.zeros(num_devices, np.float32)
 same = jax.pmap(noisy, in_axes=(None, 0))(key, zeros)
-own = jax.pmap(noisy)(jax.random.split(key, 8), zeros)
+own = jax.pmap(noisy)(jax.random.split(key, num_devices), zeros)
 print("one key for all:", " ".join(f"{value:.2f}" for value in np.asarray(same)))
 print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
 
 # %% [markdown]
 # ### Exercise 1.6: init_ensemble
 #
-# An ensemble trains one model per device; its members must start apart.
-# `init_ensemble(key, num_devices, sizes)` makes the parameters of a multi-layer
+# The members of an ensemble, a model per device, must start apart. `init_ensemble(key, num_devices, sizes)` makes the parameters of a multi-layer
 # perceptron for every device, stacked on a leading device axis.
 #
 # - [a list of layers] It returns a list with `{"w": (D, n_in, n_out), "b": (D, n_out)}`
@@ -953,10 +996,10 @@ def check_same(draws, position):  # whether layers (0) or devices (1) share thei
 
 
 # %% check="init_ensemble" points=3
-sizes = (64, 32, 128)
+sizes, members = (64, 32, 128), jax.device_count()
 statement("a list of layers")
-seen = observe(init_ensemble, jax.random.key(3), 8, sizes)
-expect_shapes(seen, check_layers(8, sizes))
+seen = observe(init_ensemble, jax.random.key(3), members, sizes)
+expect_shapes(seen, check_layers(members, sizes))
 statement("arguments stay")
 expect_unchanged(seen)
 statement("zero biases")
@@ -974,9 +1017,10 @@ statement("normal weights")
 headline, was, wanted = check_moments(draws) or ("", "", "")
 expect(seen, not headline, headline, seen=was, expected=wanted)
 statement("the key decides")
-again, other = (observe(init_ensemble, jax.random.key(k), 8, sizes) for k in (3, 4))
+keys = map(jax.random.key, (3, 4))
+again, other = (observe(init_ensemble, key, members, sizes) for key in keys)
 for one in (again, other):
-    expect_shapes(one, check_layers(8, sizes))
+    expect_shapes(one, check_layers(members, sizes))
 kept = check_equal(seen.value, again.value)
 expect(again, len(kept) == len(draws), "The same key gave other weights.")
 kept = ", ".join(check_equal(seen.value, other.value)[:1])
@@ -990,10 +1034,10 @@ for text, key in ((f"{many}", jax.random.key(many)), ("7, 3", half)):
     expect_shapes(other, check_layers(8, sizes))
     kept = ", ".join(check_equal(seen.value, other.value)[:1])
     expect(other, not kept, f"Keys 3 and {text} gave the same weights to {kept}.")
-for number, num_devices, sizes in ((7, 1, (2, 900)), (9, 6, (1, 30, 30, 30))):
+for number, members, sizes in ((7, 1, (2, 900)), (9, 6, (1, 30, 30, 30))):
     statement("a list of layers", "zero biases")
-    seen = observe(init_ensemble, jax.random.key(number), num_devices, sizes)
-    expect_shapes(seen, check_layers(num_devices, sizes))
+    seen = observe(init_ensemble, jax.random.key(number), members, sizes)
+    expect_shapes(seen, check_layers(members, sizes))
     expect(seen, not any(layer["b"].any() for layer in seen.value), "Biases are not 0.")
     statement("a key for each")
     headline, was, wanted = check_shared(check_draws(seen.value)) or ("", "", "")
@@ -1030,8 +1074,7 @@ expect(seen, not alike, headline, seen="draws in common", expected="independent 
 # ## 7. Training without talking
 #
 # Now train: `y = 2x - 1` plus noise, 8 points on each device, the same start
-# everywhere. Each device computes a gradient from **its own** points and takes a step.
-# No device hears of another.
+# everywhere. Each device takes steps on **its own** points.
 
 
 # %%
@@ -1045,10 +1088,13 @@ def local_step(params, x, y):
 
 
 rng = np.random.default_rng(0)
-train_x = np.float32(rng.normal(size=(8, 8, 1)))
-noise = 0.5 * rng.normal(size=(8, 8))
+train_x = np.float32(rng.normal(size=(num_devices, 8, 1)))
+noise = 0.5 * rng.normal(size=(num_devices, 8))
 train_y = np.float32(2 * train_x[..., 0] - 1 + noise)
-zeros = {"w": np.zeros((8, 1), np.float32), "b": np.zeros(8, np.float32)}
+zeros = {
+    "w": np.zeros((num_devices, 1), np.float32),
+    "b": np.zeros(num_devices, np.float32),
+}
 
 # %% [markdown]
 # **Predict, then run.** Will each loss fall? Will the eight models agree at the end?
@@ -1064,39 +1110,158 @@ for number in range(60):
 for when, state in (("before", zeros), ("after", params)):
     values = np.asarray(losses(state, train_x, train_y))
     print("loss", when, " ".join(f"{value:.1f}" for value in values))
-draw_replicas(slopes, "slope w", "Eight replicas, no communication (true slope: 2)")
+draw_replicas(slopes, "slope w", "Replicas without communication (true slope: 2)")
 
 # %% [markdown]
 # **Common mistake: replicas that drift.** Every loss fell, so the log looks healthy.
-# But these are eight different models, each fitted to an eighth of the data. Code that
-# saves `params["w"][0]` at the end throws seven eighths of the work away, and reports
-# success.
+# But these are different models, each fitted to its own part of the data. Code that
+# saves `params["w"][0]` at the end keeps device 0's, throws the others away, and
+# reports success.
 #
 # The cure is to average the gradients over the devices in every step. That takes a
-# *collective*, the subject of lesson 2. First, measure the illness.
+# *collective*, the subject of lesson 2.
 
 # %% [markdown]
-# The check of the last exercise compares with this reference: the same steps, written
-# out in NumPy with 64-bit floats.
-
+# ## 8. Then and now
+#
+# Today `pmap` is the old way. Since JAX 0.8 it receives no new features, and underneath
+# it is `jax.jit` around `jax.shard_map`, which you can write yourself. Here is section
+# 4's program again. A **mesh** names the axes along which devices lie. Specs take the
+# place of `in_axes`: `P("devices")` splits the leading axis, `P()` hands the whole
+# argument to every device.
+#
+# **Predict, then run.** Which shape has a device's block of `x: f32[8, 4, 3]`?
 
 # %%
-def reference_run(params, x, y, lr, num_steps, average=False):
-    w, b = np.float64(params["w"]), np.float64(params["b"])
-    for _ in range(num_steps):
-        error = np.einsum("dbf,df->db", x, w) + b[:, None] - y
-        dw = 2 * np.einsum("db,dbf->df", error, x) / x.shape[1]
-        db = 2 * error.mean(1)
-        if average:  # what lesson 2 will do
-            dw, db = (grad.mean(0, keepdims=True) for grad in (dw, db))
-        w, b = w - lr * dw, b - lr * db
-    return {"w": w, "b": b}
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
 
+# Auto: arguments may come from anywhere, and jit places them (lesson 4).
+mesh = jax.make_mesh((num_devices,), ("devices",), axis_types=(AxisType.Auto,))
+
+
+def total_of_block(params, x):
+    print("a block of x has shape", x.shape)  # Python runs this while tracing
+    return total(params, x)[None]
+
+
+specs = {"in_specs": (P(), P("devices")), "out_specs": P("devices")}
+today = jax.jit(jax.shard_map(total_of_block, mesh=mesh, **specs))  # made once
+params = {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)}
+x = np.ones((num_devices, 4, 3), np.float32)
+print("same as pmap:", np.allclose(today(params, x), totals))
+
+# %% [markdown]
+# In `pmap` a device's block **loses** the mapped axis; in `shard_map` it **keeps** it,
+# with the rows that this device has. Results are joined along it, so `total_of_block`
+# adds an axis to its scalar. (On several machines `pmap`'s leading axis counts the
+# **local** devices, a mesh all.)
+
+# %% [markdown]
+# The web is full of "then" ("gone": not in today's JAX):
+#
+# | then | now |
+# |---|---|
+# | `jax.pmap` | `jax.jit(jax.shard_map(...))` |
+# | `in_axes`, `out_axes` | `in_specs`, `out_specs` |
+# | `soft_pmap`, `xmap` (gone) | `shard_map`, or `vmap` inside of it |
+# | `device_put_sharded`, `device_put_replicated` (gone) | `jax.device_put` with a sharding (lesson 4) |
+# | `PmapSharding`, `ShardedDeviceArray` (gone) | `jax.Array` with a `NamedSharding` |
+# | `jax.tree_map` (gone) | `jax.tree.map` |
+
+# %% [markdown]
+# ## Recap
+#
+# - The device count is fixed when JAX first touches a device; launch with the right
+#   `XLA_FLAGS`.
+# - `pmap` maps a function over the leading device axis; results stay where they arise.
+#   Make it once: a new function compiles again. Today's way is `jit` of `shard_map`.
+# - `in_axes=None` broadcasts. Split keys yourself, or all devices draw the same.
+# - `vmap` gives the same numbers on one device.
+# - Without communication replicas drift, while every loss falls.
+
+# %% [markdown]
+# ## Three questions
+#
+# **1. `x` has shape `(8, 32, 10)` and `y = jax.pmap(lambda b: b.sum(axis=0))(x)`. What
+# is `y.shape`?**
+#
+# <details><summary>(32, 10)</summary>
+#
+# This would sum over the devices, an axis that your function never sees.
+#
+# </details>
+# <details><summary>(8, 32)</summary>
+#
+# This would sum the features: axis 1 of the block.
+#
+# </details>
+# <details><summary>(8, 10)</summary>
+#
+# Right. A device sees `b: (32, 10)`; its axis 0 is the batch. The results are stacked.
+#
+# </details>
+
+# %% [markdown]
+# **2. You have 8 devices and call `jax.pmap(f)(x)` with `x: (2, 5)`. What happens?**
+#
+# <details><summary>Two devices work, six are idle</summary>
+#
+# Right. The leading axis decides how many devices take part.
+#
+# </details>
+# <details><summary>An error: 2 is not 8</summary>
+#
+# Only more rows than devices are an error.
+#
+# </details>
+# <details><summary>Each row is shared by four devices</summary>
+#
+# `pmap` never splits a row; one row goes to one device.
+#
+# </details>
+
+# %% [markdown]
+# **3. Dropout runs inside `pmap` with `in_axes=None` for the key. What goes wrong?**
+#
+# <details><summary>Nothing: pmap makes keys differ</summary>
+#
+# A key is an array like any other.
+#
+# </details>
+# <details><summary>All devices drop the same positions</summary>
+#
+# Right. They share a key, so they draw the same mask. Split the key first.
+#
+# </details>
+# <details><summary>An error: keys cannot be broadcast</summary>
+#
+# They can; nobody notices.
+#
+# </details>
+
+# %% [markdown]
+# ## Now in the wild
+#
+# - [JAX's guide to today's pmap](https://docs.jax.dev/en/latest/migrate_pmap.html):
+#   what changes for existing code.
+# - Older training code is built as in this lesson: shard the batch, replicate the
+#   parameters, `pmap` the step.
+# - `solutions/references/pmap_spmd.py` in this repository: the lesson's programs as one
+#   script.
+#
+# **Next**: [lesson 2](02_collectives.ipynb), collectives, which let the devices talk.
+
+# %% [markdown]
+# ## Going further
+#
+# The core of the lesson ends here. This exercise is a longer one, for another sitting;
+# its points count like any other's.
 
 # %% [markdown]
 # ### Exercise 1.7: local_sgd_steps
 #
-# A stretch exercise, two functions in one cell.
+# Measure section 7's illness, by two functions.
 #
 # `local_sgd_steps(params, x, y, lr, num_steps)` starts from `{"w": (D, F), "b": (D,)}`
 # and returns such parameters, one row per device.
@@ -1112,7 +1277,7 @@ def reference_run(params, x, y, lr, num_steps, average=False):
 # `local_sgd_steps` traces: no `float(...)` and no NumPy on what the devices compute.
 
 
-# %% exercise="local_sgd_steps" minutes=20 difficulty=3
+# %% exercise="local_sgd_steps" minutes=25 difficulty=3
 def local_sgd_steps(params, x, y, lr, num_steps):
     """Takes `num_steps` SGD steps on each device's own data.
 
@@ -1164,6 +1329,18 @@ import contextlib
 from coursekit.compiled_program import CompiledProgram
 
 
+def check_run(params, x, y, lr, num_steps, average=False):  # the steps, in 64 bits
+    w, b = np.float64(params["w"]), np.float64(params["b"])
+    for _ in range(num_steps):
+        error = np.einsum("dbf,df->db", x, w) + b[:, None] - y
+        dw = 2 * np.einsum("db,dbf->df", error, x) / x.shape[1]
+        db = 2 * error.mean(1)
+        if average:  # what lesson 2 will do
+            dw, db = (grad.mean(0, keepdims=True) for grad in (dw, db))
+        w, b = w - lr * dw, b - lr * db
+    return {"w": w, "b": b}
+
+
 def check_steps_alone(lr, num_steps, *arrays):
     def run(*arrays):
         return local_sgd_steps(*arrays, lr, num_steps)
@@ -1192,15 +1369,17 @@ def check_placed(params, x, y, lr, num_steps):  # of what lies there, and must s
 
 
 # %% check="local_sgd_steps" points=3
-data = np.float32(np.random.default_rng(4).normal(size=(8, 6, 4)))
+num_devices = jax.device_count()
+data = np.float32(np.random.default_rng(4).normal(size=(num_devices, 6, 4)))
 x, y = data[..., :3], data[..., 3]
-params = {"w": np.ones((8, 3), np.float32), "b": np.zeros(8, np.float32)}
-expected = reference_run(params, x, y, 0.05, 20)
+rows = np.ones((num_devices, 3), np.float32)
+params = {"w": rows, "b": 0 * rows[:, 0]}
+expected = check_run(params, x, y, 0.05, 20)
 causes = {
-    "gradients were averaged": reference_run(params, x, y, 0.05, 20, average=True),
-    "the gradient was added": reference_run(params, x, y, -0.05, 20),
-    "the step used 0.1 in place of lr": reference_run(params, x, y, 0.1, 20),
-    "one step is missing": reference_run(params, x, y, 0.05, 19),
+    "gradients were averaged": check_run(params, x, y, 0.05, 20, average=True),
+    "the gradient was added": check_run(params, x, y, -0.05, 20),
+    "the step used 0.1 in place of lr": check_run(params, x, y, 0.1, 20),
+    "one step is missing": check_run(params, x, y, 0.05, 19),
 }
 statement("each device descends")
 seen = observe(local_sgd_steps, params, x, y, 0.05, 20, traced=True)
@@ -1210,7 +1389,7 @@ expect_unchanged(seen)
 statement("it traces", "no communication")
 expect_collectives(seen, {})
 statement("row d on device d")
-expect_devices(seen, 8)
+expect_devices(seen, num_devices)
 alone = observe(check_steps_alone, 0.05, 3, params, x, y)
 expect(alone, not alone.value, "One device did the steps, before the rows were spread.")
 statement("the largest difference")
@@ -1275,7 +1454,7 @@ expect_like_solution(
     free=free | {"layout collectives sent": "a number"},
 )
 statement("arguments stay", "the largest difference")
-expected = reference_run(params, x, y, 0.05, 20)
+expected = check_run(params, x, y, 0.05, 20)
 spread = max(np.abs(leaf - leaf.mean(0)).max() for leaf in expected.values())
 seen = observe(check_placed, params, x, y, 0.05, 20)
 expect_result(seen)
@@ -1286,120 +1465,5 @@ seen = observe(check_sent, params, x, y, 0.05, 20)
 headline = "The compiled program sends something."
 expect(seen, not seen.value, headline, seen="; ".join(seen.value or ()))
 ### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 8. Then and now
-#
-# You will read much code with `pmap`: it was JAX's first tool for several devices.
-# Today it is a legacy name. Since JAX 0.8 it receives no new features, and underneath
-# it is `jax.jit` around `jax.shard_map`, which you can write yourself. A mesh names the
-# axes along which devices lie; `P("devices")` splits an array's leading axis over them
-# (lesson 4 has more).
-
-# %%
-from jax.sharding import AxisType
-from jax.sharding import PartitionSpec as P
-
-# Auto: x may come from anywhere, and jit places it (lesson 4).
-mesh = jax.make_mesh((8,), ("devices",), axis_types=(AxisType.Auto,))
-over_rows = jax.shard_map(f, mesh=mesh, in_specs=P("devices"), out_specs=P("devices"))
-x = np.linspace(0, 3, 16, dtype=np.float32).reshape(8, 2)
-print("same as pmap:", np.allclose(jax.jit(over_rows)(x), jax.pmap(f)(x)))
-
-# %% [markdown]
-# Three things to know when you read or port such code:
-#
-# - In `pmap` a device's block **loses** the mapped axis, `f32[2]`. In `shard_map` it
-#   **keeps** it with length one, `f32[1, 2]`.
-# - `jax.device_put_replicated`, `jax.device_put_sharded` and `jax.tree_map` are gone
-#   from newer versions; write `jax.device_put` with a sharding (lesson 4) and
-#   `jax.tree.map`.
-# - On several machines `pmap`'s leading axis counts the **local** devices only.
-#
-# What you learned stays: blocks, replicas, broadcast, one program on many devices.
-
-# %% [markdown]
-# ## Recap
-#
-# - The device count is fixed when JAX first touches a device; launch with the right
-#   `XLA_FLAGS`.
-# - `pmap` maps a function over the leading device axis; results stay where they arise.
-# - `in_axes=None` broadcasts. Split keys yourself, or all devices draw the same.
-# - `vmap` gives the same numbers on one device.
-# - Without communication replicas drift, while every loss falls.
-
-# %% [markdown]
-# ## Three questions
-#
-# **1. `x` has shape `(8, 32, 10)` and `y = jax.pmap(lambda b: b.sum(axis=0))(x)`. What
-# is `y.shape`?**
-#
-# <details><summary>(32, 10)</summary>
-#
-# This would sum over the devices. `pmap` removes the device axis before your function
-# sees the block, so axis 0 is the batch.
-#
-# </details>
-# <details><summary>(8, 32)</summary>
-#
-# This would sum the features: axis 1 of the block.
-#
-# </details>
-# <details><summary>(8, 10)</summary>
-#
-# Right. A device sees `b: (32, 10)`; its axis 0 is the batch. The results are stacked.
-#
-# </details>
-
-# %% [markdown]
-# **2. You have 8 devices and call `jax.pmap(f)(x)` with `x: (2, 5)`. What happens?**
-#
-# <details><summary>Two devices work, six are idle</summary>
-#
-# Right. The leading axis decides how many devices take part.
-#
-# </details>
-# <details><summary>An error: 2 is not 8</summary>
-#
-# Only more rows than devices are an error.
-#
-# </details>
-# <details><summary>Each row is shared by four devices</summary>
-#
-# `pmap` never splits a row; one row goes to one device. Lesson 4 shows what can split
-# it.
-#
-# </details>
-
-# %% [markdown]
-# **3. Dropout runs inside `pmap` with `in_axes=None` for the key. What goes wrong?**
-#
-# <details><summary>Nothing: pmap makes keys differ</summary>
-#
-# `pmap` treats a key like any other array. Broadcast means identical.
-#
-# </details>
-# <details><summary>All devices drop the same positions</summary>
-#
-# Right. They share a key, so they draw the same mask. Split the key first.
-#
-# </details>
-# <details><summary>An error: keys cannot be broadcast</summary>
-#
-# They can, which is why nobody notices.
-#
-# </details>
-
-# %% [markdown]
-# ## Now in the wild
-#
-# - [JAX's guide to today's pmap](https://docs.jax.dev/en/latest/migrate_pmap.html):
-#   what changes for existing code.
-# - Older training code, for instance Flax's first ImageNet example, is built as in this
-#   lesson: shard the batch, replicate the parameters, `pmap` the step.
-# - `solutions/references/pmap_spmd.py` in this repository: the lesson's programs as one
-#   script.
-#
-# **Next**: [lesson 2](02_collectives.ipynb), collectives, which let the devices talk.
 
 # %% scorecard=true

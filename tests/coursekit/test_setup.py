@@ -123,14 +123,39 @@ def test_the_right_number_of_devices_passes(device):
     check_devices([device] * 8, 8)
 
 
-def test_too_few_devices_of_a_platform_that_was_asked_for_get_the_remedy(platforms):
+def test_one_device_of_a_platform_that_was_asked_for_gets_the_remedy(platforms):
     platforms("cuda")
     with pytest.raises(SetupError) as error:
-        check_devices([GPU] * 2, 8)
+        check_devices([GPU], 8)
     assert str(error.value) == (
-        "JAX_PLATFORMS=cuda gives 2 devices; this notebook needs 8."
-        " Unset JAX_PLATFORMS to simulate them."
+        "JAX_PLATFORMS=cuda gives 1 device; this notebook needs several."
+        " Unset JAX_PLATFORMS to simulate 8."
     )
+
+
+@pytest.mark.parametrize("number", [2, 4, 16])
+def test_other_numbers_of_real_devices_are_taken_and_multiply_in_full(
+    platforms, capsys, monkeypatch, number
+):
+    platforms("cuda,cpu")
+    monkeypatch.setattr(jax, "devices", lambda: [GPU] * number)
+    before = jax.config.jax_default_matmul_precision
+    try:
+        setup.with_devices(8)
+        assert jax.config.jax_default_matmul_precision == "highest"
+    finally:
+        jax.config.update("jax_default_matmul_precision", before)
+    assert capsys.readouterr().out.splitlines() == [
+        f"Ready: {number} GPU devices.",
+        "The text speaks of 8 devices. Lessons 1 and 2 run on these; for the others"
+        " unset JAX_PLATFORMS, which simulates 8.",
+    ]
+
+
+def test_simulated_devices_keep_their_precision(platforms):
+    before = jax.config.jax_default_matmul_precision
+    setup.with_devices(8)
+    assert jax.config.jax_default_matmul_precision == before
 
 
 def test_a_gpu_that_jax_took_before_the_cell_ran_asks_for_a_restart(platforms):

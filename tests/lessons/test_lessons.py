@@ -17,6 +17,7 @@ FOLDED = re.compile(r"<details><summary>.*In words.*</summary>(.*)</details>")
 LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.ipynb"))
 EVERY_FILE = sorted((ROOT / "lessons").glob("**/[0-9][0-9]_*.ipynb"))
 EIGHT = "--xla_force_host_platform_device_count=8"
+WITH_A_CORE = LESSONS[:2]
 every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 
@@ -30,6 +31,11 @@ def core_of(prose):
     return list(itertools.takewhile(lambda t: "## Going further" not in t, prose))
 
 
+def num_words(texts):
+    """Counts the words of texts, without marks."""
+    return len(re.sub(r"<[^>]*>|\||---", " ", "\n".join(texts)).split())
+
+
 def test_there_is_a_lesson():
     assert LESSONS
 
@@ -41,16 +47,30 @@ def test_released_file_is_small(path):
 
 @every_lesson
 def test_lesson_is_no_longer_than_promised(path):
-    prose = [
-        re.sub(r"<[^>]*>|\||---", " ", cell.source) for cell in cells(path, "markdown")
-    ]
+    texts = [cell.source for cell in cells(path, "markdown")]
+    core = core_of(texts)
     code = [c for c in cells(path, "code") if "jupyter" not in c.metadata]
     assert len(code) <= 32  # folded helpers do not count
     # Hints, questions and exact contracts included.
-    if (core := core_of(prose)) != prose:
-        assert len(" ".join(core).split()) < 2000
-    else:
-        assert len(" ".join(prose).split()) <= 2475
+    assert num_words(core) <= 2475
+    assert num_words(texts[len(core) :]) <= 1300
+
+
+@pytest.mark.parametrize("path", WITH_A_CORE, ids=lambda path: path.stem)
+def test_core_is_short_and_says_how_long_the_rest_takes(path):
+    texts = [cell.source for cell in cells(path, "markdown")]
+    core = core_of(texts)
+    assert any("**A good place for a pause.**" in text for text in core)
+    facts = re.compile(r"(?m)^(\[!\[Open in Colab|\*About \d+ minutes).*$")
+    plain = [facts.sub("", t) for t in core if "<summary>Hint" not in t]
+    assert num_words(plain) <= 2000
+    in_all, in_core = (
+        sum(map(int, re.findall(r"\*About (\d+) minutes\.", "\n".join(part))))
+        for part in (texts, core)
+    )
+    assert in_core <= 60  # reading, predicting and running take 30 more
+    words = " ".join("\n".join(core).split())
+    assert f'"Going further", {in_all - in_core}.' in words
 
 
 @every_lesson

@@ -25,6 +25,11 @@ TINTS = (
     "#fbe3a8", "#bfe3f7", "#a9dfc9", "#f6f0a0",
     "#b5cfe8", "#f3c3a4", "#e6c6da", "#d9d9d9",
 )  # fmt: skip
+# The same colours, dark enough for a line on white.
+SHADES = (
+    "#b07700", "#2a86bd", "#007a59", "#857b00",
+    "#00558a", "#c04f00", "#a8578a", "#6b6b6b",
+)  # fmt: skip
 LINES = ("-", "--", ":", "-.")
 
 

@@ -15,7 +15,13 @@ from .canvas import HOST, INK, TINTS, listed, named, show
 CELL = 0.3  # inches: the height of one value
 
 
-def draw_collective(name: str, before: Any, after: Any) -> None:
+def draw_collective(
+    name: str,
+    before: Any,
+    after: Any,
+    *,
+    groups: Sequence[Sequence[int]] | None = None,
+) -> None:
     """Draws one collective: every device's block before and after, value by value.
 
     A value has the colour of the device that it came from; what was combined from
@@ -26,9 +32,11 @@ def draw_collective(name: str, before: Any, after: Any) -> None:
         name: what was called.
         before: (D, n) or (D, n, m): a block per device, on the leading axis.
         after: the same for the result; (D,) and scalars per device are fine too.
+        groups: devices that take part together, neighbours; by default all.
 
     Raises:
-        ValueError: a block has more than two axes, or the numbers of devices differ.
+        ValueError: a block has more than two axes, the numbers of devices differ, or
+            the groups are not all devices in their order.
     """
     before, after = _blocks(before), _blocks(after)
     num_devices = len(before)
@@ -36,6 +44,12 @@ def draw_collective(name: str, before: Any, after: Any) -> None:
         raise ValueError(
             f"before has {num_devices} devices and after has {len(after)}: both need "
             "one block per device on the leading axis."
+        )
+    groups = [list(range(num_devices))] if groups is None else groups
+    if [device for group in groups for device in group] != [*range(num_devices)]:
+        raise ValueError(
+            f"groups is {groups}: this picture needs devices 0 to {num_devices - 1} in "
+            "this order."
         )
     origins: dict[float, set[int]] = {}
     for device, block in enumerate(before):
@@ -54,20 +68,29 @@ def draw_collective(name: str, before: Any, after: Any) -> None:
         _arrow(axes, device + 0.5, rows[0] + 1.05, rows[0] + 1.75)
         _arrow(axes, device + 0.5, rows[0] + 2.95, rows[0] + 3.65)
         _block(axes, device, rows[0] + 3.7, after[device], origins)
-    bar = (0.06, rows[0] + 1.8), num_devices - 0.12, 1.1
-    axes.add_patch(Rectangle(*bar, facecolor=HOST, edgecolor=INK))
     style |= {"fontsize": 10, "weight": "bold"}
-    axes.text(num_devices / 2, rows[0] + 2.35, name, **style)
+    for group in groups:
+        bar = (group[0] + 0.06, rows[0] + 1.8), len(group) - 0.12, 1.1
+        axes.add_patch(Rectangle(*bar, facecolor=HOST, edgecolor=INK))
+        middle = group[0] + len(group) / 2
+        axes.text(middle, rows[0] + 2.35, name, **style)
     style = {"ha": "right", "va": "center", "color": INK, "fontsize": 9}
     axes.text(-0.08, 1 + rows[0] / 2, "before", **style)
     axes.text(-0.08, rows[0] + 3.7 + rows[1] / 2, "after", **style)
     figure.tight_layout()
-    alt = f"{name} on {num_devices} devices. Before: {_held(before)}. "
+    apart = " and ".join(map(named, groups)) if len(groups) > 1 else ""
+    alt = f"{name} on {num_devices} devices{apart and ', apart: '}{apart}. "
+    alt += f"Before: {_held(before)}. "
     show(figure, f"{alt}After: {_held(after)}. {_came_from(after, origins)}")
 
 
 def draw_steps(
-    states: Sequence, titles: Sequence[str], complete: float, row: str = ""
+    states: Sequence,
+    titles: Sequence[str],
+    complete: float,
+    row: str = "",
+    *,
+    ring: bool = False,
 ) -> None:
     """Draws what every device holds after each step of an algorithm, as a strip.
 
@@ -76,6 +99,8 @@ def draw_steps(
         titles: a line above each step's picture.
         complete: the final value; cells that hold it are marked and bold.
         row: what a row is, for the labels at the left.
+        ring: draw an arrow into each value that changed, from the device at the left;
+            into device 0 from the last one, around the edges.
     """
     states = [np.asarray(state) for state in states]
     num_devices, length = states[0].shape
@@ -87,13 +112,16 @@ def draw_steps(
     )
     for panel in panels.flat:
         panel.axis("off")
+    earlier = states[0]
     for panel, state, title in zip(panels.flat, states, titles, strict=False):
-        panel.set_xlim(-1.6 if row else -0.05, num_devices + 0.05)
+        room = 0.35 if ring else 0  # for what goes around the edges
+        panel.set_xlim(-1.6 - room if row else -0.05 - room, num_devices + 0.05 + room)
         panel.set_ylim(length + 1.1, -0.05)
         panel.set_title(title, fontsize=9, color=INK)
         style = {"va": "center", "color": INK, "fontsize": 7}
         for place in range(length if row else 0):
-            panel.text(-0.1, place + 0.5, f"{row} {place}", ha="right", **style)
+            label = f"{row} {place}"
+            panel.text(-0.1 - room, place + 0.5, label, ha="right", **style)
         for device in range(num_devices):
             for place in range(length):
                 value = state[device, place]
@@ -103,13 +131,18 @@ def draw_steps(
             panel.text(
                 device + 0.5, length + 0.5, f"dev {device}", ha="center", **style
             )
+        if ring:
+            for device, place in np.argwhere(state != earlier):
+                _hop(panel, device, place, num_devices)
+        earlier = state
     figure.tight_layout()
     alt = f"{num_devices} devices hold {length} {row or 'value'}s each, "
     parts = [
         f"{title}, {_progress(state, complete)}"
         for title, state in zip(titles, states, strict=False)
     ]
-    show(figure, f"{alt}complete at {complete:g}: {listed(parts, 300)}.")
+    sent = " Arrows show what each device got from its left neighbour." if ring else ""
+    show(figure, f"{alt}complete at {complete:g}: {listed(parts, 240)}.{sent}")
 
 
 def _blocks(array: Any) -> np.ndarray:
@@ -170,9 +203,22 @@ def _cell(axes: Axes, x, y, width, text: str, tint: str, *, bold: bool) -> None:
     style = {"facecolor": tint, "edgecolor": INK, "linewidth": 0.8}
     axes.add_patch(Rectangle((x, y), width, 1, **style))
     style = {"ha": "center", "va": "center", "color": INK}
-    style |= {"fontsize": min(9, 60 * width / max(3, len(text)))}
+    left, right = axes.get_xlim()
+    inches = width * axes.figure.get_figwidth() / (right - left)
+    style |= {"fontsize": min(9, 59 * inches / max(3, len(text)))}
     weight = "bold" if bold else "normal"
     axes.text(x + width / 2, y + 0.52, text, weight=weight, **style)
+
+
+def _hop(axes: Axes, device: int, place: int, num_devices: int) -> None:
+    """Draws an arrow over a cell's left border, and out of the last device's right."""
+    style = {"arrowstyle": "-|>", "color": INK, "linewidth": 0.9, "mutation_scale": 6}
+    y = place + 0.5
+    axes.annotate("", (device + 0.3, y), (device - 0.22, y), arrowprops=style)
+    if device == 0:
+        style["arrowstyle"] = "-"
+        out = num_devices - 0.22, num_devices + 0.3
+        axes.annotate("", (out[1], y), (out[0], y), arrowprops=style)
 
 
 def _arrow(axes: Axes, x: float, start: float, stop: float) -> None:

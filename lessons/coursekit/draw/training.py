@@ -10,13 +10,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import ConnectionPatch, FancyArrowPatch
 
-from .canvas import FAINT, INK, LINES, listed, named, show, titled
+from .canvas import FAINT, INK, LINES, SHADES, listed, named, show, titled
 
 PAIRS = ("-", "--", "-", ":")  # whole lines, each under a broken one
 
 
 def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
     """Plots one line per device over the steps of a run, each labelled at its end.
+
+    Each has its device's colour, and is thinner than the one before: where lines lie
+    on each other, all show.
 
     Args:
         history: f32[num_steps, num_devices], a value per step and device.
@@ -27,8 +30,9 @@ def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
     num_devices = history.shape[1]
     axes = step_axes(ylabel, title)
     for device in range(num_devices):
-        shade = plt.cm.viridis(0.55 * device / max(1, num_devices - 1))
-        axes.plot(history[:, device], LINES[device % len(LINES)], color=shade)
+        style = {"color": SHADES[device % len(SHADES)]}
+        style["linewidth"] = 4 - 2.8 * device / max(1, num_devices - 1)
+        axes.plot(history[:, device], LINES[device % len(LINES)], **style)
     label_ends(axes, [f"device {device}" for device in range(num_devices)])
     axes.figure.tight_layout()
     near = 1e-5 * np.abs(history[np.isfinite(history)]).max(initial=0)

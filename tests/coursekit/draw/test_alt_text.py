@@ -156,6 +156,18 @@ def test_steps(alt_text):
     )
 
 
+def test_a_ring_says_what_its_arrows_are(alt_text):
+    states = [np.ones((2, 2)), np.full((2, 2), 2)]
+    text = alt_text(draw.draw_steps, states, ["a", "b"], complete=2, ring=True)
+    assert text.endswith("Arrows show what each device got from its left neighbour.")
+
+
+def test_groups_are_named(alt_text):
+    halves = [[0, 1, 2, 3], [4, 5, 6, 7]]
+    text = alt_text(draw.draw_collective, "sum", X, X, groups=halves)
+    assert text.startswith("sum on 8 devices, apart: devices 0-3 and devices 4-7. ")
+
+
 def test_losses(alt_text):
     curves = {
         "falls": [1.0, 0.5, 0.2496],

@@ -15,7 +15,17 @@ import pytest
 from contrast import contrast
 
 from coursekit import draw
-from coursekit.draw.canvas import FAINT, HOST, INK, TINTS, listed, named, show, titled
+from coursekit.draw.canvas import (
+    FAINT,
+    HOST,
+    INK,
+    SHADES,
+    TINTS,
+    listed,
+    named,
+    show,
+    titled,
+)
 
 LESSONS = Path(__file__).resolve().parents[3] / "lessons"
 GROUNDS = [*TINTS, HOST, "white"]
@@ -51,6 +61,14 @@ def test_every_line_is_seen_on_white_and_on_the_one_that_it_may_cover(number):
     assert min(contrast(colour, "white") for colour in curves + replicas) >= 3
     pairs = itertools.pairwise(curves)
     assert all(contrast(whole, broken) >= 3 for whole, broken in pairs)
+
+
+def test_replicas_have_their_devices_colours_and_the_lower_lines_are_wider():
+    draw.draw_replicas(np.zeros((2, 8)), "loss")
+    lines = plt.gca().lines
+    assert [line.get_color() for line in lines] == [*SHADES]
+    widths = [line.get_linewidth() for line in lines]
+    assert all(lower > upper for lower, upper in itertools.pairwise(widths))
 
 
 def test_what_fades_out_is_never_writing():

@@ -4,6 +4,8 @@ import matplotlib
 
 matplotlib.use("Agg")
 
+import re
+
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
@@ -86,6 +88,39 @@ def test_what_cannot_be_drawn_is_named(before, after, named):
     with pytest.raises(ValueError) as error:
         draw.draw_collective("psum", before, after)
     assert all(word in str(error.value) for word in named)
+
+
+def test_groups_have_a_bar_each():
+    halves = [[0, 1, 2, 3], [4, 5, 6, 7]]
+    draw.draw_collective("psum in groups", X, X, groups=halves)
+    [axes] = plt.gcf().axes
+    found = [text for text in axes.texts if text.get_text() == "psum in groups"]
+    assert [text.get_position()[0] for text in found] == [2, 6]
+
+
+@pytest.mark.parametrize("groups", [[[0, 2, 4, 6], [1, 3, 5, 7]], [[0, 1, 2]]])
+def test_groups_that_are_no_neighbours_are_named(groups):
+    with pytest.raises(ValueError, match=re.escape(f"groups is {groups}")):
+        draw.draw_collective("psum", X, X, groups=groups)
+
+
+def test_a_row_of_many_values_is_readable_on_few_devices():
+    rows = np.arange(16.0).reshape(4, 1, 4)
+    draw.draw_collective("nothing", rows, rows)
+    [axes] = plt.gcf().axes
+    sizes = [t.get_fontsize() for t in axes.texts if t.get_text().isdigit()]
+    assert len(sizes) == 32 and min(sizes) >= 6
+
+
+def test_a_ring_has_an_arrow_into_each_value_that_came():
+    states = [np.ones((4, 4)), np.ones((4, 4)) + np.eye(4)]
+    draw.draw_steps(states, ["at first", "then"], complete=4, row="chunk", ring=True)
+    before, after = plt.gcf().axes
+    arrows = [text.xy for text in after.texts if not text.get_text()]
+    into = [(x, y) for x, y in arrows if x < 4]
+    assert into == [(device + 0.3, device + 0.5) for device in range(4)]
+    assert len(arrows) == 5  # the one into device 0 leaves the last device's edge
+    assert all(text.get_text() for text in before.texts)
 
 
 def test_steps_mark_what_is_complete():

@@ -1,0 +1,14 @@
+"""Writes the visible check's decay into the code.
+
+Told: none
+"""
+
+
+def sharded_update(weights, velocity, grads, axis_name, lr, beta):
+    num_devices = lax.axis_size(axis_name)
+    if len(weights) % num_devices:
+        raise ValueError(f"{len(weights)} rows, not divisible by {num_devices}")
+    total = lax.psum_scatter(grads, axis_name, tiled=True)
+    velocity = 0.75 * velocity + total / num_devices
+    own = weights.reshape(num_devices, *velocity.shape)[lax.axis_index(axis_name)]
+    return lax.all_gather(own - lr * velocity, axis_name, tiled=True), velocity
