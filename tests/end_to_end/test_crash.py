@@ -23,9 +23,15 @@ KILLS = int(os.environ.get("KILLS", "5"))
 LONGEST_S = 9.0  # from a start to its kill: some come before the first result
 
 
-def grade(folder, *, kill_after=None, while_it_runs=lambda process: None):
+def grade(
+    folder,
+    *options,
+    kill_after=None,
+    while_it_runs=lambda process: None,
+    may_fail=False,
+):
     """Runs the command in a process group of its own; returns its exit status."""
-    command = [sys.executable, "-m", "grader", "grade", str(folder / "class")]
+    command = [sys.executable, "-m", "grader", "grade", str(folder / "class"), *options]
     try:
         backend()
     except ContainmentError:
@@ -39,7 +45,7 @@ def grade(folder, *, kill_after=None, while_it_runs=lambda process: None):
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
     said = process.communicate()[1].decode()
-    assert process.returncode in (0, -signal.SIGKILL), said
+    assert may_fail or process.returncode in (0, -signal.SIGKILL), said
     return process.returncode
 
 
@@ -86,36 +92,90 @@ def exported(folder):
 
 
 HELPERS = ("inside/fork_server.py", "grader.judging.judge")
+DASK = ("--multiprocessing-fork",)  # the end of the command of a worker here
 
 
-def helpers(process):
-    """Lists a grader's fork server and judges, as far as their commands tell."""
+def helpers(process, ends=HELPERS):
+    """Lists processes that a grader has started, by how their commands end."""
     found = []
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process(process.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                if any(word.endswith(HELPERS) for word in child.cmdline()):
+                if any(word.endswith(ends) for word in child.cmdline()):
                     found.append(child)
     return found
 
 
-def test_helpers_that_are_killed_change_no_grade(forty, whole, tmp_path):
+def started_something(process):
+    with contextlib.suppress(psutil.Error):
+        return bool(process.children())
+    return False
+
+
+@pytest.mark.parametrize(
+    ("options", "ends", "most"),
+    [((), HELPERS, 4), (("--scheduler", "local"), DASK, 3)],
+    ids=["fork server and judges", "Dask workers"],
+)
+def test_helpers_that_are_killed_change_no_grade(
+    options, ends, most, forty, whole, tmp_path
+):
     shutil.copytree(forty, tmp_path, dirs_exist_ok=True)
     moments, killed = random.Random(11), []
 
     def kill_some(process):
-        while process.poll() is None and len(killed) < 4:
-            for helper in helpers(process)[:1]:
+        while process.poll() is None and len(killed) < most:
+            found = helpers(process, ends)
+            if options:  # a worker at work: the start of a cluster may fail
+                found = [one for one in found if started_something(one)]
+            if found:
+                helper = found[moments.randrange(len(found))] if options else found[0]
                 threading.Event().wait(moments.uniform(0.0, 2.0))  # at work by now
                 with contextlib.suppress(psutil.Error):
                     helper.kill()
                     killed.append(helper.pid)
-            threading.Event().wait(0.1)
+            threading.Event().wait(2.0 if options else 0.1)
 
-    assert grade(tmp_path, while_it_runs=kill_some) == 0
+    assert grade(tmp_path, *options, while_it_runs=kill_some) == 0
     assert killed
     assert exported(tmp_path) == whole
     assert left_behind(tmp_path) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of its own; returns it and what sets its size in kiB."""
+
+    def mount(size, *more):
+        words = ["mount", "-t", "tmpfs", "-o", f"{','.join(more)}size={size}k"]
+        return subprocess.run(
+            [*words, "tmpfs", str(tmp_path)], capture_output=True, text=True
+        )
+
+    made = mount(2**16)
+    if made.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {made.stderr.strip()}")
+    yield tmp_path, lambda size: mount(size, "remount,")
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+def test_a_disk_that_fills_up_while_results_are_published_changes_no_grade(
+    forty, whole, small_disk
+):
+    folder, resize = small_disk
+    shutil.copytree(forty, folder, dirs_exist_ok=True)
+    used, before, failed = shutil.disk_usage(folder).used // 1024, {}, 0
+    for more in (700, 1000):  # kiB; the gradebook alone takes some 400
+        assert resize(used + more).returncode == 0
+        failed += grade(folder, may_fail=True) != 0
+        kept = results(folder)
+        assert before.items() <= kept.items()
+        before = kept
+    assert failed == 2
+    assert resize(2**16).returncode == 0
+    assert grade(folder) == 0
+    assert exported(folder) == whole
+    assert left_behind(folder) == []
 
 
 def test_killed_at_random_moments_it_loses_nothing(forty, whole, tmp_path):

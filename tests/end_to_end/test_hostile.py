@@ -1,20 +1,27 @@
 """Each submission of the corpus ends as it should, with the points that it deserves.
 
-By default half of the cases that start a kernel run; `CORPUS=all` runs every one.
+By default half of the cases that start a kernel run, and three hogs beside honest work;
+`CORPUS=all` runs every one.
 """
 
 import contextlib
+import dataclasses
 import os
 import random
 import shutil
+import tempfile
+import time
 from pathlib import Path
 
+import psutil
 import pytest
-from hostile.build import MARKER, SECRET, cases, write
+from hostile.build import FULL, MARKER, SECRET, cases, write
 from hostile.corpus_lesson import NAME, NEEDLE, write_course
 
 from grader.authoring.lesson import read_lesson
 from grader.classroom.export import Grade, write_csv
+from grader.containment import cgroup
+from grader.containment.inside.deadline import LONGEST
 from grader.containment.limits import Limits
 from grader.results import Status, to_json
 from grader.workers.executor import grade_jobs
@@ -35,6 +42,24 @@ CASES = {
 QUIET = ("harmless/", "graded_with_note/", "student_error/")
 OTHERS = [name for name in CASES if name.startswith(QUIET)][-24:]
 LIMITS = Limits(wall_s=10, memory_mib=1500, output_mib=10)
+# One for each thing that can be spent.
+HOGS = {
+    "memory in steps": "graded/memory_in_steps",
+    "empty frames": "graded/empty_frames",
+    "deep source": "graded/deep_source",
+    "processor": "graded/busy_processes",
+    "threads": "graded/thousand_threads",
+    "disk": "graded/disk",
+    "inodes": "graded/inodes",
+    "frames": "graded/endless_frames",
+    "long source": "needs_review/long_source",
+    "compiler": "graded/compile_bomb",
+    "program without an end": "graded/endless_program",
+    "abort": "graded/program_that_aborts",
+}
+DEFAULT_HOGS = 3
+HONEST = ["harmless/decorators", "harmless/callable_object"]
+HOGS_LIMITS = dataclasses.replace(LIMITS, total_s=120)
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +69,14 @@ def grade(contained_here, tmp_path_factory):
     lesson = read_lesson(write_course(folder / "course"), "https://example.org/a/b")
     hashes = lesson_hashes(lesson, LIMITS)
 
-    def run(names, workers):
+    def run(names, workers, limits=LIMITS):
         jobs = []
         for name in names:
             place = folder / "submitted" / name.replace("/", "-") / NAME
             if not place.exists():
-                write(CASES[name], lesson, place)
+                write(ALL[name], lesson, place)
             jobs.append(job_of(name, NAME, place, hashes))
-        executor = LocalExecutor({NAME: lesson}, LIMITS, workers=workers)
+        executor = LocalExecutor({NAME: lesson}, limits, workers=workers)
         with contextlib.closing(executor):
             return {done.job.student: done for done in grade_jobs(executor, jobs)}
 
@@ -66,7 +91,7 @@ def outcomes(grade, request):
     """All cases that were chosen, shuffled, four side by side."""
     own = [item for item in request.session.items if item.path == request.path]
     params = [item.callspec.params for item in own if hasattr(item, "callspec")]
-    chosen = {found["name"] for found in params}
+    chosen = {found["name"] for found in params if "name" in found}
     names = sorted(chosen | (set(OTHERS) if len(own) > len(params) else set()))
     random.Random(3).shuffle(names)
     return grade(names, workers=4)
@@ -118,3 +143,51 @@ def test_others_get_exactly_what_they_get_alone(grade, outcomes, tmp_path):
     exports = exported(tmp_path / "a.csv", alone), exported(tmp_path / "b.csv", among)
     assert exports[0] == exports[1]
     assert not Path(MARKER).exists()  # nothing ran outside of its box
+
+
+def left_behind():
+    """Lists what grading leaves on this machine: processes, mounts, groups, folders."""
+    gone = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    own = psutil.Process().children(recursive=True)
+    found = {f"process {one.pid}" for one in own if status(one) not in gone}
+    found |= set(Path("/proc/self/mountinfo").read_text().splitlines())
+    if groups := cgroup.tree().folder:
+        found |= set(map(str, groups.glob(f"box-{os.getpid()}-*")))
+    return found | set(map(str, Path(tempfile.gettempdir()).glob(f"*-{os.getpid()}-*")))
+
+
+def status(process):
+    with contextlib.suppress(psutil.Error):
+        return process.status()
+    return psutil.STATUS_DEAD
+
+
+@pytest.fixture(scope="module")
+def alone(grade):
+    """What the honest get alone, how long it takes, and what there is after it."""
+    grade(HONEST, workers=2)  # starts the fork server
+    begun = time.monotonic()
+    done = grade(HONEST, workers=2)
+    return done, time.monotonic() - begun, left_behind()
+
+
+CHOSEN_HOGS = [*HOGS][
+    : len(HOGS) if os.environ.get("CORPUS") == "all" else DEFAULT_HOGS
+]
+
+
+@pytest.mark.parametrize("spends", CHOSEN_HOGS)
+def test_a_hog_costs_honest_work_beside_it_nothing(spends, grade, alone):
+    done, seconds, there = alone
+    begun = time.monotonic()
+    found = grade([HOGS[spends], *HONEST], workers=2, limits=HOGS_LIMITS)
+    took = time.monotonic() - begun
+    for name in HONEST:
+        assert done[name].record.result.score == sum(FULL.values())
+        assert to_json(found[name].record.result) == to_json(done[name].record.result)
+    case, hog = ALL[HOGS[spends]], found[HOGS[spends]]
+    assert not hog.error and hog.record.result.status in case.statuses
+    # The last cell that begins within the hog's time may take as long as any.
+    own_limit = HOGS_LIMITS.total_s + LONGEST * HOGS_LIMITS.wall_s
+    assert took <= 2 * seconds + own_limit
+    assert left_behind() <= there

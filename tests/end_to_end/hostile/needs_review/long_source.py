@@ -1,0 +1,12 @@
+"""Hides a right notebook in two million characters of code."""
+
+from hostile.build import FULL, add_cell, solved
+
+POINTS = FULL
+
+
+def submission(lesson):
+    notebook = solved(lesson)
+    for _ in range(4):
+        add_cell(notebook, "total = 0\n" + "total = total + 1\n" * 28_000)
+    return notebook
