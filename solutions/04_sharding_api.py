@@ -14,7 +14,7 @@
 # - create a model that fits on no single device;
 # - write layouts as types, and check what the compiler did.
 #
-# **You need** lessons 1 to 3. **Time**: about 100 minutes; pause at section 7.
+# **You need** lessons 1 to 3. **Time**: about 90 minutes without 4.9; pause at section 7.
 
 # %% setup=true
 
@@ -176,6 +176,7 @@ def cases(rng):
         ((8, 1, 9), (2, 2, 2), ("a", "b", "c"), (("b", "c", "a"),), "float32"),
         ((4, 2, 6), (2, 2, 2), ("c", "b", "a"), ("a", "b", "c"), "bool"),
         ((2, 3, 4, 2), (2, 4), ("z", "y"), (None, None, "y", "z"), "float32"),
+        ((1, 2, 1, 3, 4, 2), (2, 4), ("z", "y"), (*[None] * 4, "y", "z"), "int32"),
     ):
         x = (rng.normal(size=shape) * 1e3).astype(dtype)
         yield Case(x, mesh_shape, names, spec, rtol=0.0)
@@ -293,6 +294,9 @@ def cases(rng):
         yield Case((size, 9), {"i": parts}, (None, "i"))
         yield Case((9, size), {"i": parts}, ("i", None))
     yield Case((6, 1, 1), {"a": 1, "b": 6}, ("b", None, "a"))
+    equal = {"x": 2, "y": 2, "z": 2}
+    yield Case((8, 5, 4), equal, (("y", "x"), None, "z"))
+    yield Case((8, 5, 4), equal, ("x", None, "z"))
     for names in (("a", "b", "c"), ("a", "aa", "b")):  # the same sizes, other names
         sizes = dict(zip(names, (2, 3, 1), strict=True))
         yield Case((12, 36), sizes, ("a", ("b",)))
@@ -890,6 +894,8 @@ def cases(rng):
     yield Case(("ab", "ba"), (("a", "x"), ("b", "w"), ("ab", "y"), ("ba", "z")))
     yield Case(("e", "a", "e", None, None), rules)
     yield Case(("n", "n", "a"), (("n", None), *rules))
+    long = "".join(["em", "bed"])  # equal to a rule's name, another object
+    yield Case((long, "Embed", "b"), (("EMBED", "p"), ("embed", "q"), *rules))
     for _ in range(4):
         names = [str(name) for name in rng.permutation(list("stuvw"))]
         axes = [None, "pod", ("data", "model"), ("stage",), "replica"]
@@ -1079,10 +1085,12 @@ def cases(rng):
         (("i", "j"), ("j", None, "i"), (None, ("i", "j"))),
         (("i", "j"), ("j", None, "i"), (None, ("i", "j"))),
         (("i", "j"), (None, None, "i"), (None, "j", None)),
-        (("b", "a"), (None, None, "b"), (None, "a", None)),
+        (("x",), (None, "x"), ("x",)),
+        (("c", "b", "a"), (None, "c", "a"), ("b",)),
     ):
         key = jax.random.split(jax.random.key(int(rng.integers(10**6))))[1]
-        yield Case(key, 2, 6, (3, 2), names, {"w1": w1, "w2": w2})
+        shape = {1: (2,), 2: (3, 2), 3: (2, 2, 2)}[len(names)]
+        yield Case(key, 2, 6, shape, names, {"w1": w1, "w2": w2})
 
 
 expect_like_solution(
@@ -1178,16 +1186,16 @@ layouts = {
 }
 for name, specs in layouts.items():
     program, place = compile_step(*specs)
-    num_bytes = program.memory_analysis().argument_size_in_bytes
+    memory = program.memory_analysis()
+    held = memory.argument_size_in_bytes
     params = 8 * math.prod(place[0]["params"]["w1"].shard_shape((4, 1024, 1024)))
-    bars[name] = {"parameters": params, "Adam, batch": num_bytes - params}
-    bars[name]["temporary"] = program.memory_analysis().temp_size_in_bytes
+    bars[name] = {"parameters": params, "Adam, batch": held - params}
+    bars[name]["temporary"] = memory.temp_size_in_bytes
     moves = CompiledProgram(program).collectives
-    sent = sum(one.bytes_moved for one in moves) / 2**20
-    notes[name] = f"sends {sent:.1f} MiB: " + ", ".join(sorted({m.kind for m in moves}))
-    print(f"{name:<16}a device holds {num_bytes / 2**20:4.1f} MiB, {notes[name]}")
+    notes[name] = f"sends {sum(one.bytes_moved for one in moves) / 2**20:.1f} MiB"
+    kinds = ", ".join(sorted({one.kind for one in moves}))
+    print(f"{name:<16}holds {held / 2**20:4.1f} MiB, {notes[name]}: {kinds}")
 draw_memory(bars, "Memory of one device, and what it sends per step", notes)
-state, loss = program(state, jax.device_put(np.ones((64, 1024), np.float32), place[1]))
 
 # %% [markdown]
 # FSDP holds an eighth of the *state*; a step's temporaries come on top. It sends twice
@@ -1346,7 +1354,7 @@ def cases(rng):
 expect_like_solution(
     fsdp_run,
     cases,
-    scales=(0, 0.05, 1000),  # some gradients near the eps of Adam
+    scales=(0, 0.05, 30),  # some gradients near the eps of Adam, others large
     one_by_one=-1,
     value=("one step of Adam", "the old state is gone", "nothing is remembered"),
     layout="lies as shardings say",
@@ -1503,6 +1511,7 @@ def cases(rng):
         ((1, 8), (3, 2, 16, 1), ()),
         ((3, 2), (12, 6, 14, 2), (None, "model")),
         ((3, 2), (12, 6, 14, 2), (None, "model")),
+        ((2, 2), (4, 6, 2, 1), (("model", "data"),)),
     ):
         params, x = mlp_case(int(rng.integers(10**6)), *sizes)[:2]
         yield Case(params, 10 * x + 1, mesh_shape, spec)
@@ -1513,6 +1522,7 @@ def program_cases(rng):
         ((3, 2), (27, 2, 14, 1), ("data",)),
         ((2, 4), (240, 5, 20, 3), ()),
         ((4, 1), (28, 4, 5, 2), (None, "data")),
+        ((2, 2), (28, 4, 6, 2), ("data", "model")),
     ):
         yield Case(*mlp_case(int(rng.integers(10**6)), *sizes)[:2], mesh_shape, spec)
 
@@ -1632,6 +1642,7 @@ def cases(rng):
         (2, 2, 3, 2),
         (2, 2, 3, 2),
         (8, 8, 1, 8),
+        (40, 80, 9, 4),  # larger than on the page
         (3, 6, 9, 3),
     ):
         a, b = (np.float32(rng.normal(size=size)) for size in ((m, k), (k, n)))
