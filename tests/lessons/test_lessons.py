@@ -26,11 +26,6 @@ def cells(path, kind):
     return [cell for cell in notebook.cells if cell.cell_type == kind]
 
 
-def core_of(prose):
-    """The texts above the line below which a lesson goes further."""
-    return list(itertools.takewhile(lambda t: "## Going further" not in t, prose))
-
-
 def num_words(texts):
     """Counts the words of texts, without marks."""
     return len(re.sub(r"<[^>]*>|\||---", " ", "\n".join(texts)).split())
@@ -45,31 +40,40 @@ def test_released_file_is_small(path):
     assert path.stat().st_size < 200_000
 
 
+def core(path, kind):
+    """The cells above the line "Going further"."""
+    notebook = nbformat.read(path, as_version=4)
+    is_core = itertools.takewhile(
+        lambda cell: "## Going further" not in cell.source, notebook.cells
+    )
+    return [cell for cell in is_core if cell.cell_type == kind]
+
+
 @every_lesson
 def test_lesson_is_no_longer_than_promised(path):
     texts = [cell.source for cell in cells(path, "markdown")]
-    core = core_of(texts)
-    code = [c for c in cells(path, "code") if "jupyter" not in c.metadata]
+    above = [cell.source for cell in core(path, "markdown")]
+    code = [c for c in core(path, "code") if "jupyter" not in c.metadata]
     assert len(code) <= 32  # folded helpers do not count
     # Hints, questions and exact contracts included.
-    assert num_words(core) <= 2475
-    assert num_words(texts[len(core) :]) <= 1300
+    assert num_words(above) <= 2475
+    assert num_words(texts[len(above) :]) <= 1300
 
 
 @pytest.mark.parametrize("path", WITH_A_CORE, ids=lambda path: path.stem)
 def test_core_is_short_and_says_how_long_the_rest_takes(path):
     texts = [cell.source for cell in cells(path, "markdown")]
-    core = core_of(texts)
-    assert any("**A good place for a pause.**" in text for text in core)
+    above = [cell.source for cell in core(path, "markdown")]
+    assert any("**A good place for a pause.**" in text for text in above)
     facts = re.compile(r"(?m)^(\[!\[Open in Colab|\*About \d+ minutes).*$")
-    plain = [facts.sub("", t) for t in core if "<summary>Hint" not in t]
+    plain = [facts.sub("", t) for t in above if "<summary>Hint" not in t]
     assert num_words(plain) <= 2000
     in_all, in_core = (
         sum(map(int, re.findall(r"\*About (\d+) minutes\.", "\n".join(part))))
-        for part in (texts, core)
+        for part in (texts, above)
     )
     assert in_core <= 60  # reading, predicting and running take 30 more
-    words = " ".join("\n".join(core).split())
+    words = " ".join("\n".join(above).split())
     assert f'"Going further", {in_all - in_core}.' in words
 
 
@@ -127,7 +131,7 @@ def test_released_file_holds_no_solution_and_no_hidden_test(path):
 
 @every_lesson
 def test_exercise_minutes_fit_into_the_lesson(path):
-    prose = "\n".join(core_of([cell.source for cell in cells(path, "markdown")]))
+    prose = "\n".join(cell.source for cell in core(path, "markdown"))
     minutes = map(int, re.findall(r"\*About (\d+) minutes\.", prose))
     [whole] = re.findall(r"about\s+(\d+)\s+minutes", prose)
     most = 120 if path.stem.startswith("05") else 90  # a pause is proposed there
