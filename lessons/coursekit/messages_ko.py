@@ -188,6 +188,7 @@ MESSAGES = {
     'arguments stay': '인자 유지',
     'dtypes stay': 'dtype 유지',
     'nothing is remembered': '호출 사이에 기억하는 것 없음',
+    '*About 12 minutes. Difficulty 2 of 3. 2 points.*': '*약 12분. 난이도 2/3. 2점.*',
     '*About 18 minutes. Difficulty 3 of 3. 4 points.*': '*약 18분. 난이도 3/3. 4점.*',
     'one step of SGD': 'SGD 한 스텝',
     'one sync': '동기화 한 번',
