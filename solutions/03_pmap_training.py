@@ -1702,7 +1702,7 @@ else:
 #   [MultiSteps](https://optax.readthedocs.io/en/latest/_collections/examples/gradient_accumulation.html).
 # - Whole programs lie in `solutions/references/`; each has `--help`.
 #   `pmap_linear_regression.py` is section 1, `keras_digits.py` section 7 by Keras under
-#   `jit`, `sharded_pipeline.py` section 2 under `jit`. `ensemble.py` trains eight CNNs,
+#   `jit`, `sharded_pipeline.py` a linear fit under `jit`. `ensemble.py` trains eight CNNs,
 #   one per device, *without* a sync, and averages what they say: lesson 2's
 #   `ensemble_probs`.
 #
