@@ -49,6 +49,7 @@ def grade_submission(
         return nothing_to_grade(lesson, name, submitted.notes, (other,))
     answers = extract_answers(submitted.notebook, lesson)
     clean = answer(lesson, answers)
+    judge.begins = True
     trial = Trial(clean, lesson, judge, limits, trusted=trusted, compiled=compiled)
     checked = trial.run(on_exercise)
     on_end(trial.used)

@@ -36,6 +36,9 @@ ENDINGS = {
 }
 
 
+MAX_ANSWERS = 60  # of one child: compiled programs take memory
+
+
 class Judge:
     """Holds one lesson's checks and solutions, and runs one check at a time.
 
@@ -115,9 +118,6 @@ class Judge:
             return verdict(outcome, error.headline, error.rows)
         except BaseException as error:
             return verdict(Outcome.BROKEN, f"{type(error).__name__}: {error}")
-        finally:
-            if self.children:
-                self.children.end()  # the next learner's programs meet another one
         found, _ = check._results.get(exercise, ("", 0))
         if found != "right":
             return verdict(Outcome.BROKEN, "The check ended without a verdict.")
@@ -175,6 +175,8 @@ def main() -> None:
         if "check" in message:
             if children:
                 children.wall_s = message["wall_s"]
+                if message["begins"] or children.answers > MAX_ANSWERS:
+                    children.end()  # each learner's programs meet another child
             send(judge.check(message["check"]))
         else:  # decoding untrusted files is done in here, where it can harm nobody
             send({"picture": safe_picture(base64.b64decode(message["picture"]))})

@@ -65,6 +65,7 @@ class JudgeProcess:
         self.material = material(lesson)
         self.compiled = compiled
         self.trusted, self.wall_s = trusted, wall_s
+        self.begins = True  # whether the next check is a submission's first
         self.kill: Callable[[], object] | None = None  # while there is a process
 
     def check(self, exercise: str, ask: Callable[[dict], dict]) -> dict[str, Any]:
@@ -77,8 +78,9 @@ class JudgeProcess:
         """
         if self.kill is None:
             self.start()
-        self.send({"check": exercise, "wall_s": self.wall_s})
-        runs = False
+        message = {"check": exercise, "wall_s": self.wall_s, "begins": self.begins}
+        self.send(message)
+        runs, self.begins = False, False
         # A contained judge watches programs itself; this is for one that cannot.
         longest = self.wall_s if self.trusted else LONGEST * self.wall_s + SILENCE_S
         while True:

@@ -46,11 +46,13 @@ class ProgramChildren:
 
     Attributes:
         wall_s: how long an answer may take.
+        answers: how many the child has given.
     """
 
     def __init__(self):
         self.wall_s = DEFAULT_WALL_S
         self.child: Child | None = None
+        self.answers = 0  # of this child
         self.channel, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         if not os.fork():
             try:
@@ -71,6 +73,7 @@ class ProgramChildren:
         """
         for is_last in (False, True):
             self.child = self.child or self.start()
+            self.answers += 1
             try:
                 return self.child.answer(question, looks, self.wall_s)
             except ChildEnded as end:
@@ -94,7 +97,7 @@ class ProgramChildren:
         """Ends the child, if there is one."""
         if self.child:
             self.child.close()
-        self.child = None
+        self.child, self.answers = None, 0
 
 
 class Child:
