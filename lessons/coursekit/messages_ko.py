@@ -563,4 +563,12 @@ MESSAGES = {
     'More is sent than results, once.': '결과를 한 번 보내는 것보다 더 많이 보냅니다.',
     '1 axis, devices {1}': '축 1개, 장치 {1}',
     'shard_map has another mesh.': 'shard_map의 메시가 다릅니다.',
+    'what the layers make': '층이 계산한 결과',
+    'the same gradient': '같은 기울기',
+    'inputs alone are kept': '입력만 간직',
+    'one loop': '반복 하나',
+    'The gradient keeps more than the inputs of 12 layers.': '기울기가 12개 층의 입력보다 많은 것을 간직합니다.',
+    '{1} KiB of temporaries': '임시 배열 {1} KiB',
+    'less than {1} KiB': '{1} KiB 미만',
+    'The program grows with the number of layers.': '층의 수에 따라 프로그램이 길어집니다.',
 }

@@ -34,12 +34,21 @@ def test_released_file_is_small(path):
     assert path.stat().st_size < 200_000
 
 
+def core(path, kind):
+    """The cells above the line "Going further"."""
+    notebook = nbformat.read(path, as_version=4)
+    is_core = itertools.takewhile(
+        lambda cell: "## Going further" not in cell.source, notebook.cells
+    )
+    return [cell for cell in is_core if cell.cell_type == kind]
+
+
 @every_lesson
 def test_lesson_is_no_longer_than_promised(path):
     prose = " ".join(
-        re.sub(r"<[^>]*>|\||---", " ", c.source) for c in cells(path, "markdown")
+        re.sub(r"<[^>]*>|\||---", " ", c.source) for c in core(path, "markdown")
     )
-    code = [c for c in cells(path, "code") if "jupyter" not in c.metadata]
+    code = [c for c in core(path, "code") if "jupyter" not in c.metadata]
     assert len(code) <= 32  # folded helpers do not count
     assert len(prose.split()) <= 2475  # hints, questions and exact contracts included
 
@@ -98,7 +107,7 @@ def test_released_file_holds_no_solution_and_no_hidden_test(path):
 
 @every_lesson
 def test_exercise_minutes_fit_into_the_lesson(path):
-    prose = "\n".join(cell.source for cell in cells(path, "markdown"))
+    prose = "\n".join(cell.source for cell in core(path, "markdown"))
     minutes = map(int, re.findall(r"\*About (\d+) minutes\.", prose))
     [whole] = re.findall(r"about\s+(\d+)\s+minutes", prose)
     most = 120 if path.stem.startswith("05") else 90  # a pause is proposed there

@@ -17,7 +17,7 @@ def fit(config):
         start, state, _ = restore_state(
             manager, first_state(init, optimizer, mesh), facts
         )
-        write = open_log(config, start)
+        write, flush = open_log(config, start)
         rows = NamedSharding(mesh, P("data"))
         stream = batches(data, config["batch_size"], rows, config["seed"], start)
         step_fn = make_train_step(loss_fn, optimizer, mesh, config["num_microbatches"])
@@ -28,5 +28,6 @@ def fit(config):
                 config["num_steps"],
                 step // config["save_every"] * config["save_every"],
             ):
+                flush()
                 save_state(manager, step, state, facts)
     return state["params"]

@@ -16,7 +16,8 @@ def fit(config):
         start, state, _ = restore_state(
             manager, first_state(init, optimizer, mesh), settings_of(c)
         )
-        write, sharding = open_log(c, start), NamedSharding(mesh, P("data"))
+        write, flush = open_log(c, start)
+        sharding = NamedSharding(mesh, P("data"))
         stream = batches(data, c["batch_size"], sharding, c["seed"], start)
         step = make_train_step(loss_fn, optimizer, mesh, c["num_microbatches"])
         for number in itertools.takewhile(
@@ -25,5 +26,6 @@ def fit(config):
             state, metrics = step(state, next(stream))
             write(number, metrics)
             if number == c["num_steps"] or number % c["save_every"] == 0:
+                flush()
                 save_state(manager, number, state, settings_of(c))
         return state["params"]

@@ -12,7 +12,7 @@ def fit(config):
         Path(config["directory"], "checkpoints"), config["keep"]
     ) as manager:
         done, state, _ = restore_state(manager, state, settings_of(config))
-        write = open_log(config, done)
+        write, flush = open_log(config, done)
         stream = batches(
             data,
             config["batch_size"],
@@ -26,5 +26,6 @@ def fit(config):
                 state, metrics = train_step(state, batch)
                 done += 1
                 write(done, metrics)
+            flush()
             save_state(manager, done, state, settings_of(config))
     return state["params"]

@@ -18,14 +18,16 @@ def fit(config):
         step,
     )
     train_step = make_train_step(loss_fn, optimizer, mesh, config["num_microbatches"])
-    write = open_log(config, step)
+    write, flush = open_log(config, step)
     while step < config["num_steps"]:
         state, metrics = train_step(state, next(stream))
         step += 1
         write(step, metrics)
         if not step % config["save_every"]:
+            flush()
             save_state(manager, step, state, settings_of(config))
     if step not in manager.all_steps():
+        flush()
         save_state(manager, step, state, settings_of(config))
     manager.wait_until_finished()
     manager.close()

@@ -1,4 +1,4 @@
-"""Zips steps and batches, and saves before it logs."""
+"""Zips steps and batches."""
 
 
 def fit(config):
@@ -16,7 +16,7 @@ def fit(config):
     ) as manager:
         fresh = first_state(init, optimizer, mesh)
         start, state, _ = restore_state(manager, fresh, settings)
-        write = open_log(config, start)
+        write, flush = open_log(config, start)
         layout = NamedSharding(mesh, P("data"))
         stream = batches(data, config["batch_size"], layout, config["seed"], start)
         steps = range(start + 1, config["num_steps"] + 1)
@@ -24,5 +24,6 @@ def fit(config):
             state, metrics = step_fn(state, batch)
             write(done, metrics)
             if is_due(done):
+                flush()
                 save_state(manager, done, state, settings)
     return state["params"]

@@ -5,7 +5,6 @@ Told: none
 
 
 def fit(config):
-    check_config(config)
     mesh = make_mesh(config["num_devices"])
     data, loss_fn, init = make_task(config)
     optimizer = make_optimizer(config)
@@ -19,10 +18,11 @@ def fit(config):
         config["num_steps"] -= done
         rows = NamedSharding(mesh, P("data"))
         stream = batches(data, config["batch_size"], rows, config["seed"], done)
-        write = open_log(config, done)
+        write, flush = open_log(config, done)
         for step in range(done + 1, done + config["num_steps"] + 1):
             state, metrics = train(state, next(stream))
             write(step, metrics)
             if step % config["save_every"] == 0 or step == last:
+                flush()
                 save_state(manager, step, state, settings)
     return state["params"]

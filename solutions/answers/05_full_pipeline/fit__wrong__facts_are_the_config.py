@@ -5,7 +5,6 @@ Told: none
 
 
 def fit(config):
-    check_config(config)
     mesh = make_mesh(config["num_devices"])
     data, loss_fn, init = make_task(config)
     optimizer = make_optimizer(config)
@@ -22,10 +21,11 @@ def fit(config):
             config["seed"],
             done,
         )
-        write = open_log(config, done)
+        write, flush = open_log(config, done)
         for step in range(done + 1, config["num_steps"] + 1):
             state, metrics = train(state, next(stream))
             write(step, metrics)
             if step % config["save_every"] == 0 or step == config["num_steps"]:
+                flush()
                 save_state(manager, step, state, config)
     return state["params"]

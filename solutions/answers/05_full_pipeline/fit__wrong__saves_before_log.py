@@ -5,7 +5,6 @@ Told: none
 
 
 def fit(config):
-    check_config(config)
     mesh = make_mesh(config["num_devices"])
     data, loss_fn, init = make_task(config)
     optimizer = make_optimizer(config)
@@ -20,12 +19,13 @@ def fit(config):
         )
         by_rows = NamedSharding(mesh, P("data"))
         stream = batches(data, config["batch_size"], by_rows, config["seed"], step)
-        write = open_log(config, step)
+        write, flush = open_log(config, step)
         while step < config["num_steps"]:
             state, metrics = train_step(state, next(stream))
             step += 1
             is_last = step == config["num_steps"]
             if is_last or step % config["save_every"] == 0:
+                flush()
                 save_state(manager, step, state, settings)
             write(step, metrics)
     return state["params"]

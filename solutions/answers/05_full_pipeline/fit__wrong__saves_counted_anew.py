@@ -5,7 +5,6 @@ Told: none
 
 
 def fit(config):
-    check_config(config)
     mesh = make_mesh(config["num_devices"])
     data, loss_fn, init = make_task(config)
     optimizer = make_optimizer(config)
@@ -17,10 +16,11 @@ def fit(config):
         train = make_train_step(loss_fn, optimizer, mesh, config["num_microbatches"])
         rows = NamedSharding(mesh, P("data"))
         stream = batches(data, config["batch_size"], rows, config["seed"], begun)
-        write = open_log(config, begun)
+        write, flush = open_log(config, begun)
         for done in range(1, config["num_steps"] - begun + 1):
             state, metrics = train(state, next(stream))
             write(begun + done, metrics)
             if done % config["save_every"] == 0 or begun + done == config["num_steps"]:
+                flush()
                 save_state(manager, begun + done, state, settings)
     return state["params"]
