@@ -85,7 +85,7 @@ draw_array(stack, 'stack, P("data", None, "model"):')
 # - [nothing is remembered] a call computes from its own arguments, whatever was called
 #   before.
 #
-# Arrays hold finite numbers, and no axis is empty.
+# Numbers are finite, and no axis is empty.
 
 # %% [markdown]
 # ### Exercise 4.1: make_mesh_and_place

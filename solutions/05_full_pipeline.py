@@ -2328,7 +2328,7 @@ def check_program(kind, params, x):  # of the gradient: bytes kept, lines
     return {"bytes": memory.temp_size_in_bytes, "lines": lowered.as_text().count("\n")}
 
 
-# %% check="run_layers" points=2
+# %% check="run_layers" points=2 bonus=true
 for case in (("wide", 3, 5, 4), ("gated", 6, 2, 3)):
     arguments = check_layers_case(*case)
     seen, wanted = observe(check_layers, *arguments), check_one_by_one(*arguments)

@@ -38,7 +38,8 @@ CAUSES = (  # what JAX's own messages mean in a lesson
     ),
     (
         r"context mesh .* should match the mesh",
-        "the check maps your function with pmap already: leave pmap out of it",
+        "it maps over another mesh than the one that is in use where it is called: that"
+        " of a check that maps it already, or of set_mesh",
     ),
     (
         r"NonConcreteBooleanIndex|boolean indices must be concrete",
@@ -75,7 +76,7 @@ CAUSES = (  # what JAX's own messages mean in a lesson
     (
         r"body function carry input and carry output",
         "a loop carries on what its first round got, and this round returned something"
-        " else: another order, shape or dtype?",
+        " else: another order, shape, dtype or layout?",
     ),
     (
         r"require replication which can't be statically inferred",

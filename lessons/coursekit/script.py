@@ -37,7 +37,8 @@ if __name__ == "__main__":
         jax.distributed.initialize(address, int(count), int(number))
     try:
         FUNCTION(**json.loads(sys.argv[1]))
-    except BaseException:
+    except BaseException as error:
+        vars(error).pop("__notes__", None)  # JAX's remarks: the error comes last
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)  # an orderly end would wait for the other processes

@@ -164,6 +164,18 @@ def test_a_name_that_nobody_defined_stays_an_error_of_the_script(tmp_path):
     assert "NameError" in run(tmp_path / "script.py", "{}").stderr
 
 
+def fails_in_jax():
+    import jax
+
+    jax.jit(lambda x: x.reshape(3))(np.ones(4))
+
+
+def test_the_last_line_of_what_fails_in_jax_is_the_error(tmp_path):
+    write_script(tmp_path / "script.py", fails_in_jax)
+    *_, last = run(tmp_path / "script.py", "{}").stderr.strip().splitlines()
+    assert last.startswith("TypeError: ")
+
+
 def test_a_port_of_another_process_is_told_before_anything_starts(tmp_path):
     write_script(tmp_path / "script.py", names)
     with socket.socket() as other:

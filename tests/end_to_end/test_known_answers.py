@@ -14,7 +14,7 @@ import nbformat
 import pytest
 
 from grader.authoring.lesson import read_lesson
-from grader.authoring.notebook import exercises, release
+from grader.authoring.notebook import checks, exercises, points_for, release
 from grader.containment.limits import Limits
 from grader.results import Outcome, Status
 from grader.workers.executor import grade_jobs
@@ -92,4 +92,4 @@ def test_every_known_answer_gets_what_it_deserves(source, contained_here, tmp_pa
                 assert one.points == 0
             elif not (one.exercise in CALLS_OTHERS and wrong):
                 assert one.outcome is Outcome.PASSED, told
-                assert one.points == one.max_points
+                assert one.points == points_for(checks(lesson)[one.exercise])

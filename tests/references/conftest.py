@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -48,3 +49,46 @@ def usual_promotion():
     """JAX as it comes, for libraries that mix dtypes and ranks in their own layers."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
+
+
+# A child that dies, as by `kill -9`, right after it wrote metrics or a checkpoint.
+DIES = """
+import os, signal, sys
+os.environ["XLA_FLAGS"] = {flags!r}
+os.environ["NPROC"] = os.environ["PJRT_NPROC"] = "32"
+sys.path.append({references!r})
+import full_pipeline
+def dying(act, finish=lambda self: None):
+    def last_act(self, step, values):
+        act(self, step, values)
+        if step == {step}:
+            finish(self)
+            os.kill(os.getpid(), signal.SIGKILL)
+    return last_act
+metrics, checkpoints = full_pipeline.Metrics, full_pipeline.Checkpoints
+if {after!r} == "metrics":
+    metrics.write = dying(metrics.write)
+else:
+    finish = lambda self: self.manager.wait_until_finished()
+    checkpoints.save = dying(checkpoints.save, finish)
+full_pipeline.fit(full_pipeline.Config(directory={directory!r}, **{settings!r}))
+"""
+
+
+@pytest.fixture
+def kill_a_run():
+    """Runs the full pipeline until it is killed right after a step."""
+
+    def kill(directory, settings, after, step):
+        program = DIES.format(
+            flags=os.environ["XLA_FLAGS"],
+            references=str(REFERENCES),
+            directory=str(directory),
+            after=after,
+            step=step,
+            settings=settings,
+        )
+        child = subprocess.run([sys.executable, "-c", program], capture_output=True)
+        assert child.returncode == -signal.SIGKILL
+
+    return kill

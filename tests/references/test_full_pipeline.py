@@ -33,28 +33,6 @@ REGRESSION = {
     "steps_per_call": 50,
     "save_every": 500,
 }
-# A child that dies, as by `kill -9`, right after it wrote metrics or a checkpoint.
-DIES = """
-import os, signal, sys
-os.environ["XLA_FLAGS"] = {flags!r}
-os.environ["NPROC"] = os.environ["PJRT_NPROC"] = "32"
-sys.path.append({references!r})
-import full_pipeline
-def dying(act, finish=lambda self: None):
-    def last_act(self, step, values):
-        act(self, step, values)
-        if step == {step}:
-            finish(self)
-            os.kill(os.getpid(), signal.SIGKILL)
-    return last_act
-metrics, checkpoints = full_pipeline.Metrics, full_pipeline.Checkpoints
-if {after!r} == "metrics":
-    metrics.write = dying(metrics.write)
-else:
-    finish = lambda self: self.manager.wait_until_finished()
-    checkpoints.save = dying(checkpoints.save, finish)
-full_pipeline.fit(full_pipeline.Config(directory={directory!r}, **{settings!r}))
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -107,18 +85,9 @@ def log(folder):
     ],
 )
 def test_a_killed_run_ends_bit_for_bit_like_one_that_was_not(
-    after, step, save_every, logged, whole, tmp_path
+    after, step, save_every, logged, whole, tmp_path, kill_a_run
 ):
-    program = DIES.format(
-        flags=os.environ["XLA_FLAGS"],
-        references=str(REFERENCES),
-        directory=str(tmp_path),
-        after=after,
-        step=step,
-        settings={**SMALL, "save_every": save_every},
-    )
-    child = subprocess.run([sys.executable, "-c", program], capture_output=True)
-    assert child.returncode == -signal.SIGKILL
+    kill_a_run(tmp_path, SMALL | {"save_every": save_every}, after, step)
     assert len(log(tmp_path)) == logged
     folder, result = whole
     assert same(run(tmp_path)["params"], result["params"])

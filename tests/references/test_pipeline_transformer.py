@@ -80,7 +80,15 @@ def test_a_checkpoint_is_restored_on_another_mesh(whole):
     assert again["losses"] == [] and same(again["params"], result["params"])
 
 
-def test_two_processes_survive_a_kill_and_train_like_one(whole, tmp_path):
+@pytest.mark.parametrize("after", ["metrics", "checkpoint"])
+def test_a_killed_run_ends_bit_for_bit_like_one_that_was_not(
+    after, whole, tmp_path, kill_a_run
+):
+    kill_a_run(tmp_path, SMALL, after, 10)
+    assert same(run(tmp_path)["params"], whole[1]["params"])
+
+
+def test_two_processes_resume_and_train_like_one(whole, tmp_path):
     settings = {f"--{k.replace('_', '-')}": str(v) for k, v in SMALL.items()}
     options = [*sum(settings.items(), ()), "--directory", str(tmp_path)]
     script = [sys.executable, str(REFERENCES / "full_pipeline.py"), "--quiet"]

@@ -1,7 +1,7 @@
 """Returns the state first, as some libraries do.
 
 Told: a loop carries on what its first round got, and this round returned something
-else: another order, shape or dtype?
+else: another order, shape, dtype or layout?
 """
 
 
