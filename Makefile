@@ -46,7 +46,7 @@ test-newest: .venv-newest/ready
 
 # The whole programs, with the libraries that they are written in: on the locked JAX.
 test-references: .venv-references/ready
-	.venv-references/bin/python -c "import flax, keras, rich"
+	KERAS_BACKEND=jax .venv-references/bin/python -c "import flax, keras, rich"
 	.venv-references/bin/python -m pytest $(SIDE_BY_SIDE) tests/references
 
 # Is there a Python for test-newest, other than the one that `make test` uses?
