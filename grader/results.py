@@ -128,7 +128,7 @@ class Record:
 
     Attributes:
         key: hash of all `hashes`; the same key stands for the same result.
-        hashes: SHA-256 of submission, lesson, grader (limits included) and packages.
+        hashes: SHA-256 of submission, lesson, seed, grader (with limits) and packages.
         result: what became of the submission.
         seconds: how long grading took; no part of the key or of an export.
         used: what the learner's processes took, where it was counted: "cpu_s", seconds,

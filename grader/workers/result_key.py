@@ -29,10 +29,18 @@ INSIDE = ("grader/containment/inside", "grader/kernel/inside")
 def lesson_hashes(
     lesson: NotebookNode, limits: Limits, root: Path = ROOT
 ) -> dict[str, str]:
-    """Hashes everything that a result depends on, but for the submission itself."""
+    """Hashes everything that a result depends on, but for the submission itself.
+
+    The class's seed has a hash of its own: for all classes our solutions compile the
+    same programs.
+    """
     package = coursekit.version(coursekit.read(root))  # but for translated messages
+    plain = lesson.copy()
+    plain.metadata = lesson.metadata.copy()
+    seed = plain.metadata.pop("seed", 0)
     return {
-        "lesson": sha256((dumps(lesson) + package).encode()),
+        "lesson": sha256((dumps(plain) + package).encode()),
+        "seed": sha256(str(seed).encode()),
         "grader": sha256(deciding_source() + repr(limits).encode()),
         "packages": sha256(installed_packages()),
     }

@@ -450,7 +450,9 @@ def test_log_tells_each_grade_from_its_hashes(graded):
     assert {entry["student"] for entry in entries} == {"ada", "bob", "cleo", "dan"}
     for entry in entries:
         assert entry["at"] == NOW and len(entry["key"]) == 64
-        assert set(entry["hashes"]) == {"submission", "lesson", "grader", "packages"}
+        assert set(entry["hashes"]) == {
+            *("submission", "lesson", "seed", "grader", "packages")
+        }
 
 
 def test_an_interrupt_ends_the_command_at_once_and_says_that_work_is_saved(

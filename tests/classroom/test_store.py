@@ -8,6 +8,7 @@ import tiny
 
 from grader.classroom.store import Store, StoreError
 from grader.containment.limits import Limits
+from grader.kernel.compile_cache import find
 from grader.results import ExerciseResult, Outcome, Record, Result, Status
 from grader.workers import result_key
 from grader.workers.result_key import key_of, lesson_hashes, sha256
@@ -99,7 +100,7 @@ def test_same_things_have_the_same_key(hashes):
 
 
 @pytest.mark.parametrize(
-    "what", ["submission", "lesson", "module", "limits", "grader", "packages"]
+    "what", ["submission", "lesson", "seed", "module", "limits", "grader", "packages"]
 )
 def test_whatever_changes_makes_another_key(hashes, what, monkeypatch):
     root, lesson, key = hashes
@@ -108,6 +109,8 @@ def test_whatever_changes_makes_another_key(hashes, what, monkeypatch):
         changes["data"] = b"y"
     elif what == "lesson":
         lesson.cells[-1].source += "\n# changed"
+    elif what == "seed":
+        lesson.metadata["seed"] = 7
     elif what == "module":
         path = root / "lessons" / "coursekit" / "expect.py"
         path.write_text(path.read_text() + "\n")
@@ -118,3 +121,12 @@ def test_whatever_changes_makes_another_key(hashes, what, monkeypatch):
     else:
         monkeypatch.setattr(result_key, "installed_packages", lambda: b"jax==99")
     assert key(**changes) != before
+
+
+def test_classes_with_their_own_seeds_share_what_our_solutions_compile(hashes):
+    _, lesson, _ = hashes
+    mine = lesson_hashes(lesson, Limits())
+    lesson.metadata["seed"] = 7
+    other = lesson_hashes(lesson, Limits())
+    assert lesson.metadata["seed"] == 7
+    assert find(mine) == find(other) and mine["seed"] != other["seed"]

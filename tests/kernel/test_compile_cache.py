@@ -107,9 +107,12 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_folder_belongs_to_lesson_packages_and_processor(home, monkeypatch):
+def test_a_folder_belongs_to_lesson_packages_and_processor_but_to_no_class(
+    home, monkeypatch
+):
     first = compile_cache.find(HASHES)
-    assert first == compile_cache.find(HASHES | {"grader": "another"})
+    for name in ("grader", "seed"):
+        assert first == compile_cache.find(HASHES | {name: "another"})
     others = [
         compile_cache.find(HASHES | {name: "x"}) for name in ("lesson", "packages")
     ]
