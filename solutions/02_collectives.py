@@ -1454,12 +1454,12 @@ check_puts_in(seen, 7 * 3, {}, least=7 * 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Attention in a ring.** Each of T positions looks at all T: their scores are a matrix
-# of T x T, too large for a device where the text is long. So split the positions.
-# Queries stay; keys and values travel around the ring, and each device adds what a
-# block gives to its own result before the next one comes.
+# **Attention in a ring.** Each of T positions looks at all T: a matrix of T x T scores,
+# too large for a device where the text is long. So split the positions: queries stay,
+# keys and values travel around the ring, and each device adds what a block gives to its
+# result.
 #
-# Below, four devices. Part `b` of a device's result is what block `b` gives; 1: added.
+# Below, part `b` of a device's result is what block `b` gives; 1: added.
 
 # %%
 parts = np.eye(4)  # device, block: at first each device adds its own
@@ -1470,10 +1470,9 @@ titles = ["at first", *(f"after send {number}" for number in range(1, 4))]
 draw_steps(states, titles, complete=1, row="part", ring=True)
 
 # %% [markdown]
-# A softmax needs its row's largest score, and no block knows it. So a device keeps, for
-# each row, the largest score **so far**, and the sum of `exp(score - largest)`. When a
-# block brings a larger one, what was summed is multiplied by `exp(old - new)`, and is
-# then as if the new one had been known from the start.
+# A softmax needs its row's largest score, which no block knows. So a device keeps, for
+# each row, the largest score **so far** and the sum of `exp(score - largest)`. When a
+# larger one comes, what was summed is multiplied by `exp(old - new)`.
 #
 # **Predict, then run.** A row's scores come in two blocks, below. By about how much
 # must the first sum be multiplied: 1/3, 1/7 or 1/20?
@@ -1532,8 +1531,8 @@ def ring_attention(q, k, v, axis_name):
 
 
 # %% [markdown] hints="ring_attention"
-# - Python's `for` over D blocks is fine: the own one first, each other one after a
-#   `lax.ppermute((k, v), axis_name, pairs)`, which sends both.
+# - Python's `for` over D blocks is fine, the own one first. `lax.ppermute((k, v),
+#   axis_name, pairs)` sends both.
 # - Start with `largest, total, weighted = -jnp.inf, 0, 0`. Of each block's scores:
 #   `highest = jnp.maximum(largest, scores.max(axis=1, keepdims=True))`.
 # - `weighted` sums `powers @ v` as `total` sums the powers. Both are multiplied by
@@ -1662,19 +1661,17 @@ for count, rows, width, values in ((6, 3, 5, 2), (3, 2, 2, 1)):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Under a *causal* mask a position looks at earlier ones alone. Then it matters whose
-# block arrives, `d - s` after `s` sends, and almost half give nothing: libraries
-# deal the positions out so that every device has as much to do.
+# Under a *causal* mask, where a position sees no later ones, it matters whose block
+# arrives: that of device `d - s` after `s` sends.
 
 # %% [markdown]
-# **A mixture of experts.** Many small networks, of which each token uses one that the
-# model chooses for it. Expert `d` lives on device `d`, the tokens are split over all
-# devices: so they go to their expert by an `all_to_all`, and their results come back by
-# another.
+# **A mixture of experts.** Of many small networks a token uses one, which the model
+# chooses. Expert `d` lives on device `d`, the tokens are split over all devices: so
+# they go to their expert by an `all_to_all`, and results come back by another.
 #
 # A program's shapes cannot depend on choices. So each device has `capacity` **slots**
 # for each expert; its tokens take them row by row, empty slots travel as zeros, and a
-# token that finds no slot is **dropped**.
+# token without a slot is **dropped**.
 #
 # **Predict, then run.** Four tokens on each device, two slots. Which are dropped?
 
@@ -1698,8 +1695,8 @@ arrived = spmd(lambda x: lax.all_to_all(x, "i", 0, 0))(filled)
 draw_collective('lax.all_to_all(x, "i", 0, 0)', filled, arrived)
 
 # %% [markdown]
-# Before, a device's rows are experts; after, the expert has a row of each device. The
-# second `all_to_all` takes results the same way back: to the same row and slot.
+# Before, a device's rows are experts; after, an expert's rows are devices. The second
+# `all_to_all` takes results back to the same row and slot.
 
 # %% [markdown]
 # ### Exercise 2.10: expert_layer
@@ -1744,8 +1741,8 @@ def expert_layer(params, x, expert, capacity, axis_name):
 
 
 # %% [markdown] hints="expert_layer"
-# - The picture's cell, without its loop: `place = expert, slots_of(expert)` are the
-#   row and slot of every token, in an array of zeros `(D, capacity, F)`.
+# - The picture's cell, without its loop: `place = expert, slots_of(expert)` are each
+#   token's row and slot in an array of zeros, `(D, capacity, F)`.
 # - `sent.at[place].set(x, mode="drop")` fills it, and leaves out what has no slot. What
 #   arrives is `(D, capacity, F)`, too: your expert computes all of it at once.
 # - After the second `lax.all_to_all(results, axis_name, 0, 0)` each result is where its
