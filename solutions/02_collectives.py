@@ -4,8 +4,8 @@
 # COLAB_BADGE
 #
 # At the end of lesson 1 eight replicas drifted apart: no device heard of another. In a
-# *collective* all devices take part at once: each puts a block in, each gets a block
-# out. Five kinds carry almost all of distributed training.
+# *collective* all devices take part: each puts a block in, each gets one out. Five
+# kinds carry almost all of distributed training.
 #
 # **After this lesson you can**
 #
@@ -15,7 +15,7 @@
 # - split an optimizer's state over the devices.
 #
 # **You need** lesson 1. **Time**: about 90 minutes for five exercises, a pause in the
-# middle; three more, under "Going further", 30.
+# middle; five more, two a bonus, under "Going further", 58.
 
 # %% setup=true
 
@@ -1064,7 +1064,8 @@ for name, way in ways.items():  # each kind counts as the table of section 1 say
 #
 # The core of the lesson ends here. Three exercises follow, for another sitting: the
 # ring behind an all-reduce, what a collective costs, and an ensemble. Their points
-# count like any other's.
+# count like any other's. Two more are a bonus, whose points come on top: attention in
+# a ring, and a mixture of experts.
 
 # %% [markdown]
 # **The ring.** How can an all-reduce need so little? Cut the array into D chunks and let every device
@@ -1450,6 +1451,413 @@ seen = observe(ensemble_probs, {"w": w, "b": b}, x, "i", axis="i", traced=True)
 expect_close(seen, np.broadcast_to(probs, (6, 7, 3)), atol=1e-3)
 statement("only probabilities are sent")
 check_puts_in(seen, 7 * 3, {}, least=7 * 3)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# **Attention in a ring.** Each of T positions looks at all T: a matrix of T x T scores,
+# too large for a device where the text is long. So split the positions: queries stay,
+# keys and values travel around the ring, and each device adds what a block gives to its
+# result.
+#
+# Below, part `b` of a device's result is what block `b` gives; 1: added.
+
+# %%
+parts = np.eye(4)  # device, block: at first each device adds its own
+states = [parts]
+for _ in range(3):
+    states.append(np.maximum(states[-1], np.roll(states[-1], 1, axis=0)))
+titles = ["at first", *(f"after send {number}" for number in range(1, 4))]
+draw_steps(states, titles, complete=1, row="part", ring=True)
+
+# %% [markdown]
+# A softmax needs its row's largest score, which no block knows. So a device keeps, for
+# each row, the largest score **so far** and the sum of `exp(score - largest)`. When a
+# larger one comes, what was summed is multiplied by `exp(old - new)`.
+#
+# **Predict, then run.** A row's scores come in two blocks, below. By about how much
+# must the first sum be multiplied: 1/3, 1/7 or 1/20?
+
+# %%
+blocks = np.float64([[1000, 1001], [1003, 1002]])
+first, second = blocks.max(axis=1)
+sums = np.exp(blocks - blocks.max(axis=1, keepdims=True)).sum(axis=1)
+largest = max(first, second)
+total = sums[0] * np.exp(first - largest) + sums[1] * np.exp(second - largest)
+print(f"the first sum is multiplied by {np.exp(first - largest):.3f}")
+print("as of all four:", np.isclose(total, np.exp(blocks - blocks.max()).sum()))
+
+# %% [markdown]
+# ### Exercise 2.9: ring_attention
+#
+# [attention over all positions] `ring_attention(q, k, v, axis_name)` gets this device's
+# N positions, `q, k: (N, F)` and `v: (N, C)`. It returns its `(N, C)` rows of
+# `softmax(q @ k.T / sqrt(F)) @ v` over the keys of **all** devices, without a mask.
+#
+# - [large scores are fine] Scores of ±10,000 give finite, right results.
+# - [keys and values travel] Each device sends `D - 1` blocks of keys and as many of
+#   values, by `lax.ppermute`, and nothing else.
+# - [never the whole sequence] No array of the program is as large as the keys of all
+#   devices, or as a device's scores for all of them (`N` rows of `D N`).
+
+
+# %% exercise="ring_attention" minutes=15 difficulty=3
+def ring_attention(q, k, v, axis_name):
+    """Computes attention over a sequence that is split over the devices.
+
+    Args:
+        q: f32[N, F], the queries of this device's positions.
+        k: f32[N, F], their keys.
+        v: f32[N, C], their values.
+        axis_name: the name of the devices' axis, which has D devices.
+
+    Returns:
+        f32[N, C], this device's rows of the attention over all D * N positions.
+    """
+    ### BEGIN SOLUTION
+    num_devices = lax.axis_size(axis_name)
+    to_right = [(d, (d + 1) % num_devices) for d in range(num_devices)]
+    largest, total, weighted = -jnp.inf, 0, 0
+    for step in range(num_devices):
+        if step:
+            k, v = lax.ppermute((k, v), axis_name, to_right)
+        scores = q @ k.T / q.shape[1] ** 0.5
+        highest = jnp.maximum(largest, scores.max(axis=1, keepdims=True))
+        powers, fading = jnp.exp(scores - highest), jnp.exp(largest - highest)
+        total = total * fading + powers.sum(axis=1, keepdims=True)
+        weighted = weighted * fading + powers @ v
+        largest = highest
+    return weighted / total
+    ### END SOLUTION
+
+
+# %% [markdown] hints="ring_attention"
+# - Python's `for` over D blocks is fine, the own one first. `lax.ppermute((k, v),
+#   axis_name, pairs)` sends both.
+# - Start with `largest, total, weighted = -jnp.inf, 0, 0`. Of each block's scores:
+#   `highest = jnp.maximum(largest, scores.max(axis=1, keepdims=True))`.
+# - `weighted` sums `powers @ v` as `total` sums the powers. Both are multiplied by
+#   `jnp.exp(largest - highest)` before a block is added; divide at the end.
+
+
+# %% helpers="ring_attention"
+def check_scores(q, k):  # (D, D, N, N): device, block of keys; in 64 bits
+    return np.einsum("dnf,bmf->dbnm", np.float64(q), k) / q.shape[-1] ** 0.5
+
+
+def check_attention(q, k, v):  # over all blocks at once
+    scores = np.concatenate(np.moveaxis(check_scores(q, k), 1, 0), axis=-1)
+    return check_softmax(scores) @ v.reshape(-1, v.shape[-1])
+
+
+def check_blocks_alone(q, k, v):  # (D, D, N, C): what each block alone would give
+    return check_softmax(check_scores(q, k)) @ v
+
+
+def check_unfaded(q, k, v):  # block after block, what was summed left as it was
+    result = np.zeros(v.shape)
+    for device, scores in enumerate(check_scores(q, k)):
+        order = (device - np.arange(len(q))) % len(q)
+        highest = np.maximum.accumulate(scores[order].max(-1, keepdims=True))
+        powers = np.exp(scores[order] - highest)
+        result[device] = (powers @ v[order]).sum(0) / powers.sum((0, 2))[:, None]
+    return result
+
+
+def check_ring(seen, q, v):  # what is sent: D - 1 blocks of keys and values
+    check_that_it_traces(seen)
+    others, block = len(q) - 1, q[0].size + v[0].size
+    sizes = [int(np.prod(one.shape)) for one in seen.collectives]
+    times = [one.times or np.inf for one in seen.collectives]
+    numbers = sum(size * often for size, often in zip(sizes, times, strict=True))
+    kinds = sorted({one.kind for one in seen.collectives} - {"collective-permute"})
+    causes = {
+        "all blocks were gathered on every device": lambda _: "all-gather" in kinds,
+        "the last send brings each block home, where it was used first": lambda _: (
+            numbers == (others + 1) * block
+        ),
+        "the queries were sent, too: they stay": lambda _: (
+            numbers == others * (block + q[0].size)
+        ),
+    }
+    rows = {"seen": "; ".join(map(str, seen.collectives)) or "no collective"}
+    headline = "The blocks do not travel by collective-permute alone."
+    rows["expected"] = "collective-permute alone"
+    check_that(seen, not kinds, headline, causes=causes, **rows)
+    headline = f"Each device puts {numbers} numbers into collectives."
+    rows["expected"] = f"at most {others * block} numbers"
+    check_that(seen, numbers <= others * block, headline, causes=causes, **rows)
+
+
+# %% check="ring_attention" points=2 bonus=true
+rng, num_devices = np.random.default_rng(21), jax.device_count()
+q, k, v = (np.float32(rng.normal(size=(num_devices, 6, n)) * 2) for n in (5, 5, 2))
+blocks = check_blocks_alone(q, k, v)
+own = blocks[np.arange(num_devices), np.arange(num_devices)]
+causes = {
+    "each device looked at its own keys alone": own,
+    "each block got a softmax of its own, and these were averaged": blocks.mean(1),
+    "the scores were not divided by sqrt(F)": check_attention(q * 5**0.5, k, v),
+    "a larger score came, and earlier sums were not multiplied": check_unfaded(q, k, v),
+}
+statement("attention over all positions")
+seen = observe(ring_attention, q, k, v, "i", axis="i", traced=True)
+expect_close(seen, check_attention(q, k, v), rtol=1e-4, atol=1e-4, mistakes=causes)
+statement("keys and values travel")
+check_ring(seen, q, v)
+statement("never the whole sequence")
+expect_arrays(seen, largest=min(q.size, 6 * 6 * num_devices) - 1)
+statement("large scores are fine")
+levels = 100 * np.float32([1, 3, 2, 3] * num_devices)[:num_devices, None]
+q[..., 0], k[..., 0] = 100 * (-1.0) ** np.arange(6), levels
+k[:, 0, 0] /= 10  # in a block, too, scores lie far apart
+seen = observe(ring_attention, q, k, v, "i", axis="i")
+cause = "exp overflows, or gives zeros alone: subtract each row's largest score so far"
+causes = {cause: lambda seen: np.isnan(seen.value).any()}
+expect_close(seen, check_attention(q, k, v), rtol=2e-2, atol=2e-2, causes=causes)
+
+
+### BEGIN HIDDEN TESTS
+def cases(rng):
+    attention, devices = "attention over all positions", "any number of devices"
+    for num_devices, (rows, width, values), scale, what in (
+        (1, (3, 2, 4), 1, devices),
+        (3, (1, 7, 3), 2, devices),
+        (2, (5, 1, 1), 1, attention),
+        (4, (4, 4, 4), 0.1, "any axis name"),
+    ):
+        sizes = width, width, values
+        arrays = (rng.normal(size=(num_devices, rows, n)) * scale for n in sizes)
+        q, k, v = map(np.float32, arrays)
+        axis = "sequence" if what == "any axis name" else "i"
+        yield Case(q, k, v + 1, axis, axis=axis, statements=what)
+
+
+expect_like_solution(
+    ring_attention,
+    cases,
+    value=("attention over all positions", "any number of devices", "any axis name"),
+    put_in="keys and values travel",
+    free={
+        "error": "it raises none",
+        "layout": "of a row per device",
+        "collectives": "both in one, or each alone: counted below",
+        "arrays": "below",
+        "compiles": "nothing is said",
+        "arguments": "traced",
+    },
+)
+rng = np.random.default_rng(3)
+for count, rows, width, values in ((6, 3, 5, 2), (3, 2, 2, 1)):
+    q, k = np.float32(rng.normal(size=(2, count, rows, width)))
+    v = np.float32(rng.normal(size=(count, rows, values)) - 3)
+    q[..., 0], k[..., 0] = -400, 100 * (np.arange(count)[::-1, None] % 3 - 0.5)
+    statement("any number of devices", "large scores are fine")
+    seen = observe(ring_attention, q, k, v, "i", axis="i", traced=True)
+    expect_close(seen, check_attention(q, k, v), rtol=2e-2, atol=2e-2)
+    statement("keys and values travel")
+    check_ring(seen, q, v)
+    statement("never the whole sequence")
+    expect_arrays(seen, largest=min(q.size, rows * rows * count) - 1)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Under a *causal* mask, where a position sees no later ones, it matters whose block
+# arrives: that of device `d - s` after `s` sends.
+
+# %% [markdown]
+# **A mixture of experts.** Of many small networks a token uses one, which the model
+# chooses. Expert `d` lives on device `d`, the tokens are split over all devices: so
+# they go to their expert by an `all_to_all`, and results come back by another.
+#
+# A program's shapes cannot depend on choices. So each device has `capacity` **slots**
+# for each expert; its tokens take them row by row, empty slots travel as zeros, and a
+# token without a slot is **dropped**.
+#
+# **Predict, then run.** Four tokens on each device, two slots. Which are dropped?
+
+# %%
+few = min(4, num_devices)
+tokens = 10 * np.arange(few)[:, None] + np.arange(1, 5)
+expert = np.array([[1, 1, 0, 1], [0, 2, 2, 3], [3, 3, 3, 3], [2, 0, 1, 0]])[:few] % few
+
+
+def slots_of(expert):  # of each row: how many earlier ones chose the same expert
+    same = expert[:, None] == expert[None]
+    return jnp.tril(same, -1).sum(axis=1)
+
+
+filled = np.zeros((few, few, 2), np.int32)  # device, expert, slot
+for device in range(few):
+    slots = np.asarray(slots_of(expert[device]))
+    for row in np.flatnonzero(slots < 2):
+        filled[device, expert[device, row], slots[row]] = tokens[device, row]
+arrived = spmd(lambda x: lax.all_to_all(x, "i", 0, 0))(filled)
+draw_collective('lax.all_to_all(x, "i", 0, 0)', filled, arrived)
+
+# %% [markdown]
+# Before, a device's rows are experts; after, an expert's rows are devices. The second
+# `all_to_all` takes results back to the same row and slot.
+
+# %% [markdown]
+# ### Exercise 2.10: expert_layer
+#
+# Device `d` holds expert `d`, here one layer, `params = {"w": (F, C), "b": (C,)}`; its
+# own tokens `x: (B, F)`; and the number of the expert that each of them chose, `expert:
+# (B,)`, from 0 to `D - 1`.
+#
+# [each token by its expert] `expert_layer(params, x, expert, capacity, axis_name)`
+# returns `(B, C)`: in a token's row, `tanh(token @ w + b)` of its expert.
+#
+# - [at most capacity tokens] Of each device's tokens for one expert, the first
+#   `capacity` rows count (a plain number, at least 1). All others' rows are 0.
+# - [two all_to_alls] One `all_to_all` of `D * capacity` tokens, one of as many results,
+#   and nothing else is sent.
+
+
+# %% exercise="expert_layer" minutes=13 difficulty=3
+def expert_layer(params, x, expert, capacity, axis_name):
+    """Sends each token to the device of its expert, and the result back.
+
+    Args:
+        params: {"w": f32[F, C], "b": f32[C]}, this device's expert.
+        x: f32[B, F], this device's tokens.
+        expert: i32[B], which expert each token chose.
+        capacity: how many tokens a device sends to one expert at most.
+        axis_name: the name of the devices' axis, which has D devices.
+
+    Returns:
+        f32[B, C], each token's result; 0 where it was dropped.
+    """
+    ### BEGIN SOLUTION
+    num_experts = lax.axis_size(axis_name)
+    place = expert, slots_of(expert)
+    sent = jnp.zeros((num_experts, capacity, x.shape[1]))
+    sent = sent.at[place].set(x, mode="drop")
+    arrived = lax.all_to_all(sent, axis_name, 0, 0)
+    results = jnp.tanh(arrived @ params["w"] + params["b"])
+    returned = lax.all_to_all(results, axis_name, 0, 0)
+    return returned.at[place].get(mode="fill", fill_value=0)
+    ### END SOLUTION
+
+
+# %% [markdown] hints="expert_layer"
+# - The picture's cell, without its loop: `place = expert, slots_of(expert)` are each
+#   token's row and slot in an array of zeros, `(D, capacity, F)`.
+# - `sent.at[place].set(x, mode="drop")` fills it, and leaves out what has no slot. What
+#   arrives is `(D, capacity, F)`, too: your expert computes all of it at once.
+# - After the second `lax.all_to_all(results, axis_name, 0, 0)` each result is where its
+#   token was: `returned.at[place].get(mode="fill", fill_value=0)`.
+
+
+# %% helpers="expert_layer"
+def check_slots(expert):  # (D, B): how many earlier rows chose the same
+    return np.tril(expert[:, :, None] == expert[:, None, :], -1).sum(-1)
+
+
+def check_whole(params, x, expert):  # every token by its expert, in 64 bits
+    w, b = (np.float64(params[name])[expert] for name in ("w", "b"))
+    return np.tanh(np.einsum("dbf,dbfc->dbc", x, w) + b)
+
+
+def check_experts(params, x, expert, capacity):
+    kept = check_slots(expert) < capacity
+    return check_whole(params, x, expert) * kept[..., None]
+
+
+def check_expert_mistakes(params, x, expert, capacity):
+    whole, slots = check_whole(params, x, expert), check_slots(expert)
+    dropped = slots[..., None] >= capacity
+    last = check_slots(expert[:, ::-1])[:, ::-1, None] < capacity
+    own = np.arange(len(x))[:, None] + 0 * expert
+    same = expert[:, :, None] == expert[:, None, :]
+    of_last_slot = (same & (slots[:, None] == capacity - 1)).argmax(-1)[..., None]
+    nearest = np.take_along_axis(whole, of_last_slot, 1)
+    of_zeros = check_whole(params, 0 * x, expert)
+    return {
+        "no token was dropped": whole,
+        "the last rows took the slots, not the first": whole * last,
+        "each device used its own expert": check_whole(params, x, own),
+        "a dropped token got another one's result": np.where(dropped, nearest, whole),
+        "a dropped token got what its expert makes of zeros": np.where(
+            dropped, of_zeros, whole
+        ),
+        "slots were counted over all experts together": whole
+        * (np.arange(x.shape[1]) < capacity)[:, None],
+    }
+
+
+def check_experts_case(rng, num_devices, num_tokens, sizes, experts=None):
+    features, classes = sizes
+    shapes = {"w": (num_devices, features, classes), "b": (num_devices, classes)}
+    params = {name: np.float32(rng.normal(size=s)) for name, s in shapes.items()}
+    x = np.float32(rng.normal(size=(num_devices, num_tokens, features)))
+    share = rng.random((num_devices, num_tokens)) ** 2  # the first are popular
+    return params, x, np.int32((experts or num_devices) * share)
+
+
+# %% check="expert_layer" points=2 bonus=true
+rng, num_devices = np.random.default_rng(4), jax.device_count()
+params, x, expert = check_experts_case(rng, num_devices, 12, (5, 3))
+statement("each token by its expert", "at most capacity tokens")
+causes = check_expert_mistakes(params, x, expert, 2)
+seen = observe(expert_layer, params, x, expert, 2, "i", axis="i", traced=True)
+wanted = check_experts(params, x, expert, 2)
+expect_close(seen, wanted, rtol=1e-4, atol=1e-5, mistakes=causes)
+statement("two all_to_alls")
+causes = {
+    "all tokens, or all experts, were gathered": lambda seen: any(
+        one.kind == "all-gather" for one in seen.collectives
+    ),
+    "the tokens' choices were sent, too": lambda seen: any(
+        one.dtype == "i32" for one in seen.collectives
+    ),
+}
+expect_collectives(seen, {"all-to-all": 2}, causes=causes)
+cause = "every token was sent to every expert"
+check_puts_in(seen, num_devices * 2 * (5 + 3), {cause: num_devices * 12 * 5})
+
+
+### BEGIN HIDDEN TESTS
+def cases(rng):
+    full, devices = "at most capacity tokens", "any number of devices"
+    for num_devices, num_tokens, sizes, capacity, experts, what in (
+        (1, 5, (2, 3), 3, 1, devices),
+        (3, 7, (1, 4), 1, 3, devices),
+        (2, 3, (4, 4), 5, 2, "each token by its expert"),  # more slots than tokens
+        (4, 9, (3, 1), 4, 1, full),  # all to the first
+        (6, 11, (3, 2), 3, 6, "any axis name"),
+    ):
+        case = check_experts_case(rng, num_devices, num_tokens, sizes, experts)
+        axis = "expert" if what == "any axis name" else "i"
+        yield Case(*case, capacity, axis, axis=axis, statements=what)
+
+
+expect_like_solution(
+    expert_layer,
+    cases,
+    value=(
+        "each token by its expert",
+        "at most capacity tokens",
+        "any number of devices",
+        "any axis name",
+    ),
+    put_in="two all_to_alls",
+    free={
+        "error": "it raises none",
+        "layout": "of a row per device",
+        "collectives": "of several devices alone: below",
+        "arrays compiles": "nothing is said",
+        "arguments": "traced",
+    },
+)
+params, x, expert = check_experts_case(rng, 6, 9, (2, 7), 5)  # nobody's: the last
+statement("any number of devices", "at most capacity tokens")
+seen = observe(expert_layer, params, x, 5 - expert, 4, "i", axis="i", traced=True)
+wanted = check_experts(params, x, 5 - expert, 4)
+expect_close(seen, wanted, rtol=1e-4, atol=1e-5)
+statement("two all_to_alls")
+expect_collectives(seen, {"all-to-all": 2})
+check_puts_in(seen, 6 * 4 * (2 + 7), {})
 ### END HIDDEN TESTS
 
 # %% scorecard=true
