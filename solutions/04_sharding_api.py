@@ -10,11 +10,12 @@
 # **After this lesson you can**
 #
 # - place any array on any mesh;
-# - train data parallel, tensor parallel and with FSDP, by changing specs only;
-# - create a model that fits on no single device;
-# - write layouts as types, and check what the compiler did.
+# - train data parallel, and compute tensor parallel, on the same model;
+# - name axes by meaning, and choose a layout by rules;
+# - check what the compiler sends.
 #
-# **You need** lessons 1 to 3. **Time**: about 90 minutes without 4.9; pause at section 7.
+# **You need** lessons 1 to 3. **Time**: about 90 minutes; FSDP, models that fit on no
+# single device, layouts as types and `shard_map` follow in a second part of 85.
 
 # %% setup=true
 
@@ -85,7 +86,8 @@ draw_array(stack, 'stack, P("data", None, "model"):')
 # - [nothing is remembered] a call computes from its own arguments, whatever was called
 #   before.
 #
-# Numbers are finite, and no axis is empty.
+# Numbers are finite, and no axis is empty. **JAX can trace it** means: it also runs inside
+# of a `jax.jit` around it. So no NumPy function, `float()` or `if` meets an array's values.
 
 # %% [markdown]
 # ### Exercise 4.1: make_mesh_and_place
@@ -101,7 +103,7 @@ draw_array(stack, 'stack, P("data", None, "model"):')
 #   it.
 
 
-# %% exercise="make_mesh_and_place" minutes=5 difficulty=1
+# %% exercise="make_mesh_and_place" minutes=6 difficulty=1
 def make_mesh_and_place(x, shape, axis_names, spec):
     """Places an array on a mesh of the first devices.
 
@@ -215,16 +217,16 @@ expect_like_solution(
 # [the block's shape and how many differ] `predict_layout(shape, mesh_shape, spec)` returns
 # `(shard_shape, num_distinct)`: the shape of one device's block, a tuple, and how many
 # *different* blocks there are. `mesh_shape` is a dict, say `{"data": 4, "model": 2}`;
-# `spec` is as in 4.1.
+# `spec` is as in 4.1. By plain Python, NumPy or JAX's `AbstractMesh`, as you like.
 #
 # - [missing entries are None] `spec` may be shorter than `shape`.
-# - [no device is needed] Pure Python: the mesh may be larger than this machine.
+# - [no device is needed] The mesh may be larger than this machine: no device is asked.
 # - [size and parts are named] An axis that does not divide: `ValueError`, naming its size
 #   and the number of parts.
 # - [the unknown axis is named] An unknown mesh axis: `ValueError`, naming it.
 
 
-# %% exercise="predict_layout" minutes=8 difficulty=1
+# %% exercise="predict_layout" minutes=10 difficulty=1
 def predict_layout(shape, mesh_shape, spec):
     """Predicts how a sharding splits an array.
 
@@ -425,10 +427,11 @@ for one in compiled(jax.grad(mlp_loss), params, x, x).collectives:
 # - [only gradients and loss are sent] Each device computes its own rows, and sends its
 #   gradients and loss once, nothing else.
 # - [one compiled program] The step is one compiled program, which JAX can trace.
-# - [compiled once] Another learning rate, or other values, do not compile it anew.
+# - [compiled once] Another learning rate, a Python `float`, or other values do not compile
+#   it anew.
 
 
-# %% exercise="data_parallel_step" minutes=6 difficulty=1
+# %% exercise="data_parallel_step" minutes=8 difficulty=1
 @jax.jit
 def data_parallel_step(params, x, y, lr):
     """Takes one SGD step; the arrays' shardings say where.
@@ -436,7 +439,7 @@ def data_parallel_step(params, x, y, lr):
     Args:
         params: {"w1": f32 (L, W, H), "w2": f32 (L, H, W)}, whole on every device.
         x, y: f32 (B, W), split by rows.
-        lr: learning rate, one number.
+        lr: learning rate, a float.
 
     Returns:
         (params, loss): whole on every device; the loss before the step, f32 ().
@@ -617,6 +620,9 @@ for n in (0, 25, 49):
 print("w1 of pmap:", old["w1"].shape, " of jit:", new["w1"].shape)
 
 # %% [markdown]
+# **A good place for a pause.** Half of the core is done; save the notebook.
+
+# %% [markdown]
 # ## 4. Constraints
 #
 # Inside of `jit` you may insist: `jax.lax.with_sharding_constraint(x, sharding)`.
@@ -658,7 +664,7 @@ for fix in (jax.lax.with_sharding_constraint, jax.device_put):
 # - [one all-reduce per layer] Nothing but **one** all-reduce per layer is sent.
 
 
-# %% exercise="tensor_parallel_mlp" minutes=12 difficulty=2
+# %% exercise="tensor_parallel_mlp" minutes=14 difficulty=2
 def tensor_parallel_mlp(params, x, mesh_shape):
     """Computes the model with weights and batch split, inside of `jit`.
 
@@ -793,13 +799,16 @@ expect_like_solution(
 # |---|---|
 # | data parallel | batch → data |
 # | tensor parallel | batch → data, hidden → model |
-# | FSDP (section 8) | batch → data; for parameters embed → data |
+# | FSDP (section 8) | batch → data; a second table, for parameters: embed → data |
+#
+# In one table, `"data"` would split a batch twice: it has an axis `"embed"`, too.
 
 # %% [markdown]
 # ### Exercise 4.5: logical_to_spec
 #
 # [an entry per name] `logical_to_spec(names, rules)` returns the spec of one array, a
-# plain tuple with an entry per name: what the rule with that name says.
+# plain tuple with an entry per name: what the rule with that name says, as it stands. A
+# tuple `("data",)` stays a tuple.
 #
 # - [the first rule counts] The **first** rule with the name counts, also one that says
 #   `None`.
@@ -807,11 +816,11 @@ expect_like_solution(
 #   `None`.
 # - [no mesh axis is used twice] A mesh axis that would be used twice in the array:
 #   `ValueError`, naming that axis.
-# - [a tree of arrays] `param_specs(tree, rules)` does it for each array of a tree: dicts
-#   and lists in each other, whose leaves are tuples of names.
+# - [a tree of arrays] `param_specs(tree, rules)` does it, by one table, for each array of a
+#   tree: dicts and lists in each other, whose leaves are tuples of names.
 
 
-# %% exercise="logical_to_spec" minutes=9 difficulty=2
+# %% exercise="logical_to_spec" minutes=12 difficulty=2
 def logical_to_spec(names, rules):
     """Translates the names of an array's axes into a spec.
 
@@ -857,22 +866,22 @@ def param_specs(tree, rules):
 
 # %% check="logical_to_spec" points=2
 statement("an entry per name")
-rules = (("batch", "data"), ("embed", None), ("batch", "x"), ("embed", "y"))
+rules = (("batch", ("data",)), ("embed", None), ("batch", "x"), ("embed", "y"))
 seen = observe(logical_to_spec, ("batch", "embed"), rules)
 expect(seen, type(seen.value) is tuple, "The spec is no tuple.")
 statement("the first rule counts")
 causes = {"the last rule with the name was taken": lambda seen: "x" in str(seen.value)}
 causes["a rule that says None was passed over"] = lambda seen: "y" in str(seen.value)
-was, wanted = str(seen.value), "('data', None)"
+causes["a tuple of one axis became that axis"] = lambda seen: "data" in seen.value
+was, wanted = str(seen.value), "(('data',), None)"
 expect(seen, was == wanted, f"The spec is {was}, not {wanted}.", causes=causes)
 statement("without a rule it is None")
-pair = (("batch", ("data", "model")), ("hidden", "model"), ("heads", "model"))
-seen = observe(logical_to_spec, ("heads", None, "other"), pair)
-expect_close(seen, ("model", None, None))
+two = (("batch", ("data", "model")), ("hidden", "model"), ("heads", "model"))
+expect_close(observe(logical_to_spec, ("heads", None, "a"), two), ("model", None, None))
 statement("no mesh axis is used twice")
 causes = {"an axis in a tuple is used as well": lambda seen: "('d" in repr(seen.value)}
 for names in (("hidden", "heads"), ("batch", "hidden"), ("hidden", "batch")):
-    twice = observe(logical_to_spec, names, pair)
+    twice = observe(logical_to_spec, names, two)
     expect_error(twice, "ValueError", mentions=["model"], causes=causes)
 statement("a tree of arrays")
 for embed, hidden in ((None, "model"), ("data", None), ("data", "model")):
@@ -952,6 +961,104 @@ expect_like_solution(
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ## Then and now
+#
+# | then | now |
+# |---|---|
+# | `pjit`, `xmap` | `jax.jit`, `jax.shard_map` |
+# | `in_axis_resources=` | `in_shardings=` |
+# | `with mesh:` | `jax.set_mesh(mesh)` |
+# | `create_device_mesh`, then `Mesh` | `jax.make_mesh` |
+# | `ShardedDeviceArray`, `GlobalDeviceArray` | `jax.Array` |
+# | `PmapSharding`, `PositionalSharding` | `NamedSharding` |
+# | `device_put_sharded`, `device_put_replicated` | `jax.device_put` |
+
+# %% [markdown]
+# ## Recap
+#
+# - Mesh + spec = sharding. Computation follows data.
+# - The compiler inserts collectives; memory and traffic are yours to check.
+# - Constraints fix what it would choose otherwise; rules keep layouts in one table.
+
+# %% [markdown]
+# ## Three questions
+#
+# **1. `x` is `f32[16, 8]` on a mesh `data=4, model=2` with `P("model")`. What does a
+# device hold?**
+#
+# <details><summary>f32[4, 8]</summary>
+#
+# `"model"` has two devices.
+#
+# </details>
+# <details><summary>f32[8, 8], with four replicas of each block</summary>
+#
+# Right. Those along `"data"` hold the same.
+#
+# </details>
+# <details><summary>f32[8, 4]</summary>
+#
+# The first entry belongs to axis 0.
+#
+# </details>
+
+# %% [markdown]
+# **2. Parameters whole on each of 8 devices, the batch split. What does `jit` make of the
+# gradient of a mean over the batch?**
+#
+# <details><summary>It puts an all-reduce in; the gradient is that of one device</summary>
+#
+# Right. It computes what the program says, wherever arrays lie.
+#
+# </details>
+# <details><summary>It puts an all-reduce in; the gradient is 8 times as large</summary>
+#
+# `jnp.mean` divides by all rows, not by a device's.
+#
+# </details>
+# <details><summary>Each device has its own gradient until you call `pmean`</summary>
+#
+# An array has one value; `jit` binds no axis name.
+#
+# </details>
+
+# %% [markdown]
+# **3. `w1` is split by columns, `w2` by rows. Why both?**
+#
+# <details><summary>The hidden layer is never sent: one all-reduce per layer does</summary>
+#
+# Right. What a device computes of it is what its part of `w2` needs.
+#
+# </details>
+# <details><summary>Splitting one of them would give wrong values</summary>
+#
+# Values come out right in any layout; the traffic differs.
+#
+# </details>
+# <details><summary>So that nothing is sent</summary>
+#
+# Each device ends with a part of a sum.
+#
+# </details>
+
+# %% [markdown]
+# ## Now in the wild
+#
+# - [JAX on parallel programming](https://docs.jax.dev/en/latest/sharded-computation.html).
+# - [Flax on many devices](https://flax.readthedocs.io/en/latest/guides/flax_gspmd.html):
+#   this model; here `solutions/references/dot_relu_dot.py`.
+# - [How to Scale Your Model](https://jax-ml.github.io/scaling-book/).
+#
+# **Next**: [lesson 5](05_full_pipeline.ipynb).
+
+# %% [markdown]
+# ## Going further
+#
+# The first part ends here. The second, 85 minutes, adds what large models need: FSDP,
+# states that are created in place, layouts as types, and `shard_map`. Its four exercises
+# count like all others; the bonus at its end, 10 minutes more, comes on top.
+
+# %% [markdown]
 # ## 7. Created in place
 #
 # A model that needs many devices must never exist on one. Its training state: parameters
@@ -999,13 +1106,13 @@ def state_layout(specs, path=""):  # for the checks
 # specs)` returns the state that `make_state(key, num_layers, width)` makes, on a mesh of
 # the first devices.
 #
-# - [each leaf in its layout] Parameters lie as `specs` says, Adam's moments alike, the rest
-#   whole on every device.
-# - [never whole on a device] All is made inside of `jit`, and JAX can trace it. No device
-#   ever builds a whole parameter or moment that `specs` splits.
+# - [each leaf in its layout] Parameters lie as `specs` says, both moments of each in the
+#   parameter's own layout, the rest whole on every device.
+# - [never whole on a device] All is made inside of `jit`, one or several, and JAX can trace
+#   it. No device ever builds a whole parameter or moment that `specs` splits.
 
 
-# %% exercise="init_sharded" minutes=8 difficulty=2
+# %% exercise="init_sharded" minutes=12 difficulty=2
 def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     """Creates the state of training straight in its layout.
 
@@ -1210,8 +1317,8 @@ draw_memory(bars, "Memory of one device, and what it sends per step", notes)
 #
 # [one step of Adam] `fsdp_step(shardings)` returns a function `(state, x, y) -> (state,
 # loss)`: a step with `make_adam()` on `mlp_loss`, the loss before it. `shardings`, a tree
-# like `state` (`{"params": ..., "adam": ...}`), splits weights along `W`, moments along
-# `W` or `H`, over `"data"`; `x`, `y` come split by rows.
+# like `state`, splits weights along `W` over `"data"`, and moments along `W`, as their
+# weights, or along `H`; `x`, `y` come split by rows.
 #
 # - [compiled once] It compiles once for each layout of the old state.
 # - [lies as shardings say] The new state lies as `shardings` says, however the old one lay.
@@ -1221,7 +1328,7 @@ draw_memory(bars, "Memory of one device, and what it sends per step", notes)
 # - [the old state is gone] The old state is *donated*: gone where it lay like the new.
 
 
-# %% exercise="fsdp_step" minutes=12 difficulty=3
+# %% exercise="fsdp_step" minutes=15 difficulty=3
 def fsdp_step(shardings):
     """Makes the compiled training step for a sharded state.
 
@@ -1440,7 +1547,7 @@ with jax.set_mesh(jax.make_mesh((4, 2), ("data", "model"), axis_types=explicit))
 #   brings `x` into `y`'s layout.
 
 
-# %% exercise="explicit_mlp" minutes=8 difficulty=2
+# %% exercise="explicit_mlp" minutes=12 difficulty=2
 def explicit_mlp(params, x):
     """Computes the model with weights and batch split, on Explicit axes.
 
@@ -1556,15 +1663,25 @@ expect_like_solution(
 # ## 10. When to drop to shard_map
 #
 # For a ring, a pipeline, or against an unwanted collective, write the collectives
-# yourself. The function sees one block, as under `pmap`:
+# yourself. The function sees one block, as under `pmap`.
 #
-# ```python
-# def total(x_block):
-#     return jax.lax.psum(x_block.sum(), "data")
-#
-# summed = jax.shard_map(total, mesh=mesh, in_specs=P("data"), out_specs=P())
-# jax.jit(summed)(x)
-# ```
+# **Predict, then run.** The numbers 0 to 15 are split over four devices. What does
+# `sums` hold, and what shape has it?
+
+# %%
+mesh = make_mesh((4,), ("data",))
+
+
+def own_and_total(x_block):  # f32[16 / 4] -> two f32[1]
+    own = x_block.sum(keepdims=True)
+    return own, jax.lax.psum(own, "data")
+
+
+both = jax.shard_map(
+    own_and_total, mesh=mesh, in_specs=P("data"), out_specs=(P("data"), P())
+)
+sums, total = jax.jit(both)(np.arange(16, dtype=np.float32))
+print("sums: ", np.asarray(sums), " total:", np.asarray(total))
 
 # %% [markdown]
 # ### Exercise 4.9: sharded_matmul
@@ -1579,7 +1696,7 @@ expect_like_solution(
 #   and the number of devices (JAX's own will do).
 
 
-# %% exercise="sharded_matmul" minutes=8 difficulty=3
+# %% exercise="sharded_matmul" minutes=10 difficulty=3
 def sharded_matmul(a, b, num_devices):
     """Multiplies matrices whose common axis is split.
 
@@ -1690,93 +1807,196 @@ expect_like_solution(
 # - **What does it need?** `memory_analysis()`, `cost_analysis()` of what is compiled.
 
 # %% [markdown]
-# ## Then and now
+# ## 12. What a step is bound by
 #
-# | then | now |
-# |---|---|
-# | `pjit`, `xmap` | `jax.jit`, `jax.shard_map` |
-# | `in_axis_resources=` | `in_shardings=` |
-# | `with mesh:` | `jax.set_mesh(mesh)` |
-# | `create_device_mesh`, then `Mesh` | `jax.make_mesh` |
-# | `ShardedDeviceArray`, `GlobalDeviceArray` | `jax.Array` |
-# | `PmapSharding`, `PositionalSharding` | `NamedSharding` |
-# | `device_put_sharded`, `device_put_replicated` | `jax.device_put` |
+# A step needs arithmetic, memory and the link. If all three overlap, the longest decides.
+# A **roofline** (grey) shows how fast a device can compute: on the slope memory decides,
+# on the flat part arithmetic. What lies *under* the roof waits for the link.
+#
+# **Predict, then run.** Forward and backward, a layer is six products, each of which
+# touches a weight and two activations. With how many rows on each does a device among
+# eight keep up with one alone?
+
+# %%
+chip = {"compute": 1e14, "memory": 2e12, "communication": 1e11}  # per second
+rows, width = 4.0 ** np.arange(1, 7), 4096  # rows per device; W = H
+intensity = rows * width / 2 / (width + 2 * rows)  # FLOPs per byte of memory
+roof = np.minimum(chip["compute"], chip["memory"] * intensity)
+reached = {"one device": roof}
+for name, passes in {"data parallel": 2, "FSDP": 3}.items():  # over the weights
+    per_sent_byte = 12 * rows / (passes * 7 / 8 * 8)  # FLOPs; W * H cancels
+    reached[name] = np.minimum(roof, chip["communication"] * per_sent_byte)
+    shares = reached[name] / roof
+    print(
+        f"{name:<14}",
+        ", ".join(f"{n:.0f} rows: {s:.0%}" for n, s in zip(rows, shares, strict=True)),
+    )
+
+# %%
+from coursekit.draw.canvas import HOST, INK, SHADES, show
+from coursekit.draw.training import label_ends, step_axes
+
+axes = step_axes("FLOP/s of a device", "One layer, W = H = 4096, by rows per device")
+slope = np.array([intensity[0], 50, intensity[-1]])  # 50: where memory keeps up
+heights = np.minimum(chip["compute"], chip["memory"] * slope)
+axes.fill_between(slope, heights, color=HOST)
+marks = zip(("-o", "--s", ":^"), (SHADES[4], SHADES[5], INK), strict=True)
+for values, (mark, color) in zip(reached.values(), marks, strict=True):
+    axes.loglog(intensity, values, mark, color=color)
+for number, *point in zip(rows, intensity, roof * 1.4, strict=True):
+    axes.text(*point, f"{number:.0f}", ha="center", fontsize=9, color=INK)
+axes.set(ylim=(1e11, 4e14))
+axes.set_xlabel("FLOPs per byte of memory", color=INK)
+label_ends(axes, list(reached))
+axes.figure.tight_layout()
+texts = [f"{name} " + ", ".join(f"{v:.1e}" for v in reached[name]) for name in reached]
+many = ", ".join(f"{number:.0f}" for number in rows)
+show(axes.figure, f"FLOP/s of a device, by {many} rows: {'; '.join(texts)}.")
 
 # %% [markdown]
-# ## Recap
-#
-# - Mesh + spec = sharding. Computation follows data.
-# - The compiler inserts collectives; memory and traffic are yours to check.
-# - Constraints, `out_shardings` or types fix the rest.
+# What is sent does not grow with the rows: more rows per device pay for it, whatever the
+# width.
 
 # %% [markdown]
-# ## Three questions
+# ### Exercise 4.10: step_bound
 #
-# **1. `x` is `f32[16, 8]` on a mesh `data=4, model=2` with `P("model")`. What does a
-# device hold?**
+# [seconds of each part] `step_bound(flops, memory_bytes, sent_bytes, chip)` returns
+# `(seconds, bound)`: a dict of seconds with the keys of `chip` above, and
 #
-# <details><summary>f32[4, 8]</summary>
+# - [the longest part binds] the key of the longest; of equal ones the first in the order
+#   compute, memory, communication.
 #
-# `"model"` has two devices.
+# [the fewest rows] `rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip)`
+# returns the fewest rows per device, an `int` of at least 1, with which computing takes no
+# less time than sending. All parameters together have `num_bytes`.
 #
-# </details>
-# <details><summary>f32[8, 8], with four replicas of each block</summary>
-#
-# Right. Those along `"data"` hold the same.
-#
-# </details>
-# <details><summary>f32[8, 4]</summary>
-#
-# The first entry belongs to axis 0.
-#
-# </details>
+# - [what a layout sends] `"data parallel"`: one all-reduce of the gradients. `"FSDP"`: the
+#   weights are gathered twice, the gradients reduce-scattered once; all by lesson 2's ring.
+# - [one device sends nothing] One device needs 1 row.
 
-# %% [markdown]
-# **2. `jax.jit(optimizer.init)(params)`, with split parameters. Where is Adam's state?**
-#
-# <details><summary>Split like the parameters</summary>
-#
-# Only outside of `jit`, or on Explicit axes.
-#
-# </details>
-# <details><summary>Whole, on one device</summary>
-#
-# Right. The cure is `out_shardings`.
-#
-# </details>
-# <details><summary>Whole on every device</summary>
-#
-# The other devices hold nothing.
-#
-# </details>
 
-# %% [markdown]
-# **3. You move from data parallel to FSDP on 8 devices. Per step...**
-#
-# <details><summary>the state takes about an eighth, traffic grows</summary>
-#
-# Right. Weights are gathered.
-#
-# </details>
-# <details><summary>state and traffic fall to about an eighth</summary>
-#
-# What it does not keep, others send.
-#
-# </details>
-# <details><summary>losses change a little</summary>
-#
-# It is the same step, up to rounding.
-#
-# </details>
+# %% exercise="step_bound" minutes=10 difficulty=2
+def step_bound(flops, memory_bytes, sent_bytes, chip):
+    """Predicts what a step spends its time on, if all parts overlap.
 
-# %% [markdown]
-# ## Now in the wild
-#
-# - [JAX on parallel programming](https://docs.jax.dev/en/latest/sharded-computation.html).
-# - [Flax on many devices](https://flax.readthedocs.io/en/latest/guides/flax_gspmd.html):
-#   this model; here `solutions/references/dot_relu_dot.py`.
-# - [How to Scale Your Model](https://jax-ml.github.io/scaling-book/).
-#
-# **Next**: [lesson 5](05_full_pipeline.ipynb).
+    Args:
+        flops: the FLOPs of a device.
+        memory_bytes: bytes that it reads or writes.
+        sent_bytes: bytes that it sends.
+        chip: {"compute": ..., "memory": ..., "communication": ...}, of each what a
+            device does per second, above 0.
+
+    Returns:
+        (seconds, bound): a dict like chip, and one of its keys.
+    """
+    ### BEGIN SOLUTION
+    amounts = {"compute": flops, "memory": memory_bytes, "communication": sent_bytes}
+    seconds = {part: amount / chip[part] for part, amount in amounts.items()}
+    return seconds, max(seconds, key=seconds.get)
+    ### END SOLUTION
+
+
+def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
+    """Predicts how many rows per device hide the communication, an int.
+
+    `num_bytes` is of all parameters, `flops_per_row` of a step, forward and backward.
+    """
+    ### BEGIN SOLUTION
+    passes = {"data parallel": 2, "FSDP": 3}[layout]
+    sent_bytes = passes * num_bytes * (num_devices - 1) / num_devices
+    sending = sent_bytes / chip["communication"]
+    return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
+    ### END SOLUTION
+
+
+# %% [markdown] hints="step_bound"
+# - Seconds are an amount divided by a speed. `max(seconds, key=seconds.get)` returns the
+#   first of equal ones, in the order in which the dict was filled.
+# - Per device, a ring's all-gather and its reduce-scatter each send `(D - 1) / D` of the
+#   whole array; an all-reduce is both.
+# - `rows * flops_per_row / chip["compute"]` must reach the seconds of sending:
+#   `math.ceil`, and at least 1.
+
+
+# %% helpers="step_bound"
+def check_chip():
+    return {"compute": 1e14, "memory": 2e12, "communication": 8e10}
+
+
+def check_seconds(*arguments):
+    return step_bound(*arguments)[0]
+
+
+def check_bound(seconds):  # with speeds of 1, amounts are seconds
+    return step_bound(*seconds, {"communication": 1, "memory": 1, "compute": 1})[1]
+
+
+# %% check="step_bound" points=2 bonus=true
+parts = ("compute", "memory", "communication")
+seconds = dict(zip(parts, (3.0, 5.0, 4.0), strict=True))
+amounts = [time * check_chip()[part] for part, time in seconds.items()]
+statement("seconds of each part")
+inverse = {part: 1 / time for part, time in seconds.items()}
+causes = {"seconds are an amount divided by a speed": inverse}
+seen = observe(check_seconds, *amounts, check_chip())
+expect_close(seen, seconds, mistakes=causes)
+statement("the longest part binds")
+expect_close(observe(step_bound, *amounts, check_chip()), (seconds, "memory"))
+for times, bound in (((2, 1, 2), 0), ((1, 2, 2), 1), ((1, 2, 3), 2)):
+    expect_close(observe(check_bound, times), parts[bound])
+statement("the fewest rows", "what a layout sends", "one device sends nothing")
+down, own = "the rows were rounded down", "a device does not send its own part"
+once, back = "an all-reduce sends twice", "weights are gathered backward, too"
+for layout, num_devices, rows, causes in (
+    ("data parallel", 8, 1459, {down: 1458, once: 730, own: 1667}),
+    ("data parallel", 2, 834, {"the devices are not always 8": 1459}),
+    ("FSDP", 8, 2188, {back: 1459, "gradients are not all-reduced": 2917}),
+    ("FSDP", 1, 1, {"one row is the least": 0}),
+):
+    how = 8 * 2**20, 12 * 2**20, num_devices, layout, check_chip()
+    expect_close(observe(rows_to_hide, *how), rows, mistakes=causes)
+
+
+### BEGIN HIDDEN TESTS
+def cases(rng):
+    chip = {"memory": 0.5, "communication": 3.0, "compute": 7.0}
+    yield Case(14, 3, 2, chip)
+    yield Case(0, 0.125, 0, chip)
+    yield Case(0, 0, 0, chip)
+    yield Case(7, 0.5, 3, chip)
+    yield Case(10**18, 10**12, 10**9, {part: 1e12 for part in chip})
+    for _ in range(4):
+        speeds = dict(zip(chip, rng.uniform(1, 1e3, 3).tolist(), strict=True))
+        yield Case(*rng.integers(1, 1000, 3).tolist(), speeds)
+
+
+def row_cases(rng):
+    chip = {"communication": 2**20, "memory": 1, "compute": 2**40}
+    for layout in ("data parallel", "FSDP"):
+        yield Case(2**20, 2**30, 2, layout, chip)  # a whole number by itself
+        yield Case(2**20 + 1, 2**30, 2, layout, chip)
+        yield Case(10**6, 10**15, 7, layout, chip)  # a part of a row
+        yield Case(10**7, 3333, 3, layout, chip)
+        yield Case(777.25, 5.5e7, 1000, layout, check_chip())
+        yield Case(10**9, 1, 1, layout, chip, statements="one device sends nothing")
+
+
+plain_numbers = {"layout collectives sent arrays compiles": "there are no arrays"}
+plain_numbers["error"] = "it raises none"
+expect_like_solution(
+    step_bound,
+    cases,
+    value=("seconds of each part", "the longest part binds", "nothing is remembered"),
+    arguments="arguments stay",
+    free=plain_numbers,
+)
+expect_like_solution(
+    rows_to_hide,
+    row_cases,
+    value=("the fewest rows", "what a layout sends"),
+    arguments="arguments stay",
+    free=plain_numbers,
+)
+### END HIDDEN TESTS
 
 # %% scorecard=true
