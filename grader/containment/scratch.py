@@ -20,28 +20,21 @@ def prefix(kind: str) -> str:
     return f"{kind}-{os.getpid()}-"
 
 
-def short_folder() -> str:
-    """Returns a folder for sockets, whose paths must be short."""
-    chosen = tempfile.gettempdir()
-    return chosen if len(chosen) <= 40 else "/tmp"
-
-
 def remove_left_folders() -> list[Path]:
     """Removes folders that ended runs of this user left a day ago or more.
 
     Returns what is gone now.
     """
     removed = []
-    for parent in {Path(tempfile.gettempdir()), Path(short_folder())}:
-        for path in parent.glob("*-*-*"):
-            with contextlib.suppress(OSError):
-                found, status = OURS.fullmatch(path.name), path.lstat()
-                is_old = time.time() - status.st_mtime > OLD_S
-                is_own = path.is_dir() and not path.is_symlink()
-                is_own = is_own and status.st_uid == os.getuid()
-                if found and is_own and is_old and not is_running(int(found[1])):
-                    shutil.rmtree(path)
-                    removed.append(path)
+    for path in Path(tempfile.gettempdir()).glob("*-*-*"):
+        with contextlib.suppress(OSError):
+            found, status = OURS.fullmatch(path.name), path.lstat()
+            is_old = time.time() - status.st_mtime > OLD_S
+            is_own = path.is_dir() and not path.is_symlink()
+            is_own = is_own and status.st_uid == os.getuid()
+            if found and is_own and is_old and not is_running(int(found[1])):
+                shutil.rmtree(path)
+                removed.append(path)
     return removed
 
 

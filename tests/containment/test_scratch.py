@@ -15,7 +15,6 @@ LONG_AGO = 1_000_000_000  # seconds since 1970
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(scratch, "short_folder", lambda: str(tmp_path))
     return tmp_path
 
 
@@ -34,11 +33,6 @@ def made(folder, name, old=True):
     if old:
         os.utime(path, (LONG_AGO, LONG_AGO))
     return path
-
-
-def test_sockets_have_short_paths(monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", "/tmp/" + "long" * 30)
-    assert scratch.short_folder() == "/tmp"
 
 
 def test_old_folders_of_ended_runs_go(temporary, ended):
