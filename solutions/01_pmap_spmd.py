@@ -13,8 +13,8 @@
 # - split a batch, broadcast parameters, and give each device its own randomness;
 # - recognise replicas (a model's copies, one per device) that drift apart.
 #
-# **You need** NumPy, and a first look at `jax.jit` and `jax.grad`. **Time**: about 90
-# minutes for six exercises, a pause in the middle; a seventh, under "Going further", 25.
+# **You need** NumPy, and a first look at `jax.jit`, `jax.grad` and `jax.vmap`. **Time**:
+# about 90 minutes for six exercises, with a pause; a seventh, under "Going further", 25.
 
 # %% setup=true
 
@@ -203,11 +203,11 @@ expect_like_solution(
 # ## 2. pmap and the leading device axis
 #
 # `jax.pmap(f)` runs `f` on several devices at once: one program, many devices, each
-# with its own data (SPMD).
+# with its own data (SPMD). It is the older interface, and the shortest way in; section 8
+# writes the same by today's `shard_map`.
 #
 # The data's **leading axis** says who gets what. From `x: f32[8, 2]`, an array of
-# 32-bit floats with 8 rows, device 3 receives `x[3]: f32[2]`. `f` never sees the axis;
-# the results come back stacked along it.
+# 32-bit floats with 8 rows, device 3 receives `x[3]: f32[2]`. `f` never sees the axis.
 #
 # **Predict, then run.** What shape does `y` have? Where does its last row lie?
 
@@ -223,8 +223,9 @@ print("x:", x.shape, "  y:", y.shape, "  same as f(x):", np.allclose(y, f(x)))
 draw_pmap("f", {"x": x}, {"y": y})
 
 # %% [markdown]
-# `y` is one array whose rows, its **shards**, still lie where they were computed. (Indexing is a program of its own: since JAX 0.8 a row
-# `y[0]` lies on every device.)
+# The results are stacked along the leading axis. `y` is one array; its rows, its
+# **shards**, still lie where they were computed. The boxes show shards. (The *expression*
+# `y[0]` is a program of its own: since JAX 0.8 its result lies on every device.)
 
 # %%
 draw_array(y, "y = pmap(f)(x)")
@@ -262,8 +263,8 @@ draw_pmap("mean", {"blocks": blocks}, {"means": means})
 # - [the same tree] The tree keeps its containers, named tuples among them.
 # - [order stays] Order stays: device 0 gets the first `B / num_devices` rows.
 # - [dtypes stay] Dtypes stay; none has more than 32 bits.
-# - [uneven rows raise] Where `B` does not divide: `ValueError`, and its text names both
-#   sizes.
+# - [uneven rows raise] Where `num_devices` does not divide `B`: `ValueError`, and its text
+#   names both sizes.
 
 
 # %% exercise="shard_batch" minutes=8 difficulty=1
@@ -393,8 +394,8 @@ def parallel_square(x):
 # - `jax.pmap(g)` is a function. Call it on `x`.
 # - `g` receives one row, without the leading axis: it only has to square it.
 # - JAX knows a compiled program by the function itself. `jnp.square` is the same in each
-#   call; a `lambda` that you write here is another one, and compiles again: right, but
-#   dozens of times as slow.
+#   call; a `lambda` that you write here is another one, and compiles again: its numbers
+#   are right, but it is dozens of times as slow.
 
 
 # %% helpers="parallel_square"
@@ -514,7 +515,7 @@ draw_array(by_vmap, "vmap(f)(x)")
 #
 # Devices share the model and differ in their data. `in_axes` says so per argument: `0`
 # splits the leading axis, `None` sends the whole argument to every device (it is
-# *broadcast*). One `None` covers a whole tree of parameters.
+# *broadcast*). One `None` covers a whole tree of parameters. Below, `f32[]` is one number.
 
 
 # %%
@@ -568,9 +569,8 @@ except TypeError:
 #
 # - [a prediction of each block] The result is `(D, B, C)`, one row per device: block `d`
 #   of `x`, predicted with the same parameters.
-# - [no stacked parameters] Do not stack `D` copies of the parameters yourself: in the
-#   traced program they never have the `D * F * C` numbers of `(D, F, C)`, in this shape or
-#   another.
+# - [no stacked parameters] Do not stack `D` copies of the parameters yourself: the traced
+#   program holds no `D * F * C` numbers of them in one array, whatever its shape.
 
 
 # %% exercise="parallel_predict" minutes=6 difficulty=1
@@ -679,12 +679,12 @@ expect_close(seen, {"result": x + 1, "deleted": [False] * 3})
 # `points: (D, N, F)` are split, `queries: (Q, F)` go to every device.
 #
 # - [each distance] Return the Euclidean distance of each point to each query,
-#   `(D, N, Q)`, one row per device: `pmap` over `vmap`.
+#   `(D, N, Q)`, one row per device: by `pmap` over `vmap`, say.
 # - [never all differences] Memory is what large models run out of, so no array of all
 #   differences `(D, N, Q, F)` may exist in the traced program, whatever its shape. One
 #   device's block `(N, Q, F)` is fine.
-# - [four digits] Four digits must be right, also for points with coordinates near 1000:
-#   subtract before you square.
+# - [four digits] Four significant digits must be right, also for points with coordinates
+#   near 1000: subtract before you square.
 
 
 # %% exercise="pairwise_distances" minutes=12 difficulty=2
@@ -807,13 +807,13 @@ expect_close(seen, {"result": points, "deleted": [False] * 2})
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **A good place for a pause.** Half of the lesson is done; save the notebook.
+# **A good place for a pause.** Save the notebook. When you come back, first run all
+# cells above again: what follows needs their names.
 #
 # ## 5. pmap compiles for you
 #
 # `pmap` includes `jit`. Python runs your function **once**, to trace it; all eight
-# devices run the one compiled program. A new shape or dtype means a new program. So
-# does a new *function*: JAX finds a compiled program by the function object.
+# devices run the one compiled program.
 #
 # **Predict, then run.** How often is `count_traces` traced in the three calls, then in
 # the two loops?
@@ -845,10 +845,12 @@ for name, function in (("made once", parallel), ("made anew", new_function)):
     print(f"{name}: traced {traced} time(s) in 3 calls")
 
 # %% [markdown]
+# A new shape or dtype means a new program. So does a new *function*: JAX finds a compiled
+# program by the function object.
+#
 # **Common mistake: compiling at each call.** A lambda, or a function defined inside of
 # another, is new each time, so its `pmap` compiles again: right numbers, dozens of times
-# as slow. Make `pmap` once, outside of the loop. `shard_map` (section 8) makes a new
-# function at each call, whatever you give it.
+# as slow. Make `pmap` once, outside of the loop.
 
 # %% [markdown]
 # ## 6. Randomness of its own for each device
@@ -916,7 +918,7 @@ def init_ensemble(key, num_devices, sizes):
 # - Write `init(key)` for one model first, without any device axis.
 # - Inside, split the key once per layer: `key, layer_key = jax.random.split(key)`.
 # - `jax.pmap(init)` maps it over `jax.random.split(key, num_devices)` and stacks the
-#   results for you.
+#   results for you. (It compiles in each call; an ensemble is made once.)
 
 
 # %% helpers="init_ensemble"
@@ -948,10 +950,8 @@ def check_moments(draws):  # which moment of whose weights is off, seen, expecte
         shape, error = np.mean(((draw - mean) / std) ** 4), 6 / np.sqrt(draw.size)
         if not (abs(mean) < error and abs(std - 1) < error):
             headline = f"The weights of {name} have another mean or deviation."
-            seen = (
-                f"mean {mean:.2f}, standard deviation {std:.2f}, times 1 / sqrt(n_in)"
-            )
-            return headline, seen, "0 and 1, times 1 / sqrt(n_in)"
+            seen = f"mean {mean:.2f} / sqrt(n_in), deviation {std:.2f} / sqrt(n_in)"
+            return headline, seen, "mean 0, deviation 1 / sqrt(n_in)"
         if not abs(shape - 3) < 5 * error:
             seen = f"a mean fourth power of {shape:.2f}, where the second's is 1"
             return (
@@ -988,6 +988,21 @@ def check_equal(layers, others):  # which weights are the same
     return [f"layer {number} of device {device}" for number, device in equal]
 
 
+def check_scales():  # by which mistake all deviations are what they are
+    def is_each(scale):
+        def is_so(seen):
+            weights = [layer["w"] for layer in seen.value]
+            return all(0.9 < w.std() / scale(*w.shape[1:]) < 1.1 for w in weights)
+
+        return is_so
+
+    return {
+        "they are not scaled by 1 / sqrt(n_in)": is_each(lambda n_in, n_out: 1),
+        "they were divided by n_in, not by its root": is_each(lambda n, _: 1 / n),
+        "n_out was taken for n_in": is_each(lambda _, n_out: n_out**-0.5),
+    }
+
+
 def check_same(draws, position):  # whether layers (0) or devices (1) share their draws
     firsts = {}
     for place, draw in draws.items():
@@ -1014,8 +1029,9 @@ causes = {
 headline, was, wanted = check_shared(draws) or ("", "", "")
 expect(seen, not headline, headline, causes=causes, seen=was, expected=wanted)
 statement("normal weights")
+causes = check_scales()
 headline, was, wanted = check_moments(draws) or ("", "", "")
-expect(seen, not headline, headline, seen=was, expected=wanted)
+expect(seen, not headline, headline, causes=causes, seen=was, expected=wanted)
 statement("the key decides")
 keys = map(jax.random.key, (3, 4))
 again, other = (observe(init_ensemble, key, members, sizes) for key in keys)
@@ -1073,8 +1089,8 @@ expect(seen, not alike, headline, seen="draws in common", expected="independent 
 # %% [markdown]
 # ## 7. Training without talking
 #
-# Now train: `y = 2x - 1` plus noise, 8 points on each device, the same start
-# everywhere. Each device takes steps on **its own** points.
+# Now train: `y = 2x - 1` plus noise, 8 points on each device. All start at the same line,
+# the best one for all points together. Each device takes steps on **its own** points.
 
 
 # %%
@@ -1091,9 +1107,10 @@ rng = np.random.default_rng(0)
 train_x = np.float32(rng.normal(size=(num_devices, 8, 1)))
 noise = 0.5 * rng.normal(size=(num_devices, 8))
 train_y = np.float32(2 * train_x[..., 0] - 1 + noise)
-zeros = {
-    "w": np.zeros((num_devices, 1), np.float32),
-    "b": np.zeros(num_devices, np.float32),
+slope, constant = np.polyfit(train_x.ravel(), train_y.ravel(), 1)
+start = {
+    "w": np.full((num_devices, 1), slope, np.float32),
+    "b": np.full(num_devices, constant, np.float32),
 }
 
 # %% [markdown]
@@ -1101,15 +1118,15 @@ zeros = {
 
 # %%
 step, losses = jax.pmap(local_step), jax.pmap(mse)
-params, slopes = zeros, []
+params, slopes = start, []
 for number in range(60):
     slopes.append(np.asarray(params["w"])[:, 0])
     params = step(params, train_x, train_y)
     if number % 10 == 9:
-        jax.block_until_ready(params)  # few cores, eight devices: let them catch up
-for when, state in (("before", zeros), ("after", params)):
+        jax.block_until_ready(params)  # Python runs ahead of the devices: wait for them
+for when, state in (("before", start), ("after", params)):
     values = np.asarray(losses(state, train_x, train_y))
-    print("loss", when, " ".join(f"{value:.1f}" for value in values))
+    print("loss", when, " ".join(f"{value:.2f}" for value in values))
 draw_replicas(slopes, "slope w", "Replicas without communication (true slope: 2)")
 
 # %% [markdown]
@@ -1128,7 +1145,8 @@ draw_replicas(slopes, "slope w", "Replicas without communication (true slope: 2)
 # it is `jax.jit` around `jax.shard_map`, which you can write yourself. Here is section
 # 4's program again. A **mesh** names the axes along which devices lie. Specs take the
 # place of `in_axes`: `P("devices")` splits the leading axis, `P()` hands the whole
-# argument to every device.
+# argument to every device. Make it once: `shard_map` itself makes a new function in each
+# call.
 #
 # **Predict, then run.** Which shape has a device's block of `x: f32[8, 4, 3]`?
 
@@ -1177,7 +1195,7 @@ print("same as pmap:", np.allclose(today(params, x), totals))
 # - `pmap` maps a function over the leading device axis; results stay where they arise.
 #   Make it once: a new function compiles again. Today's way is `jit` of `shard_map`.
 # - `in_axes=None` broadcasts. Split keys yourself, or all devices draw the same.
-# - `vmap` gives the same numbers on one device.
+# - `vmap` gives the same numbers by one operation, where its input lies.
 # - Without communication replicas drift, while every loss falls.
 
 # %% [markdown]
@@ -1255,8 +1273,8 @@ print("same as pmap:", np.allclose(today(params, x), totals))
 # %% [markdown]
 # ## Going further
 #
-# The core of the lesson ends here. This exercise is a longer one, for another sitting;
-# its points count like any other's.
+# The core of the lesson ends here. This exercise is a longer one, for another sitting
+# (then run all cells above first); its points count like any other's.
 
 # %% [markdown]
 # ### Exercise 1.7: local_sgd_steps
@@ -1317,7 +1335,7 @@ def replica_spread(params):
 
 # %% [markdown] hints="local_sgd_steps"
 # - Write the whole run for one device, then `pmap` it. `lr` and `num_steps` may come
-#   from the enclosing function.
+#   from the enclosing function, which then compiles in each call.
 # - `jax.lax.fori_loop(0, num_steps, step, params)` loops inside the compiled program;
 #   its `step` takes `(i, params)`. A Python loop works too.
 # - For the spread, `jax.tree.leaves(params)` lists the arrays; the mean is over axis 0.
@@ -1393,7 +1411,7 @@ expect_devices(seen, num_devices)
 alone = observe(check_steps_alone, 0.05, 3, params, x, y)
 expect(alone, not alone.value, "One device did the steps, before the rows were spread.")
 statement("the largest difference")
-tree = [np.float32([2, 2, 2, -2]), {"w": np.ones((4, 2, 2), np.float32)}]
+tree = [np.float32([0, 0, 0, 1]), {"w": np.float32([[5, 0], [5, 0], [5, 0], [1, 2]])}]
 mistakes = {"it is a standard deviation": 3**0.5, "it is between two replicas": 4.0}
 expect_close(observe(replica_spread, tree), 3.0, mistakes=mistakes)
 

@@ -504,7 +504,8 @@ check_puts_in(seen, 2, {})
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **A good place for a pause.** Half of the lesson is done; save the notebook.
+# **A good place for a pause.** Save the notebook. When you come back, first run all
+# cells above again: what follows needs their names.
 
 # %% [markdown]
 # ## 3. Moving: gather, scatter, permute, exchange

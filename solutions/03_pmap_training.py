@@ -14,8 +14,8 @@
 # - count the rows of a last batch that does not divide;
 # - port a step to `shard_map` without its silent eightfold gradient.
 #
-# **You need** lessons 1 and 2. **Time**: about 85 minutes; large batches, Optax,
-# BatchNorm and dropout follow in a second part of 70.
+# **You need** lessons 1 and 2. **Time**: about 100 minutes, a pause before section 4; then
+# a second part of 85.
 
 # %% setup=true
 
@@ -54,7 +54,7 @@ step = jax.pmap(line_step, axis_name="devices")
 line = step(zeros, line_x, line_y)
 shown = {"weight": zeros.weight, "x": line_x}  # bias and y lie likewise
 draw_pmap(
-    "line_step", shown, {"weight": line.weight}, sync="sync: pmean\nof the gradients"
+    "line_step", shown, {"weight": line.weight}, sync="pmean of the\ngradients, update"
 )
 
 # %% [markdown]
@@ -65,7 +65,7 @@ draw_pmap(
 for number in range(1, 1000):
     line = step(line, line_x, line_y)
     if number % 10 == 9:
-        jax.block_until_ready(line)  # few cores, eight devices: let them catch up
+        jax.block_until_ready(line)  # Python runs ahead of the devices: wait for them
 replicas = np.asarray(line)  # f32[2, 8]
 first = replicas[:, 0]  # unreplicate
 fit = np.polyfit(np.float64(line_x).ravel(), np.float64(line_y).ravel(), 1)
@@ -84,8 +84,8 @@ draw_array(line.weight, "line.weight")
 # - [arguments stay] A function leaves its arguments unchanged and alive: it donates none.
 # - [nothing is remembered] Its result depends on its arguments, not on earlier calls.
 #
-# Where an exercise says what devices compute or send, its check reads the program that
-# JAX traces, so leave `float()` and NumPy out of it.
+# Where an exercise says what devices compute or send, its check traces your code: what
+# runs on devices uses no `float()` and no NumPy.
 
 # %% [markdown]
 # ### Exercise 3.1: replicate
@@ -103,7 +103,7 @@ draw_array(line.weight, "line.weight")
 # and returns the **first** row of each, an array.
 
 
-# %% exercise="replicate" minutes=10 difficulty=1
+# %% exercise="replicate" minutes=14 difficulty=1
 def replicate(tree, num_devices):
     """Copies a tree to the first devices, one row of a new leading axis on each.
 
@@ -144,8 +144,8 @@ def unreplicate(tree):
 #   copy per device.
 # - It needs one mapped argument that says how many: `np.arange(num_devices)`. First
 #   compare that number with `jax.device_count()`.
-# - `jax.tree.map(lambda leaf: leaf[0], tree)` reaches every leaf of a tree; the next
-#   cell shows what it costs.
+# - `jax.tree.map(lambda leaf: leaf[0], tree)` reaches every leaf of a tree; the cell after
+#   the check shows what it costs.
 
 
 # %% helpers="replicate"
@@ -278,6 +278,10 @@ shard = stacked.addressable_shards[0].data
 print("the first shard:", shard.shape, "on device", shard.device.id)
 
 # %% [markdown]
+# For a row that all devices can read, they add it up: one gives it, seven give zeros. Your
+# answer may use `leaf[0]`; NumPy's rows have no shards.
+
+# %% [markdown]
 # ## 2. Step and sync
 #
 # Now a two-layer perceptron learns a function of ten numbers.
@@ -342,7 +346,7 @@ runs |= {name: train(sync) for name, sync in syncs.items()}
 print("step ", *(f"{name:>10}" for name in runs))
 for n in (0, 10, 25, 49):
     print(f"{n:4} ", *(f"{losses[n]:10.3f}" for _, losses in runs.values()))
-spreads = {name: runs[name][0] for name in ("no sync", "pmean")}
+spreads = {name: runs[name][0] for name in ("no sync", "pmean", "psum")}
 draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 
 # %% [markdown]
@@ -350,8 +354,9 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 # each replica fits its own eighth of the data. With `psum` the gradient is eight times
 # too large: a learning rate that you did not choose.
 #
-# Only `pmean` follows one device, up to rounding. So the checks never ask whether the
-# loss falls; they compare with the reference.
+# `psum`'s replicas agree, too: equal is not yet right. Only `pmean` follows one device, up
+# to rounding. So the checks never ask whether the loss falls; they compare with the
+# reference.
 
 # %% [markdown]
 # ### Exercise 3.2: train_step
@@ -367,7 +372,7 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 # - [sent once] It sends each gradient and the loss once, nothing else.
 # - [one program] Calls with equal shapes share **one** program, whatever `lr`: `pmap` a
 #   function defined once, at the top level.
-# - [integer parameters] Integer parameters: JAX raises `TypeError`.
+# - [integer parameters] Integer parameters raise JAX's `TypeError`.
 
 
 # %% exercise="train_step" minutes=15 difficulty=2
@@ -416,6 +421,13 @@ def check_params(rng, hidden, num_devices=None):  # no bias is 0
     return params if num_devices is None else copies(params, num_devices)
 
 
+def check_unsent():  # why replicas may differ
+    causes = {"no device sends anything": lambda seen: seen.collectives == ()}
+    cause = "only a loss is sent: in pmap, its pmean leaves each gradient as it was"
+    causes[cause] = lambda seen: {one.shape for one in seen.collectives or ()} == {()}
+    return causes
+
+
 def check_two_steps(params, x, y, lr):
     params, x, y = jax.tree.map(jnp.asarray, (params, x, y))
     first = jax.tree.map(jnp.asarray, train_step(params, x, y, lr)[0])
@@ -430,10 +442,7 @@ seen = observe(train_step, copies(params, 8), x, y, np.float32(0.1), traced=True
 statement("one step of SGD", "the loss before")
 expect_shapes(seen, copies((params, loss), 8))
 statement("replicas agree")
-causes = {"no device sends anything": lambda seen: seen.collectives == ()}
-cause = "only a loss is sent: in pmap, its pmean leaves each gradient as it was"
-causes[cause] = lambda seen: {one.shape for one in seen.collectives or ()} == {()}
-cause = "gradients are combined, losses are not"
+causes, cause = check_unsent(), "gradients are combined, losses are not"
 causes[cause] = lambda seen: np.ptp(seen.value[0]["w1"], axis=0).max() == 0
 expect_replicas(seen, causes=causes)
 statement("one step of SGD", "the loss before")
@@ -532,12 +541,15 @@ print(f"mean over 8 devices:     {np.mean(local):.4f}")
 print("devices without a true row:", np.sum(np.arange(0, 16, 2) >= 13))
 
 # %% [markdown]
+# The second mean counts three rows of zeros as if they were true.
+
+# %% [markdown]
 # ### Exercise 3.3: pad_and_shard
 #
 # `pad_and_shard(batch, num_devices)` takes a tree of arrays `(B, ...)`, of 32 bits or
 # fewer, and returns `(batch, mask)`.
 #
-# - [rows of zeros] It appends as few rows of zeros as it takes to divide by `D`.
+# - [rows of zeros] It appends the fewest zero rows that divide by `D = num_devices`.
 # - [order and dtypes stay] Arrays become `(D, k, ...)`, order and dtypes kept.
 # - [the mask] `mask: bool (D, k)` is true for true rows.
 # - [an empty batch] An empty batch: `ValueError`.
@@ -546,7 +558,7 @@ print("devices without a true row:", np.sum(np.arange(0, 16, 2) >= 13))
 #
 # - [a device's share] It returns the sum of `(mlp(params, x) - y) ** 2` over its true rows,
 #   divided by the number of true rows of **all** devices.
-# - [gradients add up] The shares' gradients add up to the mean's.
+# - [gradients add up] Shares add up to the mean, their gradients to its gradient.
 # - [masked rows do not matter] Masked rows hold any numbers up to a million.
 
 
@@ -611,8 +623,18 @@ def check_summed(*inputs):
     return check_shares(*inputs)[1]
 
 
-def check_scaled(factor, tree):
-    return jax.tree.map(lambda leaf: factor * leaf, tree)
+def check_counts(params, padded, mask, truth):  # what other counts than all's give
+    def scaled(factor, tree):
+        return jax.tree.map(lambda leaf: factor * leaf, tree)
+
+    every = reference_perceptron(params, *padded)
+    own = [(x[true], y[true]) for x, y, true in zip(*padded, mask, strict=True)]
+    means = [reference_perceptron(params, *rows) for rows in own if len(rows[0])]
+    causes = {"masked rows were counted like true ones": every}
+    causes["masked rows were added up"] = scaled(mask.size / mask.sum(), every)
+    causes["the shares add up to 8 times the mean"] = scaled(8, truth)
+    cause = "each device divided by the number of its own true rows"
+    return causes | {cause: jax.tree.map(lambda *parts: sum(parts), *means)}
 
 
 # %% check="pad_and_shard" points=3
@@ -629,10 +651,7 @@ statement("an empty batch")
 expect_error(observe(pad_and_shard, (x[:0], y[:0]), 8), "ValueError")
 truth, (masked_x, masked_y) = reference_perceptron(params, *true), padded
 masked_x[~mask], masked_y[~mask] = 7, 7
-every = reference_perceptron(params, *padded)
-causes = {"masked rows were counted like true ones": every}
-causes["masked rows were added up"] = check_scaled(16 / 13, every)
-causes["the shares add up to 8 times the mean"] = check_scaled(8, truth)
+causes = check_counts(params, padded, mask, truth)
 close = {"rtol": 1e-4, "atol": 1e-5, "mistakes": copies(causes, 8)}
 cause = "that is nan, as 0 / 0 is: device 7 has no true row"
 close["causes"] = {cause: lambda seen: np.isnan(seen.value[0]).all()}
@@ -705,13 +724,14 @@ expect_like_solution(
 # %% [markdown]
 # ## 4. Porting to shard_map: the silent factor
 #
-# A good moment for a pause; what follows stands on its own.
+# A good moment for a pause; afterwards run the cells above again.
 #
 # `pmap` is a legacy name; new code uses `jax.shard_map`, on a *mesh*: devices in a row,
 # their axis named. Parameters are no longer stacked: the spec `P()` says *the same on all
 # devices*, `P("devices")` splits the leading axis.
 #
-# **Predict, then run.** Below, `pmap`'s step, word for word, is compared with one device.
+# **Predict, then run.** Below is `pmap`'s step, word for word. How large are its loss and
+# its gradients, beside one device's?
 
 # %%
 mesh = Mesh(jax.devices(), ("devices",))
@@ -733,10 +753,9 @@ for name, grad in grads.items():
     print(f"gradient of {name}: {ratio:.1f} x the reference")
 
 # %% [markdown]
-# **Common mistake: the eightfold gradient.** `shard_map` knows that `params` are the
-# same everywhere, so their gradient must be the same everywhere too: JAX *sums* the
-# devices' gradients on the way back. `pmean` then averages eight equal sums, which
-# changes nothing. No error, no drift.
+# **Common mistake: the eightfold gradient.** `shard_map` sees *one* `params`, used by eight
+# devices. By the chain rule its gradient is the *sum* of theirs, which JAX takes on the way
+# back. `pmean` then averages eight equal sums, which changes nothing. No error, no drift.
 #
 # **Predict, then run.** SGD, by [Optax](https://optax.readthedocs.io), takes steps that
 # are eight times too long. And AdamW?
@@ -780,8 +799,9 @@ draw_losses(curves, "loss", "The eightfold gradient under two optimizers", log=F
 # (In `pmap`, `pmean` in the loss leaves the gradients unsynchronised.)
 
 # %% [markdown]
-# **Predict, then run.** JAX knows a compiled program by its function, and `shard_map`
-# makes a new one. Which of these compile in their second and third calls?
+# **Predict, then run.** JAX finds a compiled program by its function; `shard_map` makes a
+# new one in each call of what it returns. Which of these compile in their second and third
+# calls?
 
 
 # %%
@@ -813,7 +833,7 @@ for name, way in ways.items():
 # [one step of SGD] `shard_map_step(params, x, y, lr, num_devices)` is `train_step` by
 # `jax.shard_map`, on a mesh of the first `num_devices` devices. Global arrays go in and
 # come out: `params` **without** a device axis, `x: (B, 10)`, `y: (B,)`. The numbers are
-# those of one device. The check traces it: leave `compile()` and `set_mesh` out.
+# those of one device. The check traces it: no `compile()`, no `set_mesh`.
 #
 # - [the loss before] It returns `(params, loss)`: the loss before the step, `f32 ()`.
 # - [whole on each device] Each device of the mesh holds all of the result,
@@ -825,7 +845,7 @@ for name, way in ways.items():
 #   (`shard_map`'s does).
 
 
-# %% exercise="shard_map_step" minutes=15 difficulty=3
+# %% exercise="shard_map_step" minutes=12 difficulty=2
 @functools.cache
 def compiled_step(num_devices):
     """Makes the step's program for the first devices: once, then it is kept."""
@@ -964,8 +984,8 @@ expect_arrays(seen, largest=1200)
 # | then | now |
 # |---|---|
 # | `jax.tree_map` | `jax.tree.map` |
-# | `jax.pmap(step, "devices")` | `jax.jit(jax.shard_map(step, ...))` |
-# | `jax.experimental.shard_map`, `check_rep` | `jax.shard_map`, `check_vma` |
+# | `jax.pmap(step, "devices")` | `jax.jit(jax.shard_map(step, ...))`, `pmean` in the loss |
+# | `jax.experimental.shard_map` | `jax.shard_map` |
 # | `jax.device_put_replicated`, `flax.jax_utils.replicate` | `jax.device_put(tree, NamedSharding(mesh, P()))` |
 # | `jax.device_put_sharded` | `jax.device_put(x, NamedSharding(mesh, P("devices")))` |
 # | `flax.jax_utils.unreplicate` | nothing: no device axis to remove |
@@ -1046,9 +1066,9 @@ expect_arrays(seen, largest=1200)
 # %% [markdown]
 # ## Going further
 #
-# The first part ends here. The second, 70 minutes, adds what real training needs. Its
-# three exercises ask for what one device does, inside the axis, and count like all
-# others.
+# The first part ends here. The second, 85 minutes, adds what real training needs; run the
+# cells above first. Its three exercises run on each device of a `pmap`, inside its axis,
+# where gradients need a `pmean` of their own. They count like all others.
 
 # %% [markdown]
 # ## 5. A large batch in small pieces
@@ -1087,7 +1107,8 @@ for sync_in_loop in (True, False):
 # - [equal on all devices] Results are equal on all devices, bit for bit.
 # - [one sync] A device sends each gradient and the loss once, not inside a loop, and
 #   nothing else.
-# - [one microbatch at a time] The program builds no hidden layer of more than `B` rows.
+# - [one microbatch at a time] The program never holds hidden layers of more than one
+#   microbatch, `B` rows: differentiate inside the loop.
 
 
 # %% exercise="accumulated_step" minutes=12 difficulty=2
@@ -1140,8 +1161,7 @@ seen = observe(accumulated_step, *inputs, axis="devices", traced=True)
 statement("one step of SGD", "the loss before")
 expect_shapes(seen, copies((after, loss), 8))
 statement("equal on all devices")
-cause = {"no device sends anything": lambda seen: seen.collectives == ()}
-expect_replicas(seen, causes=cause)
+expect_replicas(seen, causes=check_unsent())
 statement("one step of SGD", "the loss before")
 close = {"rtol": 1e-4, "atol": 1e-5, "mistakes": copies(causes, 8)}
 expect_close(seen, copies((after, loss), 8), **close)
@@ -1213,6 +1233,9 @@ def clip(grads, max_norm):  # grads: [..., N], one gradient per row
 grads = np.array([[0.2, 0.0]] * 7 + [[0.0, 24.0]])
 print("average, then clip:", clip(grads.mean(axis=0), 1).round(2))
 print("clip, then average:", clip(grads, 1).mean(axis=0).round(2))
+
+# %% [markdown]
+# One device with the whole batch takes the first.
 
 # %% [markdown]
 # ### Exercise 3.6: optimizer_step
@@ -1346,7 +1369,7 @@ causes["gradients and losses were added up"] = far, 8 * losses
 inputs = (copies(params, 8), x, y, 12, *settings)
 seen = observe(check_run, *inputs, axis="devices", traced=True)
 statement("equal on all devices")
-expect_replicas(seen)
+expect_replicas(seen, causes=check_unsent())
 statement("clip by global norm", "then AdamW", "warm-up and cosine", "like one device")
 close = {"rtol": 1e-3, "atol": 1e-4, "mistakes": copies(causes, 8)}
 expect_close(seen, copies(run(settings), 8), **close)
@@ -1407,7 +1430,8 @@ expect_like_solution(
 #
 # - **BatchNorm** normalises with the batch's mean and variance, its *moments*, here
 #   through a function `moments(h)` that you choose.
-# - **Dropout** drops random units; from one key, the same ones on every device.
+# - **Dropout** drops random units. From one key all devices would drop the same ones: too
+#   little randomness.
 
 
 # %%
@@ -1491,8 +1515,8 @@ title = "Running mean of channel 0 on three devices, not synced"
 draw_losses(three, "% off the average of eight", title, log=False)
 
 # %% [markdown]
-# Which of the eight would you save? And each shard of four images was normalised in its
-# own way.
+# The curves come closer, and never agree. Which of the eight would you save? And each shard
+# of four images was normalised in its own way.
 
 # %% [markdown]
 # ### Exercise 3.7: cnn_step
@@ -1663,7 +1687,7 @@ expect_like_solution(cnn_step, steps, value=proven, **stay, free=free, scales=()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your step trains the network: 176 random batches of 64 images.
+# Your step trains the network: 176 random batches of 64 images, some eight epochs.
 
 
 # %%

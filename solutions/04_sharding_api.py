@@ -620,7 +620,8 @@ for n in (0, 25, 49):
 print("w1 of pmap:", old["w1"].shape, " of jit:", new["w1"].shape)
 
 # %% [markdown]
-# **A good place for a pause.** Half of the core is done; save the notebook.
+# **A good place for a pause.** Save the notebook. When you come back, first run all
+# cells above again: what follows needs their names.
 
 # %% [markdown]
 # ## 4. Constraints

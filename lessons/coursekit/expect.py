@@ -14,7 +14,11 @@ from .observation import Observation, Opaque, describe, leaves, plain, ranges, s
 from .processes import count_devices
 
 MAX_NUMBERS = 30  # that an error's text may name
-CAUSES = (  # what JAX's own messages mean in a lesson
+CAUSES = (  # what errors of Python's and JAX's mean in a lesson
+    (
+        r"^NameError: name 'check_\w+' is not defined",
+        "cells above were not run since the kernel started: run them all again",
+    ),
     (
         r"Sharding passed to jit does not match .*_internal_pmap",
         "an array lies on the devices in another way than pmap splits it; whole ones"

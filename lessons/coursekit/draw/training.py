@@ -13,6 +13,7 @@ from matplotlib.patches import ConnectionPatch, FancyArrowPatch
 from .canvas import FAINT, INK, LINES, SHADES, listed, named, show, titled
 
 PAIRS = ("-", "--", "-", ":")  # whole lines, each under a broken one
+WHOLE = SHADES[2], SHADES[5]  # the second of them may lie on a broken one
 
 
 def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
@@ -50,7 +51,7 @@ def draw_losses(
 ) -> None:
     """Plots named curves over the steps of a run, each labelled at its end.
 
-    Whole and broken lines take turns, ever thinner, the broken ones darker: where two
+    Whole and broken lines take turns, ever thinner, the broken ones black: where two
     curves lie on each other, both show. So put a pair that may do so side by side.
 
     Args:
@@ -63,8 +64,8 @@ def draw_losses(
     last = max(1, len(curves) - 1)
     for place, values in enumerate(curves.values()):
         style, part = PAIRS[place % len(PAIRS)], place / last
-        shade = plt.cm.viridis(0.55 - 0.2 * part) if style == "-" else INK
-        width = 7 - 5.6 * part
+        shade = WHOLE[place // 2 % 2] if style == "-" else INK
+        width = 7 - 5 * part
         axes.plot(np.asarray(values), style, color=shade, linewidth=width)
     if log:
         axes.set_yscale("log")
