@@ -1,6 +1,6 @@
 """Draws standard normals: activations grow with the width.
 
-Told: none
+Told: they are not scaled by 1 / sqrt(n_in)
 """
 
 

@@ -1,6 +1,6 @@
 """Divides by the square root of n_out: variance grows where a layer narrows.
 
-Told: none
+Told: n_out was taken for n_in
 """
 
 
