@@ -2187,7 +2187,7 @@ def check_sends(x, w, axis_name, num_devices):  # how many sends depend on x
 
 
 def check_free_sends(seen):
-    headline = f"{seen.value} ppermutes depend on x: they wait for a product."
+    headline = f"Sends that depend on x, and so wait for a product: {seen.value}."
     expected = "sends that are computed from w alone"
     expect_of_pieces(seen, not seen.value, headline, expected=expected)
 

@@ -519,7 +519,7 @@ MESSAGES = {
     'one row is the least': '행은 적어도 하나입니다',
     'all pieces were gathered before the product': '곱하기 전에 모든 조각을 모았습니다',
     'the last send brings each piece home, where it was used first': '마지막 전송은 조각을 처음 쓰인 장치로 되돌려 보낼 뿐입니다',
-    '{1} ppermutes depend on x: they wait for a product.': 'ppermute {1}개가 x에 의존합니다. 이 전송들은 곱셈을 기다립니다.',
+    'Sends that depend on x, and so wait for a product: {1}.': 'x에 의존하여 곱셈을 기다리는 전송: {1}개.',
     'sends that are computed from w alone': 'w만으로 계산한 전송',
     'It takes {1} FLOPs.': '{1} FLOPs가 듭니다.',
     'about {1}, as x @ W takes': 'x @ W에 드는 만큼인 약 {1}',
