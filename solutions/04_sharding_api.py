@@ -1084,7 +1084,7 @@ expect_like_solution(
 #
 # The first part ends here. The second, 100 minutes, adds what large models need: FSDP,
 # states that are created in place, layouts as types, and `shard_map`. Its four exercises
-# count like all others; the bonus at its end, 10 minutes more, comes on top.
+# count like all others; two bonuses at its end, 25 minutes more, come on top.
 
 # %% [markdown]
 # ## 7. Created in place
@@ -2062,6 +2062,276 @@ expect_like_solution(
     arguments="arguments stay",
     free=plain_numbers,
 )
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 13. Sending while computing
+#
+# A step's parts overlap only if the program lets them. An all-gather right before its
+# product does not: no multiplication can start before all of `w` is here.
+#
+# A **collective matmul** works in pieces. A device multiplies the piece of `w` that it
+# holds *while* the next one travels: D products, D - 1 sends.
+#
+# **Predict, then run.** One product of the layer above, eight devices. How much time do
+# pieces save at 2,048 rows: about 1/8, 1/2 or 7/8? More or less at 8,192?
+
+
+# %%
+def timeline(rows, num_pieces=8):  # when each product starts, and what a part takes
+    send = 4 * width**2 / num_pieces / chip["communication"]
+    product = 2 * rows * width**2 / num_pieces / chip["compute"]
+    starts = [0.0]
+    for piece in range(1, num_pieces):  # piece 0 is here, the others come
+        starts.append(max(starts[-1] + product, piece * send))
+    return np.array(starts), send, product
+
+
+for count in (512, 2048, 8192):
+    starts, send, product = timeline(count)
+    gathered, pieces = 7 * send + 8 * product, starts[-1] + product
+    print(
+        f"{count} rows: gathered first {1e3 * gathered:.2f} ms,",
+        f"in pieces {1e3 * pieces:.2f} ms: {1 - pieces / gathered:.0%} less",
+    )
+
+# %%
+from coursekit.draw.canvas import TINTS
+
+starts, send, product = timeline(2048)
+ticks = {"gathered first: link": [(0, 7 * send, "pieces 1 to 7 of w")]}
+ticks["gathered first: products"] = [(7 * send, 8 * product, "one product")]
+ticks["in pieces: link"] = [(p * send, send, f"{p + 1}") for p in range(7)]
+ticks["in pieces: products"] = [(t, product, f"{p}") for p, t in enumerate(starts)]
+axes = step_axes("", "A product with w split over 8 devices, 2,048 rows: device 0")
+for row, bars in enumerate(ticks.values()):
+    for start, length, text in bars:
+        tint = TINTS[int(text) % 8] if text.isdigit() else HOST
+        look = {"facecolor": tint, "edgecolor": INK}
+        axes.broken_barh([(1e3 * start, 1e3 * length)], (row - 0.35, 0.7), **look)
+        axes.text(1e3 * (start + length / 2), row, text, ha="center", va="center")
+axes.set(yticks=range(4), yticklabels=list(ticks), ylim=(3.5, -0.5))
+axes.set_xlabel("milliseconds", color=INK)
+axes.figure.tight_layout()
+ends = {name: 1e3 * (bars[-1][0] + bars[-1][1]) for name, bars in ticks.items()}
+texts = ", ".join(f"{name} until {end:.2f} ms" for name, end in ends.items())
+words = "The first product waits for 7 pieces; in pieces, each only for its own"
+show(axes.figure, f"Times of device 0. {words}: {texts}.")
+
+# %% [markdown]
+# What overlaps is decided by **data flow**, not by the order of lines: a product and a
+# send of which neither needs the other.
+#
+# On TPUs and GPUs a send is asynchronous: the compiled program has a
+# `collective-permute-start` and a `-done`, between which XLA's latency-hiding scheduler
+# puts products. XLA may also cut a gather into pieces by itself. Simulated devices share
+# your processor's cores. They show a program's structure, not its time.
+
+# %% [markdown]
+# ### Exercise 4.11: overlapped_matmul
+#
+# `X` is split by rows, and so is `W`: device `d` holds `x: (M, D * K)` and piece `d` of
+# `W`, `w: (K, N)`.
+#
+# [the product] `overlapped_matmul(x, w, axis_name)` works on one device's block, as under
+# `shard_map`, and returns its `(M, N)` rows of `X @ W`.
+#
+# - [any axis] `D` and `axis_name` may be any.
+# - [pieces travel] Each device sends `D - 1` pieces, by `jax.lax.ppermute`, and nothing
+#   else.
+# - [never the whole] From three devices on, no array of the program is as large as `W`
+#   (in the checks, `x` and the result are smaller).
+# - [sends wait for no product] What is sent does not depend on `x`: no send waits for a
+#   product.
+# - [no extra arithmetic] The products take no more multiplications than `x @ W`.
+
+
+# %% exercise="overlapped_matmul" minutes=15 difficulty=3
+def overlapped_matmul(x, w, axis_name):
+    """Multiplies by a split matrix, piece by piece, while the pieces travel.
+
+    Args:
+        x: f32[M, D * K], this device's rows.
+        w: f32[K, N], piece d of W on device d: its rows d * K to (d + 1) * K - 1.
+        axis_name: the name of the devices' axis, which has D devices.
+
+    Returns:
+        x @ W, f32[M, N].
+    """
+    ### BEGIN SOLUTION
+    num_devices = jax.lax.axis_size(axis_name)
+    device, size = jax.lax.axis_index(axis_name), len(w)
+    to_left = [(d, (d - 1) % num_devices) for d in range(num_devices)]
+    result = 0
+    for step in range(num_devices):
+        start = (device + step) % num_devices * size
+        result += jax.lax.dynamic_slice_in_dim(x, start, size, axis=1) @ w
+        if step < num_devices - 1:
+            w = jax.lax.ppermute(w, axis_name, to_left)
+    return result
+    ### END SOLUTION
+
+
+# %% [markdown] hints="overlapped_matmul"
+# - Python's `for` over D pieces is fine, the own one first. Piece `p` belongs to the
+#   columns `p * K` to `(p + 1) * K - 1` of `x`.
+# - If each device sends to its left neighbor, device `d` holds piece `(d + step) % D` at
+#   each step; `jax.lax.axis_index` and `jax.lax.axis_size` give `d` and `D`.
+# - `jax.lax.dynamic_slice_in_dim(x, start, K, axis=1)` takes columns from a computed
+#   start. Send after all products but the last.
+
+
+# %% helpers="overlapped_matmul"
+from coursekit.notebook import expect as expect_of_pieces
+from coursekit.notebook import expect_collectives as expect_kinds
+from coursekit.notebook import expect_moved as expect_sent
+from jax.interpreters import mlir
+
+
+def check_columns(x, w, columns):  # each piece p by columns(d, p) of device d's x
+    count = len(w)
+    parts = np.float64(x).reshape(count, -1, count, w.shape[1])
+    d, p = np.indices((count, count))
+    return np.einsum("dpmk,pkn->dmn", parts[d, :, columns(d, p) % count], w)
+
+
+def check_pieces(seen, w):  # what is sent: D - 1 pieces
+    never = ["all-gather", "all-reduce", "reduce-scatter", "all-to-all"]
+    cause = "all pieces were gathered before the product"
+    causes = {cause: lambda seen: seen.collectives[0].kind == never[0]}
+    expect_kinds(seen, never=[*never, "collective-broadcast"], causes=causes)
+    cause = "the last send brings each piece home, where it was used first"
+    sent = sum(one.bytes_moved for one in seen.collectives)
+    causes = {cause: lambda _: sent == w.nbytes}
+    expect_sent(seen, at_most=w[1:].nbytes, causes=causes)
+
+
+def check_marked(values, needs):
+    return {value for value, need in zip(values, needs, strict=True) if need}
+
+
+def check_flow(block, needing, functions):  # marks what needs x; counts sends that do
+    waiting = 0
+    for one in (operation.operation for operation in block.operations):
+        given = [value in needing for value in one.operands]
+        made, marks, inner = [any(given)] * len(one.results), needing, None
+        if one.name == "stablehlo.collective_permute":
+            waiting += any(given)
+        elif one.name == "func.call":
+            name = mlir.ir.FlatSymbolRefAttr(one.attributes["callee"]).value
+            inner, marks = functions[name].regions[0].blocks[0], set()
+        elif one.name in ("stablehlo.while", "sdy.manual_computation"):
+            inner = one.regions[len(one.regions) - 1].blocks[0]
+        inside, is_loop = 0, one.name == "stablehlo.while"
+        rounds = 1 + is_loop * len(given)  # a loop hands on what it carries
+        for _ in range(rounds if inner else 0):
+            marks |= check_marked(inner.arguments, given)
+            inside = check_flow(inner, marks, functions)
+            ends = inner.operations[len(inner.operations) - 1].operands
+            made = [value in marks for value in ends]
+            if is_loop:
+                given = made = [any(two) for two in zip(given, made, strict=True)]
+        waiting += inside
+        needing |= check_marked(one.results, made)
+    return waiting
+
+
+def check_sends(x, w, axis_name, num_devices):  # how many sends depend on x
+    def run(x, w):
+        return overlapped_matmul(x, w, axis_name)
+
+    mesh, split = make_mesh((num_devices,), (axis_name,)), P(axis_name)
+    how = {"mesh": mesh, "in_specs": split, "out_specs": split, "check_vma": False}
+    program = jax.jit(jax.shard_map(run, **how)).lower(x, w).compiler_ir("stablehlo")
+    functions = {
+        mlir.ir.StringAttr(part.attributes["sym_name"]).value: part
+        for part in (part.operation for part in program.body.operations)
+    }
+    main = functions["main"].regions[0].blocks[0]
+    return check_flow(main, {main.arguments[0]}, functions)
+
+
+def check_free_sends(seen):
+    headline = f"Sends that depend on x, and so wait for a product: {seen.value}."
+    expected = "sends that are computed from w alone"
+    expect_of_pieces(seen, not seen.value, headline, expected=expected)
+
+
+def check_flops(seen, x, w):
+    expect_kinds(seen)
+    most, headline = 2 * x[0].size * w.shape[2], f"It takes {seen.flops:.0f} FLOPs."
+    expected = f"about {most:.0f}, as x @ W takes"
+    expect_of_pieces(seen, seen.flops < 2 * most, headline, expected=expected)
+
+
+# %% check="overlapped_matmul" points=2 bonus=true
+rng = np.random.default_rng(13)
+x, w = np.float32(rng.normal(size=(8, 2, 24))), np.float32(rng.normal(size=(8, 3, 5)))
+product = x @ np.float64(w).reshape(24, 5)
+own = [np.float64(x[d, :, 3 * d : 3 * d + 3]) @ w[d] for d in range(8)]
+causes = {
+    "each device multiplied its own piece alone": np.stack(own),
+    "all pieces met the same columns of x": check_columns(x, w, lambda d, p: d),
+    "the pieces come from the other side": check_columns(x, w, lambda d, p: 2 * d - p),
+    "each device began with the columns of piece 0": check_columns(
+        x, w, lambda d, p: p - d
+    ),
+}
+statement("the product", "any axis")
+seen = observe(overlapped_matmul, x, w, "i", axis="i", traced=True)
+expect_close(seen, product, rtol=1e-4, atol=1e-4, mistakes=causes)
+statement("pieces travel")
+check_pieces(seen, w)
+statement("never the whole")
+expect_arrays(seen, largest=w.size - 1)
+statement("sends wait for no product")
+check_free_sends(observe(check_sends, x[:, 0], w.reshape(24, 5), "i", 8))
+statement("no extra arithmetic")
+x, w = (np.float32(rng.normal(size=(4, *size))) for size in ((6, 20), (5, 7)))
+check_flops(observe(overlapped_matmul, x, w, "i", axis="i", compiled=True), x, w)
+
+
+### BEGIN HIDDEN TESTS
+def cases(rng):
+    for num_devices, (m, k, n), scale in (
+        (1, (3, 2, 4), 1),
+        (2, (1, 3, 1), 1000),
+        (3, (5, 1, 70), 0.01),
+        (6, (2, 7, 3), 1),
+    ):
+        x = np.float32(rng.normal(size=(num_devices, m, num_devices * k)) * scale)
+        w = np.float32(rng.normal(size=(num_devices, k, n)) + 1)
+        axis = "model" if num_devices % 2 else "i"
+        yield Case(x, w, axis, axis=axis)
+
+
+expect_like_solution(
+    overlapped_matmul,
+    cases,
+    value=("the product", "any axis"),
+    put_in="pieces travel",
+    free={
+        "error": "it raises none",
+        "layout": "of a row per device",
+        "collectives": "whole pieces, or parts of them: counted",
+        "arrays": "below",
+        "compiles": "nothing is said",
+        "arguments": "traced",
+    },
+)
+x, w = (np.float32(rng.normal(size=(5, *size))) for size in ((2, 15), (3, 7)))
+statement("pieces travel")
+seen = observe(overlapped_matmul, x, w, "rows", axis="rows", traced=True)
+check_pieces(seen, w)
+statement("never the whole")
+expect_arrays(seen, largest=w.size - 1)
+for count in (3, 6):
+    statement("sends wait for no product")
+    x, w = (np.ones((2 * count, n), np.float32) for n in (2 * count, 5))
+    check_free_sends(observe(check_sends, x, w, "rows", count))
+x, w = (np.float32(rng.normal(size=(3, *size))) for size in ((8, 36), (12, 9)))
+statement("no extra arithmetic")
+check_flops(observe(overlapped_matmul, x, w, "i", axis="i", compiled=True), x, w)
 ### END HIDDEN TESTS
 
 # %% scorecard=true
