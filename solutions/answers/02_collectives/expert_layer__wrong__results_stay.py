@@ -1,6 +1,6 @@
 """Sends no results back.
 
-Told: none
+Told: the results did not travel back: that takes a second all_to_all
 """
 
 

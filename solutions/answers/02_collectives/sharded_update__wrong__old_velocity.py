@@ -1,6 +1,6 @@
 """Steps along the velocity of before.
 
-Told: none
+Told: the weights took their step along the old velocity
 """
 
 
