@@ -203,8 +203,7 @@ expect_like_solution(
 # ## 2. pmap and the leading device axis
 #
 # `jax.pmap(f)` runs `f` on several devices at once: one program, many devices, each
-# with its own data (SPMD). It is the older interface, and the shortest way in; section 8
-# writes the same by today's `shard_map`.
+# with its own data (SPMD). It is the older interface; section 8 shows today's.
 #
 # The data's **leading axis** says who gets what. From `x: f32[8, 2]`, an array of
 # 32-bit floats with 8 rows, device 3 receives `x[3]: f32[2]`. `f` never sees the axis.
@@ -224,7 +223,7 @@ draw_pmap("f", {"x": x}, {"y": y})
 
 # %% [markdown]
 # The results are stacked along the leading axis. `y` is one array; its rows, its
-# **shards**, still lie where they were computed. The boxes show shards. (The *expression*
+# **shards**, still lie where they were computed. (The *expression*
 # `y[0]` is a program of its own: since JAX 0.8 its result lies on every device.)
 
 # %%
@@ -1089,8 +1088,8 @@ expect(seen, not alike, headline, seen="draws in common", expected="independent 
 # %% [markdown]
 # ## 7. Training without talking
 #
-# Now train: `y = 2x - 1` plus noise, 8 points on each device. All start at the same line,
-# the best one for all points together. Each device takes steps on **its own** points.
+# Now train: `y = 2x - 1` plus noise, 8 points on each device. All start at the best line
+# for all points. Each device takes steps on **its own** points.
 
 
 # %%
@@ -1141,8 +1140,7 @@ draw_replicas(slopes, "slope w", "Replicas without communication (true slope: 2)
 # %% [markdown]
 # ## 8. Then and now
 #
-# Today `pmap` is the old way. Since JAX 0.8 it receives no new features, and underneath
-# it is `jax.jit` around `jax.shard_map`, which you can write yourself. Here is section
+# Since JAX 0.8 `pmap` receives no new features, and underneath it is `jax.jit` around `jax.shard_map`, which you can write yourself. Here is section
 # 4's program again. A **mesh** names the axes along which devices lie. Specs take the
 # place of `in_axes`: `P("devices")` splits the leading axis, `P()` hands the whole
 # argument to every device. Make it once: `shard_map` itself makes a new function in each
@@ -1172,8 +1170,7 @@ print("same as pmap:", np.allclose(today(params, x), totals))
 # %% [markdown]
 # In `pmap` a device's block **loses** the mapped axis; in `shard_map` it **keeps** it,
 # with the rows that this device has. Results are joined along it, so `total_of_block`
-# adds an axis to its scalar. (On several machines `pmap`'s leading axis counts the
-# **local** devices, a mesh all.)
+# adds an axis to its scalar.
 
 # %% [markdown]
 # The web is full of "then" ("gone": not in today's JAX):
@@ -1195,7 +1192,6 @@ print("same as pmap:", np.allclose(today(params, x), totals))
 # - `pmap` maps a function over the leading device axis; results stay where they arise.
 #   Make it once: a new function compiles again. Today's way is `jit` of `shard_map`.
 # - `in_axes=None` broadcasts. Split keys yourself, or all devices draw the same.
-# - `vmap` gives the same numbers by one operation, where its input lies.
 # - Without communication replicas drift, while every loss falls.
 
 # %% [markdown]
