@@ -1,6 +1,6 @@
 """Saves a step before it writes its line: killed between the two, the log lacks it.
 
-Told: none
+Told: the last step's line is still kept: flush() before the save
 """
 
 
