@@ -806,7 +806,7 @@ def open_manager(directory, keep=2):  # of a folder of checkpoints; the last few
 
 def set_aside(manager, step):  # into the folder "damaged"; its step is free again
     if len(manager.all_steps()) < 2:  # to start anew would lose the run
-        raise RuntimeError(f"no checkpoint in {manager.directory} can be read")
+        raise RuntimeError(f"{manager.directory.name}/{step}, the last, cannot be read")
     aside = Path(manager.directory, "damaged")
     if jax.process_index() == 0:
         aside.mkdir(exist_ok=True)

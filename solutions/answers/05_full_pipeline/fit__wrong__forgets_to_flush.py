@@ -1,6 +1,6 @@
 """Saves without a flush: killed right after it, the log lacks the step's line.
 
-Told: the last step's line is still kept: flush() before the save
+Told: none
 """
 
 

@@ -1,6 +1,6 @@
 """Saves a step before it writes its line: killed between the two, the log lacks it.
 
-Told: the last step's line is still kept: flush() before the save
+Told: none
 """
 
 
@@ -28,4 +28,5 @@ def fit(config):
                 flush()
                 save_state(manager, step, state, settings)
             write(step, metrics)
+        flush()
     return state["params"]
