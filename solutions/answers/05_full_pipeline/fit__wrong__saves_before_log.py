@@ -28,4 +28,5 @@ def fit(config):
                 flush()
                 save_state(manager, step, state, settings)
             write(step, metrics)
+        flush()
     return state["params"]

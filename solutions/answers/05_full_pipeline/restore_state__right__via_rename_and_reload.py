@@ -20,6 +20,8 @@ def restore_state(manager, fresh, settings):
                 state = manager.restore(step, args=Composite(state=like)).state
         except Exception as error:
             print(f"checkpoint {step}: {error!r:.60}")
+            if len(manager.all_steps()) == 1:
+                raise RuntimeError(f"nothing in {home} can be read") from error
             away = Path(tempfile.mkdtemp(prefix="damaged-", dir=home.parent))
             shutil.move(home / str(step), away)
             manager.reload()

@@ -1,7 +1,6 @@
-"""Raises inside of its own try: another run's checkpoint is taken for damaged, and
-moved away.
+"""Raises inside of its own try: another run's checkpoint is taken for damaged.
 
-Told: it was moved away, as a damaged one is
+Told: none
 """
 
 

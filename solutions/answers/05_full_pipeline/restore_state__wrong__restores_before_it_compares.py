@@ -1,7 +1,7 @@
 """Restores the state before it compares the facts: another run's state has another
 structure, which looks like damage.
 
-Told: it was moved away, as a damaged one is
+Told: none
 """
 
 

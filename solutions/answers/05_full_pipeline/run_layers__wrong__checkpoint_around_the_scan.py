@@ -1,6 +1,6 @@
 """Computes all layers again at once: then all of their insides are there.
 
-Told: none
+Told: the insides of two layers or more are there at once: checkpoint each layer
 """
 
 

@@ -1,6 +1,6 @@
 """Scans without a checkpoint: all that a layer computed is kept.
 
-Told: none
+Told: nothing is computed again: jax.checkpoint is missing
 """
 
 

@@ -1,0 +1,31 @@
+"""Starts the stream at the step that comes next, where its number is that of steps done.
+
+Told: the stream starts at batch `step` + 1, not at batch `step`
+"""
+
+
+def fit(config):
+    mesh = make_mesh(config["num_devices"])
+    data, loss_fn, init = make_task(config)
+    optimizer = make_optimizer(config)
+    state = first_state(init, optimizer, mesh)
+    settings = settings_of(config)
+    with open_manager(
+        Path(config["directory"], "checkpoints"), config["keep"]
+    ) as manager:
+        step, state, _ = restore_state(manager, state, settings)
+        train_step = make_train_step(
+            loss_fn, optimizer, mesh, config["num_microbatches"]
+        )
+        by_rows = NamedSharding(mesh, P("data"))
+        stream = batches(data, config["batch_size"], by_rows, config["seed"], step + 1)
+        write, flush = open_log(config, step)
+        while step < config["num_steps"]:
+            state, metrics = train_step(state, next(stream))
+            step += 1
+            write(step, metrics)
+            is_last = step == config["num_steps"]
+            if is_last or step % config["save_every"] == 0:
+                flush()
+                save_state(manager, step, state, settings)
+    return state["params"]
