@@ -603,7 +603,6 @@ MESSAGES = {
     'another run': '다른 실행의 체크포인트',
     'damaged ones go': '손상된 체크포인트 삭제',
     'No line tells of the damaged checkpoint of step 7.': '스텝 7의 손상된 체크포인트를 알리는 줄이 출력되지 않았습니다.',
-    'it was moved away, as a damaged one is': '손상된 체크포인트처럼 옮겨 버렸습니다',
     ', other facts: {1}': ', 다른 facts: {1}',
     'an array of {1} was fetched to the host': '모양이 {1}인 배열을 호스트로 가져왔습니다',
     'an array': '배열',
