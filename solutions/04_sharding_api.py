@@ -1083,8 +1083,8 @@ expect_like_solution(
 # ## Going further
 #
 # The first part ends here. The second, 100 minutes, adds what large models need: FSDP,
-# states that are created in place, layouts as types, and `shard_map`. Its four exercises
-# count like all others; two bonuses at its end, 25 minutes more, come on top.
+# states created in place, layouts as types, and `shard_map`. Its four exercises count like
+# all others; two bonuses at its end, 25 minutes, come on top.
 
 # %% [markdown]
 # ## 7. Created in place
@@ -1137,8 +1137,8 @@ def state_layout(specs, path=""):  # for the checks
 # - [each leaf in its layout] Parameters lie as `specs` says, both moments of each in the
 #   parameter's own layout, the rest whole on every device.
 # - [never whole on a device] Parameters and moments are made inside of `jit`, one or
-#   several, and JAX can trace it. No device ever builds the numbers of a whole parameter
-#   or moment that `specs` splits.
+#   several; JAX can trace it. No device ever builds the numbers of a whole one that `specs`
+#   splits.
 
 
 # %% exercise="init_sharded" minutes=12 difficulty=2
