@@ -1083,9 +1083,9 @@ for name, way in ways.items():  # each kind counts as the table of section 1 say
 # count like any other's. A bonus on top: attention in a ring, a mixture of experts.
 
 # %% [markdown]
-# **The ring.** How can an all-reduce need so little? Cut the array into D chunks and let every device
-# send **one chunk** to its right neighbour, again and again. Below, in NumPy, four
-# devices hold ones, so a value says how many blocks it contains.
+# **The ring.** How can an all-reduce need so little? Cut the array into D chunks and
+# let every device send **one chunk** to its right neighbour, again and again. Below, in
+# NumPy, four devices hold ones, so a value says how many blocks it contains.
 
 
 # %%

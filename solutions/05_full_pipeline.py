@@ -1890,8 +1890,9 @@ checklist(
 #
 # ## Going further
 #
-# What follows takes some 105 minutes, in another sitting: first run all cells above again. Exercise 5.7 counts like those above. 5.8 to 5.10 are a
-# bonus: their points come on top.
+# What follows takes some 105 minutes, in another sitting: first run all cells above
+# again. Exercise 5.7 counts like those above. 5.8 to 5.10 are a bonus: their points
+# come on top.
 
 # %% [markdown]
 # ## 10. Then and now
