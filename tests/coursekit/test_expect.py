@@ -364,3 +364,11 @@ def test_a_text_that_names_all_numbers_names_none():
     all_of_them = raised(ValueError, " ".join(map(str, range(100))))
     error = problem(expect_error, all_of_them, "ValueError", mentions=[7])
     assert error.headline == "The ValueError names 100 different numbers."
+
+
+def test_a_helper_of_a_check_that_is_missing_is_no_fault_of_the_answer():
+    def answer(x):
+        return check_of_a_cell_above(x)  # noqa: F821
+
+    rows = problem(expect_result, observe(answer, X), kind=Raised).rows
+    assert rows["likely"].startswith("cells above were not run")
