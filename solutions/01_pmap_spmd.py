@@ -14,7 +14,7 @@
 # - recognise replicas (a model's copies, one per device) that drift apart.
 #
 # **You need** NumPy, and a first look at `jax.jit`, `jax.grad` and `jax.vmap`. **Time**:
-# about 90 minutes for six exercises, with a pause; a seventh, under "Going further", 25.
+# about 100 minutes for six exercises, with a pause; a seventh, under "Going further", 25.
 
 # %% setup=true
 

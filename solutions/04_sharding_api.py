@@ -1137,7 +1137,7 @@ def state_layout(specs, path=""):  # for the checks
 # - [each leaf in its layout] Parameters lie as `specs` says, both moments of each in the
 #   parameter's own layout, the rest whole on every device.
 # - [never whole on a device] Parameters and moments are made inside of `jit`, one or
-#   several; JAX can trace it. No device ever builds the numbers of a whole one that `specs`
+#   several; JAX can trace it. No device builds all numbers of an array that `specs`
 #   splits.
 
 

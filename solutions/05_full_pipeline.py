@@ -1650,10 +1650,8 @@ def check_lost_parts(changes, first=False):  # causes, computed only where neede
         pairs = zip(other, seen.value["losses"], strict=False)
         return all(abs(a - b) < 4e-3 for a, b in pairs)
 
-    late = "the last step's line is still kept: flush() before the save"
-    causes = {late: lambda s: "before" in s.value["saved"]}
     ahead = "the stream starts at batch `step` + 1, not at batch `step`"
-    causes[ahead] = lambda s: is_like(s, "batch")
+    causes = {ahead: lambda s: is_like(s, "batch")}
     if first:
         return causes
     again = "the optimizer's state began again"

@@ -625,7 +625,6 @@ MESSAGES = {
     'The script ended in another way.': '스크립트가 기대와 다르게 끝났습니다.',
     'The second run kept {1} lines of the log.': '두 번째 실행이 로그에서 남겨 둔 줄은 {1}줄입니다.',
     '{1}: steps of the checkpoint': '{1}: 체크포인트의 스텝 수',
-    "the last step's line is still kept: flush() before the save": '마지막 스텝의 줄이 아직 기록되지 않았습니다. 저장하기 전에 flush()를 호출하십시오',
     'the stream starts at batch `step` + 1, not at batch `step`': '스트림이 `step`번 배치가 아니라 `step` + 1번 배치에서 시작합니다',
     "the optimizer's state began again": '옵티마이저 상태가 처음부터 다시 시작했습니다',
     'the stream began again with batch 0': '스트림이 배치 0부터 다시 시작했습니다',
