@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import psutil
@@ -20,7 +21,6 @@ from grader.containment.backend import backend
 from grader.containment.limits import ContainmentError
 
 KILLS = int(os.environ.get("KILLS", "5"))
-LONGEST_S = 9.0  # from a start to its kill: some come before the first result
 
 
 def grade(
@@ -78,12 +78,18 @@ def forty(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def whole(forty, tmp_path_factory):
-    """The export of the forty, graded without disturbance."""
+def undisturbed(forty, tmp_path_factory):
+    """The forty graded without disturbance: their export, and the seconds it took."""
     folder = tmp_path_factory.mktemp("whole")
     shutil.copytree(forty, folder, dirs_exist_ok=True)
+    begun = time.monotonic()
     assert grade(folder) == 0
-    return exported(folder)
+    return exported(folder), time.monotonic() - begun
+
+
+@pytest.fixture(scope="module")
+def whole(undisturbed):
+    return undisturbed[0]
 
 
 def exported(folder):
@@ -178,11 +184,13 @@ def test_a_disk_that_fills_up_while_results_are_published_changes_no_grade(
     assert left_behind(folder) == []
 
 
-def test_killed_at_random_moments_it_loses_nothing(forty, whole, tmp_path):
+def test_killed_at_random_moments_it_loses_nothing(forty, undisturbed, tmp_path):
+    whole, seconds = undisturbed
     shutil.copytree(forty, tmp_path / "killed")
     moments, before, killed = random.Random(7), {}, 0
     for _ in range(KILLS):
-        status = grade(tmp_path / "killed", kill_after=moments.uniform(0.0, LONGEST_S))
+        # Some come before the first result.
+        status = grade(tmp_path / "killed", kill_after=moments.uniform(0.0, seconds))
         killed += status == -signal.SIGKILL
         kept = results(tmp_path / "killed")
         assert before.items() <= kept.items()

@@ -41,7 +41,7 @@ CASES = {
 }
 QUIET = ("harmless/", "graded_with_note/", "student_error/")
 OTHERS = [name for name in CASES if name.startswith(QUIET)][-24:]
-LIMITS = Limits(wall_s=10, memory_mib=1500, output_mib=10)
+LIMITS = Limits(wall_s=6, memory_mib=1500, output_mib=10)
 # One for each thing that can be spent.
 HOGS = {
     "memory in steps": "graded/memory_in_steps",
