@@ -1,32 +1,82 @@
 """Eight simulated devices for every test, and JAX at its strictest."""
 
+import gc
 import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from coursekit import setup
+from grader.kernel.compile_cache import FAST_COMPILE_FLAGS, variables
 
 # Tests spend most of their time on compiling: that is done as in grading, without
 # optimization, in kernels and scripts, too. The oldest JAX compiles as learners have
 # it, which shows checks that depend on rounding.
 if os.environ.get("ANSWERS") != "oldest":
-    from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
-
     os.environ["XLA_FLAGS"] = FAST_COMPILE_FLAGS
 setup.with_devices(8)
 
 import jax
 
+# As in `grader/__main__.py`: imports and compiled programs make much that stays.
+gc.set_threshold(100_000)
+sys.modules.setdefault("rfc3987_syntax", None)
+
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-LONG = ("test_hostile.py", "test_known_answers.py", "test_crash.py")
+# What takes minutes comes first: at the end it would keep one process waiting. First of
+# all comes what compiles the lessons' programs, which others read.
+LONG = (
+    *("test_answers.py", "test_crash.py", "test_hostile.py", "test_known_answers.py"),
+    *("05_full_pipeline.ipynb", "test_grade_submission.py", "test_dask_executor.py"),
+)
+PROGRAMS = "COURSE_PROGRAMS"  # the variable with the folder of a run's programs
+
+
+def pytest_configure(config):
+    """Makes a folder of compiled programs, one for all processes of a run."""
+    config.pluginmanager.register(Kernels())
+    if PROGRAMS not in os.environ:
+        os.environ[PROGRAMS] = folder = tempfile.mkdtemp(prefix="programs-")
+        config.add_cleanup(lambda: os.environ.pop(PROGRAMS))
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_collection_modifyitems(items):
-    """Begins with what takes minutes: at the end it would keep one process waiting."""
-    items.sort(key=lambda item: item.path.name not in LONG)
+    """Sorts what takes minutes to the front."""
+    items.sort(key=lambda item: [*LONG, item.path.name].index(item.path.name))
+
+
+def program_variables(lesson, writes=False):
+    """Lists the variables that let JAX read, or also write, a lesson's programs."""
+    folder = Path(os.environ[PROGRAMS]) / lesson
+    folder.mkdir(exist_ok=True)
+    found = variables(folder, writes=writes)
+    return {name: value for name, value in found.items() if name != "XLA_FLAGS"}
+
+
+@pytest.fixture(scope="session")
+def programs():
+    """Returns `program_variables`."""
+    return program_variables
+
+
+class Kernels:
+    """A plugin of its own: notebooks lie outside of this file's folder."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item):
+        """Lets a notebook's kernel, which nbval starts here, read its programs."""
+        with pytest.MonkeyPatch.context() as patch:
+            if item.path.suffix == ".ipynb":
+                for name, value in program_variables(item.path.stem).items():
+                    patch.setenv(name, value)
+            return (yield)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,6 +16,7 @@ import pytest
 from grader.authoring.lesson import read_lesson
 from grader.authoring.notebook import checks, exercises, points_for, release
 from grader.containment.limits import Limits
+from grader.kernel import compile_cache
 from grader.results import Outcome, Status
 from grader.workers.executor import grade_jobs
 from grader.workers.jobs import job_of
@@ -57,7 +58,12 @@ def known(source, exercise, number):
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
-def test_every_known_answer_gets_what_it_deserves(source, contained_here, tmp_path):
+def test_every_known_answer_gets_what_it_deserves(
+    source, contained_here, tmp_path, programs, monkeypatch
+):
+    # What test_answers.py has compiled in this run need not be compiled again.
+    folder = Path(programs(source.stem)["JAX_COMPILATION_CACHE_DIR"])
+    monkeypatch.setattr(compile_cache, "find", lambda hashes: folder)
     lesson = read_lesson(source, "https://example.org/ada/course")
     hashes = lesson_hashes(lesson, LIMITS)
     answers = dict(submissions(source, lesson))

@@ -11,7 +11,6 @@ tried, and every eighth right one, which runs through a whole check; `oldest` an
 
 import ast
 import faulthandler
-import functools
 import os
 import re
 import zlib
@@ -26,7 +25,7 @@ from grader.results import Outcome
 
 RIGHT = sorted((ROOT / "solutions" / "answers").glob("*/*__right__*.py"))
 WRONG = sorted((ROOT / "solutions" / "answers").glob("*/*__wrong__*.py"))
-MUTANTS = 20  # wrong answers made by rules, of all lessons together
+MUTANTS = 4  # wrong answers made by rules, of each lesson
 MUTANT_S = 300  # one that hangs ends the process, and is named
 # Which answer is the first that is tried beside another version of JAX.
 FIRST = {"oldest": 1, "newest": 3}
@@ -35,22 +34,13 @@ FIRST = {"oldest": 1, "newest": 3}
 def pytest_generate_tests(metafunc):
     choice = os.environ.get("ANSWERS")
     if "mutant" in metafunc.fixturenames:
-        own = [] if choice in FIRST else mutants()[metafunc.cls.path]
-        metafunc.parametrize("mutant", own, ids=lambda m: f"{m.exercise}: {m.change}")
+        metafunc.parametrize("mutant", range(0 if choice in FIRST else MUTANTS))
     if "answer" in metafunc.fixturenames:
         known = (*RIGHT, *WRONG) if choice == "all" else (*RIGHT[::8], *WRONG[::5])
         if choice in FIRST:
             known = (*RIGHT[FIRST[choice] :: 24], *WRONG[FIRST[choice] :: 48])
         own = [path for path in known if path.parent.name == metafunc.cls.path.stem]
         metafunc.parametrize("answer", own, ids=lambda path: path.stem)
-
-
-@functools.cache
-def mutants():
-    """A sample of the mutants of all lessons' solutions, by lesson."""
-    from catalog import read_mutants, sampled
-
-    return sampled({path: read_mutants(path) for path in SOURCES}, MUTANTS)
 
 
 class Answers:
@@ -60,13 +50,9 @@ class Answers:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def lesson(cls, tmp_path_factory):
+    def lesson(cls, programs):
         # Checks compile their small programs anew for each answer; most are the same.
-        kept = {
-            "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("jit")),
-            "jax_persistent_cache_min_compile_time_secs": 0,
-            "jax_persistent_cache_min_entry_size_bytes": -1,
-        }
+        kept = programs(cls.path.stem, writes=True)
         with (
             # Learners' kernels run with JAX's usual promotion,
             jax.numpy_dtype_promotion("standard"),
@@ -75,21 +61,33 @@ class Answers:
             pytest.MonkeyPatch.context() as patch,
         ):
             for name, value in kept.items():
-                jax.config.update(name, value)
-                patch.setenv(name.upper(), str(value))  # for scripts
+                patch.setenv(name, value)  # for scripts
+                is_number = value.lstrip("-").isdigit()
+                jax.config.update(name.lower(), int(value) if is_number else value)
             yield Lesson(cls.path)
         jax.config.update("jax_compilation_cache_dir", None)
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def mutants(cls):
+        """A sample of the mutants of the lesson's solutions."""
+        from catalog import read_mutants, sampled
+
+        return sampled({cls.path: read_mutants(cls.path)}, MUTANTS)[cls.path]
+
     # First: of a mutant that leaves something behind, the right answers would tell.
-    def test_no_mutant_lives_unless_the_contract_allows_it(self, mutant, lesson):
+    def test_no_mutant_lives_unless_the_contract_allows_it(
+        self, mutant, mutants, lesson
+    ):
         from catalog import key, right_by_contract
         from outcome import outcome_of
 
+        mutant = mutants[mutant]
         faulthandler.dump_traceback_later(MUTANT_S, exit=True)
         outcome = outcome_of(lesson, mutant.exercise, mutant.source)
         faulthandler.cancel_dump_traceback_later()
-        assert outcome != "the check could not run"
-        assert outcome != "right" or key(vars(mutant)) in right_by_contract()
+        assert outcome != "the check could not run", mutant
+        assert outcome != "right" or key(vars(mutant)) in right_by_contract(), mutant
 
     def test_answer_gets_the_points_it_deserves_and_is_told_why(self, answer, lesson):
         exercise, kind, _ = answer.stem.split("__")
