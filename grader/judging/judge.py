@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import gc
 import io
 import json
 import os
@@ -74,12 +75,12 @@ class Judge:
             for source in [setup, *definitions, *solutions]:
                 exec(source, solved)
         expect.count_devices = remembered(expect.count_devices)
+        own = Observer(lambda asked: answer(asked, solved), lambda runs: None)
         run_program = children.answer if children else None
-        observer = Observer(self.ask, self.running, run_program)
+        observer = Observer(self.ask, self.running, run_program, own.known)
         self.namespace |= {name: Remote(name) for name in functions}
         self.namespace["observe"] = observer.observe
         # What the solution does is observed on the same way, here.
-        own = Observer(lambda asked: answer(asked, solved), lambda runs: None)
         likeness.solutions = {name: solved[name] for name in functions}
         likeness.ways = {
             "learner": observer.observe,
@@ -169,6 +170,7 @@ def main() -> None:
         return json.loads(line)
 
     judge = Judge(send, receive, children=children, **receive())
+    gc.freeze()  # what the lesson has made stays: no collection need look at it
     send({"ready": list(judge.checks)})
     while True:
         message = receive()

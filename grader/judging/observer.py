@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,8 @@ class Observer:
 
     `ask` takes a question and returns {"answer": text} or {"ended": why}. `running` is
     told when a program starts and ends. `run_program` looks at one, or runs it: by
-    default in this process; see `ProgramRunner`.
+    default in this process; see `ProgramRunner`. What programs of our own have computed
+    is in `trusted`, which is read and not written.
     """
 
     def __init__(
@@ -69,11 +71,13 @@ class Observer:
         ask: Callable[[dict], dict],
         running: Callable[[bool], None],
         run_program: Callable[[dict, bool], dict] | None = None,
+        trusted: Mapping[str, dict[str, Any]] | None = None,
     ):
         self.ask = ask
         self.running = running
         self.run_program = run_program or ProgramRunner().answer
-        self.known: dict[str, dict[str, Any]] = {}  # what programs have computed
+        self.own: dict[str, dict[str, Any]] = {}  # what programs have computed
+        self.known = ChainMap(self.own, {} if trusted is None else trusted)
 
     def observe(
         self,
@@ -145,11 +149,11 @@ class Observer:
             problem = f"The traced program fails: {answer['fails']}."
             raise NoObservation("unreadable", problem)
         try:
-            self.known[key] = decode_facts(answer)
+            self.own[key] = decode_facts(answer)
         except WireError as error:
             raise distrusted(question["function"], error) from None
-        while sum(map(size, self.known.values())) > MAX_KNOWN and len(self.known) > 1:
-            del self.known[next(iter(self.known))]
+        while sum(map(size, self.own.values())) > MAX_KNOWN and len(self.own) > 1:
+            del self.own[next(iter(self.own))]
         return self.known[key]
 
     def program(

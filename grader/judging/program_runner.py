@@ -23,7 +23,7 @@ class ProgramRunner:
     """
 
     def __init__(self):
-        self.known: tuple[str, Program] | None = None  # the last one, by its question
+        self.known: tuple[tuple, Program] | None = None  # the last one, by its text
 
     def answer(self, question: dict[str, Any], looks: bool) -> dict[str, Any]:
         """Looks at the program, or else runs it.
@@ -54,15 +54,16 @@ class ProgramRunner:
         Raises:
             WireError, ProgramError: it cannot be trusted.
         """
-        key = json.dumps(question)
-        if self.known is None or self.known[0] != key:
-            result = decode(question["result"], plain=True)
-            if any(isinstance(leaf, np.ndarray) for _, leaf in leaves(result)):
-                raise WireError("The answer holds an array that no program computes.")
-            arguments = decode(question["arguments"])
-            kept, axis = question["kept"], question["axis"]
-            self.known = key, Program(question["program"], arguments, kept, axis)
-        return self.known[1]
+        result = decode(question["result"], plain=True)
+        if any(isinstance(leaf, np.ndarray) for _, leaf in leaves(result)):
+            raise WireError("The answer holds an array that no program computes.")
+        arguments = decode(question["arguments"])
+        key = text, kept, axis = tuple(question[p] for p in ("program", "kept", "axis"))
+        known, program = self.known or (None, None)
+        if known != key or not program.takes(arguments):
+            program = Program(text, arguments, kept, axis)
+        self.known = key, program
+        return program
 
     def run(self, program: Program, question: dict[str, Any]) -> dict[str, Any]:
         """Runs a program and writes what it did."""

@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 from coursekit.check import NOT_WRITTEN, NotAttempted
 from coursekit.expect import expect_result
 from coursekit.observation import Opaque, Shard, describe, same
-from coursekit.observe import observe
+from coursekit.observe import observe, values
 from coursekit.tracing import traced
 
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
@@ -552,6 +552,23 @@ def test_an_error_in_a_mapped_function_is_blamed_on_its_line():
     function = cell("def f(x):\n    y = x\n    return y @ jnp.ones((7, 7))\n", "f")
     error = observe(function, X, axis="i").error
     assert (error.line, error.code) == (3, "return y @ jnp.ones((7, 7))")
+
+
+@pytest.mark.parametrize("axis", [None, "i"])
+def test_results_of_several_calls_are_those_of_each(axis):
+    def scaled(rows, factors):
+        return rows * factors["by"] - (lax.pmean(rows, "i") if axis else 0)
+
+    calls = [(X + n, {"by": n}) for n in (2, 2)] + [(X * 3, {"by": 2})]
+    found = values(scaled, calls, axis)
+    for value, call in zip(found, calls, strict=True):
+        assert same(value, observe(scaled, *call, axis=axis).value)
+
+
+def test_under_an_axis_several_calls_are_traced_once():
+    traces = []
+    values(lambda rows: traces.append(rows) or rows, [(X,), (X + 1,)], "i")
+    assert len(traces) == 1
 
 
 def test_what_a_call_compiles_is_counted():

@@ -718,6 +718,18 @@ def test_a_program_is_the_same_function_each_time():
     assert np.array_equal(first, second)
 
 
+def test_a_program_takes_other_numbers_but_no_other_kinds_of_arrays():
+    program = Program(TEXT, [X])
+    program.run(TEMPLATE)
+    compiled = program.compiled
+    assert program.takes([X + 1])
+    np.testing.assert_array_equal(program.run(TEMPLATE)[0], 2 * (X + 1))
+    assert program.compiled is compiled
+    for others in ([X[:4]], [X.astype(np.int32)], [X, X], []):
+        assert not program.takes(others)
+    np.testing.assert_array_equal(program.run(TEMPLATE)[0], 2 * (X + 1))
+
+
 @pytest.mark.parametrize("spec", [P("a"), P(None, "a"), P("a", "b")], ids=str)
 def test_a_compiled_form_is_the_notebooks(spec):
     def product(x):

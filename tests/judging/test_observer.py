@@ -693,6 +693,23 @@ def test_a_program_that_many_learners_make_runs_once(process, monkeypatch):
     assert seen[0].array_shapes == seen[1].array_shapes
 
 
+def test_what_our_own_program_computed_counts_for_a_learners_equal_one(
+    process, monkeypatch
+):
+    runs = counted(monkeypatch)
+    own = observer(process(f=lambda x: jnp.square(x) + 1)[0])
+    theirs = Observer(None, Told(), trusted=own.known)  # made before ours has run
+    ours = own.observe(Remote("f"), X, traced=True)
+    theirs.ask, _ = process(f=lambda rows: jnp.square(rows) + 1)
+    seen = theirs.observe(Remote("f"), X, traced=True)
+    assert len(runs) == 1
+    assert same(seen.value, ours.value) and seen.layout == ours.layout
+    theirs.ask, _ = process(f=lambda x: jnp.square(x) + 2)
+    theirs.observe(Remote("f"), X, traced=True)
+    assert len(runs) == 2
+    assert len(own.known) == 1  # nothing of a learner's
+
+
 @pytest.mark.parametrize(
     "other",
     [

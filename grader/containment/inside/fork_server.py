@@ -92,6 +92,8 @@ def import_all(inside: str, modules: list[str]) -> None:
     sys.path_hooks.insert(0, functools.partial(find_inside, inside))
     # Forks share memory until it is written to, which a collection would do.
     gc.freeze()
+    # Traces of programs are many small objects, of which few are garbage.
+    gc.set_threshold(100_000)
     gc.enable()
 
 
