@@ -693,7 +693,7 @@ expect_like_solution(
 # - [the new weights] `weights - lr * (new velocity)`, whole, the same bits
 #   everywhere.
 # - [one scatter, one gather] One `psum_scatter` and one `all_gather` are all that is
-#   sent: the bytes of one all-reduce. The velocity stays.
+#   sent: the bytes of one all-reduce.
 # - [rows that do not divide] Where `n` is not divisible by D: `ValueError`, naming
 #   both.
 
@@ -887,7 +887,7 @@ def cross_entropy(logit):  # a class on each device, as in 2.3; class 1 is the t
 
 grads = spmd(jax.grad(cross_entropy))(weights)
 expected = jax.nn.softmax(weights) - (numbers == 1)
-print("2.3, differentiated, is right:", np.allclose(grads, expected, atol=1e-6))
+print("cross_entropy, differentiated, is right:", np.allclose(grads, expected, atol=1e-6))
 try:
     spmd(jax.grad(lambda w: lax.pmax(w, "i")))(weights)
 except NotImplementedError:
@@ -1742,8 +1742,8 @@ draw_collective('lax.all_to_all(x, "i", 0, 0)', filled, arrived)
 # - [at most capacity tokens] Of each device's tokens for one expert, the first
 #   `capacity` rows count (a plain number, at least 1). The other rows are 0, and
 #   change nothing, even `nan`.
-# - [two all_to_alls] One `all_to_all` of `D * capacity` tokens, one of as many results,
-#   and nothing else is sent.
+# - [two all_to_alls] One `all_to_all` of at most `D * capacity` tokens, one of as many
+#   results, and nothing else is sent.
 
 
 # %% exercise="expert_layer" minutes=13 difficulty=3

@@ -279,6 +279,7 @@ def cases(rng):
     yield Case(data(7, *three), 6, 11, 3, 3, [2, 1, 0], row, row)
     yield Case(data(5, *two), 24, 2, 400, 2, grid, ij, [("i", "j")])
     yield Case(data(13, *two), 6, 123456, 1, 3, grid[2:], ij, ["j"])
+    yield Case(data(7, *two), 8, 1, 2**28 - 2, 3, [0, 1], row, row)
     yield Case(data(6, *two), 5, 3, 2, 2, [0, 1], row, [])
     for size, spec, parts in ((12, ("i", "j"), 8), (10, "i", 4)):
         yield Case(
@@ -1016,6 +1017,15 @@ def check_run(kind, stops, devices, damaged=(), item="state", keep=2, by_hand=Fa
     return found | {"items": sorted(name for name in parts if name.isalpha())}
 
 
+def check_saving(step):  # how often save_state waits once the saving has begun
+    with open_manager(f"{tempfile.mkdtemp()}/run") as manager:
+        save, wait, begun, waits = manager.save, manager.wait_until_finished, [], []
+        manager.save = lambda *a, **more: begun.append(save(*a, **more)) or begun[-1]
+        manager.wait_until_finished = lambda: waits.extend(begun) or wait()
+        save_state(manager, step, check_state("lists", 8, step), check_settings())
+        return len(waits)
+
+
 def check_other_run(facts, settings, left=False, newer=()):  # damaged ones are newer
     directory, state = f"{tempfile.mkdtemp()}/run", check_state("optimizer", 8, 1)
     with open_manager(directory, 9) as manager:
@@ -1088,6 +1098,9 @@ expect_like_solution(
 )
 left = free | {"value": "it raises"}
 expect_like_solution(check_run, none_is_left, error="damaged ones go", free=left)
+statement("state and facts are saved")
+seen = observe(check_saving, 3)
+expect(seen, seen.value == 0, "save_state waits until the checkpoint is written.")
 run = "another run"
 expect_like_solution(check_other_run, others, value=run, error=run, free=free)
 ### END HIDDEN TESTS

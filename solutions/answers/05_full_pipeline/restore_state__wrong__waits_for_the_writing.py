@@ -1,0 +1,28 @@
+"""`save_state` comes back when the checkpoint is written, and the device waits.
+
+Told: none
+"""
+
+
+def save_state(manager, step, state, facts):
+    parts = Composite(state=StandardSave(state), facts=JsonSave(facts))
+    manager.save(step, args=parts)
+    manager.wait_until_finished()
+
+
+def restore_state(manager, fresh, settings):
+    for step in sorted(manager.all_steps(), reverse=True):
+        try:
+            read = Composite(facts=JsonRestore())
+            facts = manager.restore(step, args=read)["facts"]
+            for name, value in settings.items():
+                if name not in facts or facts[name] != value:
+                    raise ValueError(f"{name} is another one in checkpoint {step}")
+            read = Composite(state=StandardRestore(abstract(fresh)))
+            return step, manager.restore(step, args=read)["state"], facts
+        except ValueError:
+            raise
+        except Exception as error:
+            print(f"checkpoint {step}: {type(error).__name__}")
+            set_aside(manager, step)
+    return 0, fresh, {}
