@@ -15,14 +15,13 @@ def restore_state(manager, fresh, settings):
         try:
             read = Composite(facts=JsonRestore())
             facts = manager.restore(step, args=read)["facts"]
-            for name, value in settings.items():
-                if name not in facts or facts[name] != value:
-                    raise ValueError(f"{name} is another one in checkpoint {step}")
-            read = Composite(state=StandardRestore(abstract(fresh)))
-            return step, manager.restore(step, args=read)["state"], facts
-        except ValueError:
-            raise
+            others = [n for n in settings if n not in facts or facts[n] != settings[n]]
+            if not others:
+                read = Composite(state=StandardRestore(abstract(fresh)))
+                return step, manager.restore(step, args=read)["state"], facts
         except Exception as error:
             print(f"checkpoint {step}: {type(error).__name__}")
             set_aside(manager, step)
+        else:
+            raise ValueError(f"{others} are others in checkpoint {step}")
     return 0, fresh, {}
