@@ -887,7 +887,7 @@ def cross_entropy(logit):  # a class on each device, as in 2.3; class 1 is the t
 
 grads = spmd(jax.grad(cross_entropy))(weights)
 expected = jax.nn.softmax(weights) - (numbers == 1)
-print("cross_entropy, differentiated, is right:", np.allclose(grads, expected, atol=1e-6))
+print("the gradients are right:", np.allclose(grads, expected, atol=1e-6))
 try:
     spmd(jax.grad(lambda w: lax.pmax(w, "i")))(weights)
 except NotImplementedError:
