@@ -178,10 +178,12 @@ def cases(rng):
         (1000, f"{fast}  {dump}", "other flags stay"),
         (7, f"{dump} {fast} {name}70", old),
         (4, f"--a=1 --a=2 {name}3 --a=1", old),  # the last one counts
+        (5, f"--xla_dump_to=/tmp/device_count {name}2", old),
     ):
         env = {"LANG": f"{rng.integers(99)}", "XLA_FLAGS": flags, "A": "b c", "NO": ""}
         env = {key: text for key, text in env.items() if text is not None}
         yield Case(num_devices, env, statements=what)
+    yield Case(2, {}, statements="other variables stay")
     for num_devices in (0, -1, -25):
         yield Case(num_devices, {"XLA_FLAGS": fast}, mentions=[num_devices])
 
@@ -297,6 +299,7 @@ def shard_batch(batch, num_devices):
 #   whether `B` divides before you reshape.
 
 # %% helpers="shard_batch"
+from collections import OrderedDict
 from typing import NamedTuple
 
 
@@ -306,7 +309,9 @@ class CheckPair(NamedTuple):  # a container that is no plain tuple
 
 
 def check_cut(batch, num_devices, named=False):  # blocks, and in which containers
-    blocks = shard_batch(CheckPair(*batch) if named else batch, num_devices)
+    if named:
+        batch = CheckPair(OrderedDict(x=batch[0]), batch[1])
+    blocks = shard_batch(batch, num_devices)
     return {"tree": str(jax.tree.structure(blocks)), "arrays": jax.tree.leaves(blocks)}
 
 
