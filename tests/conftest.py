@@ -3,7 +3,6 @@
 import gc
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -23,7 +22,6 @@ import jax
 
 # As in `grader/__main__.py`: imports and compiled programs make much that stays.
 gc.set_threshold(100_000)
-sys.modules.setdefault("rfc3987_syntax", None)
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
