@@ -225,15 +225,16 @@ draw_pmap("f", {"x": x}, {"y": y})
 
 # %% [markdown]
 # The results are stacked along the leading axis. `y` is one array; its rows, its
-# **shards**, still lie where they were computed. (The *expression*
-# `y[0]` is a program of its own: since JAX 0.8 its result lies on every device.)
+# **shards**, still lie where they were computed. (An *expression* is a program of its
+# own: since JAX 0.8 the result of `y[:3]` lies on all devices, and a `pmap` over three
+# refuses it.)
 
 # %%
 draw_array(y, "y = pmap(f)(x)")
 
 # %% [markdown]
-# A leading axis shorter than the number of devices uses fewer devices: on a CPU the
-# first ones. A longer one is a `ValueError`.
+# A shorter leading axis uses fewer devices: on a CPU the first ones. A longer one is a
+# `ValueError`.
 
 # %%
 fewer = jax.pmap(f)(x[:1])
@@ -382,8 +383,8 @@ expect_like_solution(
 #
 # - [each number squared] `parallel_square(x)` takes `x: (D, ...)` and returns its square,
 #   one row per device.
-# - [shape and dtype stay] Shape and dtype stay those of `x`, which holds numbers of 32
-#   bits at most.
+# - [shape and dtype stay] Shape and dtype stay those of `x`: ints or floats of 32 bits
+#   at most.
 
 
 # %% exercise="parallel_square" minutes=4 difficulty=1
@@ -397,9 +398,9 @@ def parallel_square(x):
 # %% [markdown] hints="parallel_square"
 # - `jax.pmap(g)` is a function. Call it on `x`.
 # - `g` receives one row, without the leading axis: it only has to square it.
-# - JAX knows a compiled program by the function itself. `jnp.square` is the same in each
-#   call; a `lambda` that you write here is another one, and compiles again: its numbers
-#   are right, but it is dozens of times as slow.
+# - JAX knows a compiled program by the function itself. `jnp.square` is the same in
+#   each call; a `lambda` that you write here is another one, and compiles again: its
+#   numbers are right, but it is dozens of times as slow. (The check takes both.)
 
 
 # %% helpers="parallel_square"
@@ -504,8 +505,8 @@ expect_close(seen, {"result": x[:3] ** 2, "deleted": [False]})
 # ## 3. pmap beside vmap
 #
 # `jax.vmap(f)` also maps a function over a leading axis, and gives the same numbers.
-# But it places nothing: it turns `f` into one larger operation, which runs where its
-# input lies, here on **one** device. `pmap` starts `f` on **many**.
+# But it places nothing: `f` becomes one larger operation, where its input lies, here on
+# **one** device. `pmap` starts `f` on **many**.
 #
 # They combine: `pmap` over the device axis, `vmap` inside over a device's own rows.
 
@@ -573,8 +574,9 @@ except TypeError:
 #
 # - [a prediction of each block] The result is `(D, B, C)`, one row per device: block `d`
 #   of `x`, predicted with the same parameters.
-# - [no stacked parameters] Do not stack `D` copies of the parameters yourself: the traced
-#   program holds no `D * F * C` numbers of them in one array, whatever its shape.
+# - [no stacked parameters] Do not stack `D` copies of the parameters yourself: with
+#   more than one device, the traced program holds no `D * F * C` numbers of them in one
+#   array, whatever its shape.
 
 
 # %% exercise="parallel_predict" minutes=6 difficulty=1
@@ -686,7 +688,7 @@ expect_close(seen, {"result": x + 1, "deleted": [False] * 3})
 #   `(D, N, Q)`, one row per device: by `pmap` over `vmap`, say.
 # - [never all differences] Memory is what large models run out of, so no array of all
 #   differences `(D, N, Q, F)` may exist in the traced program, whatever its shape. One
-#   device's block `(N, Q, F)` is fine.
+#   device's block `(N, Q, F)` always is fine.
 # - [four digits] Four significant digits must be right, also for points with coordinates
 #   near 1000: subtract before you square.
 
@@ -898,7 +900,7 @@ def init_ensemble(key, num_devices, sizes):
 
     Args:
         key: a `jax.random.key`.
-        num_devices: number of members D.
+        num_devices: number of members D, at most one for each device there is.
         sizes: widths of the layers, a tuple, for example (10, 32, 1).
 
     Returns:
@@ -1157,7 +1159,7 @@ draw_replicas(slopes, "slope w", "Replicas without communication (true slope: 2)
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
-# Auto: arguments may come from anywhere, and jit places them (lesson 4).
+# Auto: jit places NumPy's arrays itself. One that lies on other devices raises (lesson 4).
 mesh = jax.make_mesh((num_devices,), ("devices",), axis_types=(AxisType.Auto,))
 
 
@@ -1174,8 +1176,8 @@ print("same as pmap:", np.allclose(today(params, x), totals))
 
 # %% [markdown]
 # In `pmap` a device's block **loses** the mapped axis; in `shard_map` it **keeps** it,
-# with the rows that this device has. Results are joined along it, so `total_of_block`
-# adds an axis to its scalar.
+# with this device's rows. Results are joined along it, so `total_of_block` adds an axis
+# to its scalar.
 
 # %% [markdown]
 # The web is full of "then" ("gone": not in today's JAX):
@@ -1288,8 +1290,8 @@ print("same as pmap:", np.allclose(today(params, x), totals))
 # - [each device descends] Each device takes `num_steps` steps of gradient descent on
 #   `mse` with the learning rate `lr`, from its own row of `params`, on its own
 #   `x: (D, B, F)` and `y: (D, B)`. No step is fine, too.
-# - [no communication] Devices send each other nothing, nor afterwards.
-# - [the largest difference] `replica_spread(params)` returns one number for a tree of
+# - [no communication] Devices send each other nothing, not even results.
+# - [the largest difference] `replica_spread(params)` returns a float for a tree of
 #   arrays `(D, ...)`: the largest absolute difference of any single entry from the
 #   replicas' mean of that entry, over all arrays.
 #

@@ -64,8 +64,8 @@ print("axis_index:", spmd(lambda x: lax.axis_index("i"))(x))
 
 # %% [markdown]
 # `pmap` is the old way to bind an axis name; today a mesh has it, and `shard_map` binds
-# it. `pmap` takes the devices' axis off a block, `shard_map` keeps it, with size 1. The
-# collectives are the same. They take whole **trees** of arrays.
+# it. `pmap` takes the devices' axis off a block, `shard_map` keeps it (here its size is
+# 1). The collectives are the same. They take whole **trees** of arrays.
 
 # %%
 from jax.sharding import AxisType
@@ -282,7 +282,7 @@ print("weights 1 and 0:", float(weighted_sum(dirty, np.float32(mask))))
 # - [accurate far from 0] Features may lie anywhere, far from 0 for their spread (10,000
 #   ± 1, say), and `var` is still accurate.
 # - [two numbers per feature are sent] For each feature a device puts in two numbers at
-#   most: statistics, not rows.
+#   most, in all: statistics, not rows.
 
 
 # %% exercise="sync_batch_norm" minutes=12 difficulty=2
@@ -403,8 +403,8 @@ check_puts_in(seen, 2 * 2, {})
 # device's `(B, C / D)` part of the row-wise log-softmax over all `C` classes.
 #
 # - [stable at large logits] Logits of ±10,000 give finite, right results.
-# - [two numbers per row are sent] For each row a device puts in two numbers at most,
-#   say a maximum and a sum, never the logits.
+# - [two numbers per row are sent] For each row a device puts in two numbers at most, in
+#   all, say a maximum and a sum, never the logits.
 
 
 # %% exercise="sharded_log_softmax" minutes=12 difficulty=2
@@ -1524,7 +1524,7 @@ print("as of all four:", np.isclose(total, np.exp(blocks - blocks.max()).sum()))
 #
 # - [large scores are fine] Scores of ±10,000 give finite, right results.
 # - [keys and values travel] Each device sends `D - 1` blocks of keys and as many of
-#   values, by `lax.ppermute`, and nothing else.
+#   values, by `lax.ppermute`, together or one by one, and nothing else.
 # - [never the whole sequence] No array holds several blocks' keys, values, scores or results
 #   side by side.
 
@@ -1725,9 +1725,10 @@ arrived = spmd(lambda x: lax.all_to_all(x, "i", 0, 0))(filled)
 draw_collective('lax.all_to_all(x, "i", 0, 0)', filled, arrived)
 
 # %% [markdown]
-# White zeros: empty slots. Dropped: 4, 23, 24. Before, a device's rows are
-# experts; after, an expert's rows are devices. The second `all_to_all` takes results
-# back to the same row and slot.
+# White zeros: empty slots. Dropped: 4, 23, 24. Before, a device's rows are experts;
+# after, an expert's rows are devices. The second `all_to_all` takes results back to the
+# same row and slot. (Without `tiled=True`, the axis that is cut has size D and goes;
+# what arrives is stacked along a new one.)
 
 # %% [markdown]
 # ### Exercise 2.10: expert_layer

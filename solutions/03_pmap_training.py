@@ -85,7 +85,8 @@ draw_array(line.weight, "line.weight")
 # - [nothing is remembered] Its result depends on its arguments, not on earlier calls.
 #
 # Where an exercise says what devices compute or send, its check traces your code: what
-# runs on devices uses no `float()` and no NumPy.
+# runs on devices uses no `float()` and no NumPy. What is sent may go in one array or in
+# several.
 
 # %% [markdown]
 # ### Exercise 3.1: replicate
@@ -552,7 +553,7 @@ print("devices without a true row:", np.sum(np.arange(0, 16, 2) >= 13))
 # - [rows of zeros] It appends the fewest zero rows that divide by `D = num_devices`.
 # - [order and dtypes stay] Arrays become `(D, k, ...)`, order and dtypes kept.
 # - [the mask] `mask: bool (D, k)` is true for true rows.
-# - [an empty batch] An empty batch: `ValueError`.
+# - [an empty batch] No rows: `ValueError`.
 #
 # `weighted_loss(params, x, y, mask, axis_name)` runs on each device, inside the axis.
 #
@@ -574,7 +575,7 @@ def pad_and_shard(batch, num_devices):
         (batch, mask): arrays (D, k, ...) with zeros in the padding, bool (D, k).
 
     Raises:
-        ValueError: the batch is empty.
+        ValueError: the batch has no rows.
     """
     ### BEGIN SOLUTION
     num_rows = len(jax.tree.leaves(batch)[0])
@@ -1523,8 +1524,8 @@ draw_losses(three, "% off the average of eight", title, log=False)
 #
 # Both functions run on each device, inside the axis.
 #
-# - [step, then device] `dropout_mask(key, step, shape, axis_name)`: every device gets the
-#   same `key`. Fold in `step`, which may be traced, **then** the device's index, and draw
+# - [step, then device] `dropout_mask(key, step, shape, axis_name)`: all devices get one
+#   `key`. Fold in `step`, which may be traced, **then** the device's index, and draw
 #   `jax.random.bernoulli(key, 0.5, shape)`.
 # - [one step of SGD] `cnn_step(state, key, step, x, y, lr, axis_name)` takes one SGD step
 #   on `cross_entropy`. `state` is like `init_cnn`'s, of any channels and width;
@@ -1532,7 +1533,7 @@ draw_losses(three, "% off the average of eight", title, log=False)
 # - [equal on all devices] It returns `(state, loss)`, bitwise equal on all devices.
 # - [this mask] `keep` is the mask of shape `(B, H)`, where `params["out"]` is `(H, 10)`.
 # - [moments of all rows] Moments are those of the rows of **all** devices, as
-#   `batch_moments` computes them on one;
+#   `batch_moments` computes them on one, gradients included;
 # - [running moments] the new `stats` are `moving_average(old stats, moments)`.
 
 

@@ -96,7 +96,8 @@ draw_array(stack, 'stack, P("data", None, "model"):')
 # a mesh of `shape` from the **first** devices, in order as in the picture, and places `x`
 # on it. `spec` is a plain tuple.
 #
-# - [values and dtype stay] The numbers and the dtype of `x`, at most 32 bits, stay.
+# - [values and dtype stay] The numbers and the dtype of `x` stay. No dtype has more
+#   than 32 bits.
 # - [both numbers are named] Too few devices: `ValueError`, naming how many are needed and
 #   how many there are.
 # - [the unknown name is named] A name in `spec` that the mesh lacks: `ValueError`, naming
@@ -130,7 +131,8 @@ def make_mesh_and_place(x, shape, axis_names, spec):
 
 # %% [markdown] hints="make_mesh_and_place"
 # - `make_mesh` above takes the first devices. `P(*spec)` makes the spec.
-# - Needed: `math.prod(shape)` devices. There are `jax.device_count()`.
+# - Needed: `math.prod(shape)` devices. There are `jax.device_count()`. Compare them
+#   yourself: JAX's own error does not name the product.
 # - `NamedSharding` refuses unknown names with the error that is asked for.
 
 
@@ -233,7 +235,7 @@ def predict_layout(shape, mesh_shape, spec):
     Args:
         shape: of the array.
         mesh_shape: devices along each mesh axis, by name.
-        spec: per array axis a mesh axis, a tuple of them, or None.
+        spec: per array axis a mesh axis, a tuple of them, or None; each at most once.
 
     Returns:
         (shard_shape, num_distinct): a tuple like shape, and a number.
@@ -668,7 +670,8 @@ for fix in (jax.lax.with_sharding_constraint, jax.device_put):
 # - [own rows of own hidden units] Each device computes its own rows of its own hidden
 #   units. The compiler may find this by itself; to make sure, constrain the hidden layer
 #   to `P("data", "model")`, each layer's output to `P("data", None)`.
-# - [one all-reduce per layer] Nothing but **one** all-reduce per layer is sent.
+# - [one all-reduce per layer] Nothing but **one** all-reduce per layer is sent (with
+#   one device along `"model"` nothing).
 
 
 # %% exercise="tensor_parallel_mlp" minutes=14 difficulty=2
@@ -854,8 +857,8 @@ def logical_to_spec(names, rules):
 
     Args:
         names: per array axis its name or None, a tuple.
-        rules: pairs (name, axes), the first counts; axes: a mesh axis, a tuple of
-            different ones, or None.
+        rules: pairs (name, axes), the first counts; name: a string; axes: a mesh axis,
+            a tuple of different ones, or None.
 
     Returns:
         Per array axis a mesh axis, a tuple of them or None, a tuple.
@@ -1363,10 +1366,10 @@ draw_memory(bars, "Memory of one device, and what it sends per step", notes)
 # - [compiled once] It compiles once for each layout of the old state.
 # - [lies as shardings say] The new state lies as `shardings` says, however the old one lay.
 # - [layer by layer] It gathers a layer's weights for use and drops them, forward and
-#   backward. Each device computes its own rows and sends gradients and loss once;
-#   JAX can trace it.
-# - [the old state is gone] The step's program *donates* the old state: gone where it lay
-#   like the new.
+#   backward. Each device computes its own rows and sends gradients and loss once; JAX
+#   can trace it.
+# - [the old state is gone] The step's program *donates* the old state: what lay like
+#   the new is gone.
 
 
 # %% exercise="fsdp_step" minutes=15 difficulty=3
@@ -1374,7 +1377,8 @@ def fsdp_step(shardings):
     """Makes the compiled training step for a sharded state.
 
     Args:
-        shardings: a `NamedSharding` for each leaf of the state.
+        shardings: a `NamedSharding` for each leaf of the state. Where moments lie along `H`,
+            their gradients may be sent once more.
 
     Returns:
         (state, x, y) -> (state, loss), compiled by `jax.jit`; x, y: f32 (B, W).
@@ -1596,8 +1600,8 @@ with jax.set_mesh(jax.make_mesh((4, 2), ("data", "model"), axis_types=explicit))
 # - [y lies by rows] It returns `y: f32[B@data, W]`.
 # - [x may lie in any way] `x: f32 (B, W)` may be split in any way, or not at all.
 # - [own rows of own hidden units] The hidden layer is `f32[B@data, H@model]`.
-# - [one all-reduce per layer] Nothing is sent but **one** all-reduce per layer, and what
-#   brings `x` straight into `y`'s layout.
+# - [one all-reduce per layer] Nothing is sent but **one** all-reduce per layer, and
+#   what brings `x` directly into `y`'s layout.
 
 
 # %% exercise="explicit_mlp" minutes=12 difficulty=2
@@ -1952,7 +1956,7 @@ def step_bound(flops, memory_bytes, sent_bytes, chip):
             device does per second, above 0.
 
     Returns:
-        (seconds, bound): a dict like chip, and one of its keys.
+        (seconds, bound): a dict of numbers with chip's keys, and one of these keys.
     """
     ### BEGIN SOLUTION
     amounts = {"compute": flops, "memory": memory_bytes, "communication": sent_bytes}
@@ -2124,8 +2128,8 @@ show(axes.figure, f"Times of device 0. {words}: {texts}.")
 #
 # On TPUs and GPUs a send is asynchronous: the compiled program has a
 # `collective-permute-start` and a `-done`, between which XLA's latency-hiding scheduler
-# puts products. XLA may also cut a gather into pieces by itself. Simulated devices share
-# your processor's cores. They show a program's structure, not its time.
+# puts products. XLA may also cut a gather into pieces by itself. Simulated devices
+# share your cores: they show structure, not time.
 
 # %% [markdown]
 # ### Exercise 4.11: overlapped_matmul

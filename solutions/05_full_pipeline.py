@@ -117,9 +117,9 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 # - [laid out by sharding] Arrays lie as `sharding` says, on any mesh.
 # - [one batch ahead] **The next batch is on its way**: when one is handed out, the next
 #   has been placed, and no more.
-# - [rows must divide] If `sharding` cannot split `batch_size` evenly: a `ValueError` naming
-#   `batch_size` and the number of parts, at the first `next` or before. (JAX's own
-#   will do.)
+# - [rows must divide] If `sharding` cannot split `batch_size` evenly: a `ValueError`
+#   with both numbers, rows and parts, at the first `next` or before. (JAX's own will
+#   do.)
 #
 # Use `place`.
 
@@ -403,7 +403,8 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
         num_microbatches: pieces that a device takes one after the other.
 
     Returns:
-        (state, batch) -> (state, {"loss": f32 (), "grad_norm": f32 ()}).
+        (state, batch) -> (state, {"loss": f32 (), "grad_norm": f32 ()}). A batch's rows
+        divide by devices and pieces.
     """
 
     ### BEGIN SOLUTION
@@ -850,7 +851,7 @@ with open_manager(folder) as manager:
 # %% [markdown]
 # ### Exercise 5.4: restore_state, and save_state
 #
-# [state and facts are saved] `save_state(manager, step, state, facts)` starts to save
+# [state and facts are saved] `save_state(manager, step, state, facts)` starts saving
 # `state` (a tree of arrays) and `facts` (as JSON).
 #
 # [the newest checkpoint] `restore_state(manager, fresh, settings)` returns `(step, state,
@@ -858,13 +859,13 @@ with open_manager(folder) as manager:
 #
 # - [laid out as fresh] Wherever it was saved, the state has the structure, dtypes and layout
 #   of `fresh`.
-# - [fresh without checkpoint] Without any: `(0, fresh, {})`.
-# - [another run] If an entry of `settings` (plain JSON, no tuples), even `None`, differs or
-#   is missing in its `facts`, the checkpoint is another run's: it stays, a `ValueError`
-#   names the entry.
-# - [damaged ones go] If reading one raises: print its step, move it away by
-#   `set_aside(manager, step)`, take the one before. **Delete nothing**: full memory or a
-#   changed model raise, too. The last one stays: there `set_aside` raises.
+# - [fresh without checkpoint] Without any checkpoint: `(0, fresh, {})`.
+# - [another run] If an entry of `settings` (JSON, no tuples), even `None`, differs or
+#   is missing in its `facts`, it is another run's and stays, a `ValueError` names the
+#   entry.
+# - [damaged ones go] If reading its facts or state raises: print its step, move it
+#   aside by `set_aside(manager, step)`, take the one before. **Delete nothing**: full
+#   memory or a changed model raise, too. The last stays: there `set_aside` raises.
 
 
 # %% exercise="restore_state" minutes=18 difficulty=2
@@ -955,20 +956,14 @@ def check_state(kind, devices, seed):  # a tree of arrays on devices, random num
 
 
 def check_unlike(state, fresh):  # in what a restored state differs
-    def facts(leaf):
-        return str(getattr(leaf, "shape", "")), str(getattr(leaf, "dtype", ""))
-
-    pairs = list(zip(*map(jax.tree.leaves, (state, fresh)), strict=False))
-    other = jax.tree.structure(state) != jax.tree.structure(fresh)
-    if other or any(facts(a) != facts(b) for a, b in pairs):
-        return "structure or dtypes"
+    types, wanted = (str(jax.tree.map(jax.typeof, tree)) for tree in (state, fresh))
     laid = all(
         isinstance(a, jax.Array) and a.sharding.is_equivalent_to(b.sharding, b.ndim)
-        for a, b in pairs
+        for a, b in zip(*map(jax.tree.leaves, (state, fresh)), strict=False)
     )
     if any(leaf.is_deleted() for leaf in jax.tree.leaves(fresh)):
         return "being there: fresh is deleted"
-    return "" if laid else "layout"
+    return "structure or dtypes" if types != wanted else "" if laid else "layout"
 
 
 def check_lost(found, wanted):  # names of what has other values than were saved
@@ -985,6 +980,10 @@ def check_damage(directory, steps, item):  # counts what is damaged, here or bes
     return sum(path.read_bytes() == b"damaged" for path in found)
 
 
+def check_save(manager, step, state, facts):
+    manager.save(step, args=Composite(state=StandardSave(state), facts=JsonSave(facts)))
+
+
 def check_run(kind, stops, devices, damaged=(), item="state", keep=2, by_hand=False):
     directory, began, lost, unlike, count = f"{tempfile.mkdtemp()}/run", [], [], [], 0
     for number, stop in enumerate(stops):
@@ -999,12 +998,8 @@ def check_run(kind, stops, devices, damaged=(), item="state", keep=2, by_hand=Fa
             has = check_settings(position=100 + step) if step else {}
             lost += ["facts"] * (facts != has)
             now = check_state(kind, devices[number], stop)
-            facts = check_settings(position=100 + stop)
-            items = Composite(state=StandardSave(now), facts=JsonSave(facts))
-            if by_hand:
-                manager.save(stop, args=items)
-            else:
-                save_state(manager, stop, now, facts)
+            saves = check_save if by_hand else save_state
+            saves(manager, stop, now, check_settings(position=100 + stop))
             manager.wait_until_finished()
             lost += ["the state"] * any(a.is_deleted() for a in jax.tree.leaves(now))
             if number + 1 == len(stops):  # by the same manager once more
@@ -1966,7 +1961,8 @@ def stage(params, x):  # w: f32[W, W], b: f32[W]; x: f32[B, W]
 # - [its own stage alone] Each device holds the parameters of its own stage alone.
 # - [ticks] M + S - 1 ticks. In each a device sends one microbatch to its neighbour by
 #   `ppermute`; in the last it need not.
-# - [nothing else is sent] Besides, results may be sent once, at the end.
+# - [nothing else is sent] Besides, results may be sent once, at the end. They may lie
+#   anywhere.
 
 
 # %% exercise="pipeline_forward" minutes=18 difficulty=3
@@ -2204,8 +2200,8 @@ draw_turns(gpipe(4, 6), "GPipe, six microbatches")
 # microbatches, as `gpipe` does: a list of ticks, each a list of S entries.
 #
 # - [each once] Each stage goes forward and backward over each microbatch once.
-# - [what comes before] `("F", m)` on stage s needs that of stage s - 1, of an earlier tick;
-#   `("B", m)` needs that of stage s + 1, on the last stage its own `("F", m)`.
+# - [what comes before] `("F", m)` on stage s needs that of stage s - 1; `("B", m)` that
+#   of stage s + 1, on the last stage its own `("F", m)`: each of an earlier tick.
 # - [few are kept] A stage keeps a microbatch from its forward to its backward: stage s at
 #   most S - s at once.
 # - [ticks] 2 (M + S - 1) ticks, the fewest that there can be.

@@ -18,7 +18,7 @@ REGIONS = ("SOLUTION", "HIDDEN TESTS")
 # Before a statement, its name, which learners do not see: "- [nan] Masked entries ..."
 ANCHOR = re.compile(r"(?m)^(- |)\[([a-z0-9][^\[\]\n]*)\] ")
 MAX_LINES, MAX_WORDS, MAX_SOLUTION_LINES = 20, 120, 15
-MAX_HELPER_LINES = 90  # of a folded cell
+MAX_HELPER_LINES = 80  # of a folded cell
 
 
 class SourceError(CourseError):

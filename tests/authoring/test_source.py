@@ -41,10 +41,10 @@ FAULTS = {
     ),
     "too many helper lines": (
         DOUBLE_CHECK,
-        '# %% helpers="double"\n' + 91 * "x = 1\n" + "\n" + DOUBLE_CHECK,
+        '# %% helpers="double"\n' + 81 * "x = 1\n" + "\n" + DOUBLE_CHECK,
         '# %% helpers="double"',
-        "The code has 91 lines.",
-        "90 at most",
+        "The code has 81 lines.",
+        "80 at most",
     ),
     "hints without exercise": (
         DOUBLE_HINTS,
