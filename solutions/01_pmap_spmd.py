@@ -13,8 +13,9 @@
 # - split a batch, broadcast parameters, and give each device its own randomness;
 # - recognise replicas (a model's copies, one per device) that drift apart.
 #
-# **You need** NumPy, and a first look at `jax.jit`, `jax.grad` and `jax.vmap`. **Time**:
-# about 100 minutes for six exercises, with a pause; a seventh, under "Going further", 25.
+# **You need** NumPy, and a first look at `jax.jit`, `jax.grad` and `jax.vmap`.
+# **Time**: about 95 minutes for five exercises, with a pause; two more, under "Going
+# further", 40.
 
 # %% setup=true
 
@@ -179,6 +180,7 @@ def cases(rng):
         (7, f"{dump} {fast} {name}70", old),
         (4, f"--a=1 --a=2 {name}3 --a=1", old),  # the last one counts
         (5, f"--xla_dump_to=/tmp/device_count {name}2", old),
+        (9, f"--xla_dump_to=/tmp/{name.strip('-=')}_8", "other flags stay"),
     ):
         env = {"LANG": f"{rng.integers(99)}", "XLA_FLAGS": flags, "A": "b c", "NO": ""}
         env = {key: text for key, text in env.items() if text is not None}
@@ -265,8 +267,8 @@ draw_pmap("mean", {"blocks": blocks}, {"means": means})
 # - [the same tree] The tree keeps its containers, named tuples among them.
 # - [order stays] Order stays: device 0 gets the first `B / num_devices` rows.
 # - [dtypes stay] Dtypes stay; none has more than 32 bits.
-# - [uneven rows raise] Where `num_devices` does not divide `B`: `ValueError`, and its text
-#   names both sizes.
+# - [uneven rows raise] Where `num_devices` does not divide `B`: `ValueError`, and its
+#   text names both sizes.
 
 
 # %% exercise="shard_batch" minutes=8 difficulty=1
@@ -310,8 +312,9 @@ class CheckPair(NamedTuple):  # a container that is no plain tuple
 
 
 def check_cut(batch, num_devices, named=False):  # blocks, and in which containers
-    if named:
-        batch = CheckPair(OrderedDict(x=batch[0]), batch[1])
+    if named:  # and by columns in memory
+        columns = jax.tree.map(np.asfortranarray, batch)
+        batch = CheckPair(OrderedDict(x=columns[0]), columns[1])
     blocks = shard_batch(batch, num_devices)
     return {"tree": str(jax.tree.structure(blocks)), "arrays": jax.tree.leaves(blocks)}
 
@@ -520,7 +523,8 @@ draw_array(by_vmap, "vmap(f)(x)")
 #
 # Devices share the model and differ in their data. `in_axes` says so per argument: `0`
 # splits the leading axis, `None` sends the whole argument to every device (it is
-# *broadcast*). One `None` covers a whole tree of parameters. Below, `f32[]` is one number.
+# *broadcast*). One `None` covers a whole tree of parameters. Below, `f32[]` is one
+# number.
 
 
 # %%
@@ -645,6 +649,7 @@ def cases(rng):
         (3, 1, 2, 5),
         (6, 5, 7, 1),
         (8, 2, 11, 3),
+        (3, 3, 3, 3),
     ):
         num_devices, num_rows, n_in, n_out = sizes
         w, b, x = (
@@ -774,6 +779,7 @@ def cases(rng):
         ((4, 2, 11, 2), 0, 1e5),
         ((2, 4, 4, 3), 0, 1),  # as many points as queries
         ((2, 4, 4, 2), 1000, 1),
+        ((3, 3, 3, 3), 0, 1),
     ):
         num_devices, num_points, num_queries, width_of_row = sizes
         shape = num_devices, num_points, width_of_row
@@ -878,20 +884,208 @@ print("one key for all:", " ".join(f"{value:.2f}" for value in np.asarray(same))
 print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
 
 # %% [markdown]
+# ## 7. Training without talking
+#
+# Now train: `y = 2x - 1` plus noise, 8 points on each device. All start at the best line
+# for all points. Each device takes steps on **its own** points.
+
+
+# %%
+def mse(params, x, y):  # x: (B, F), y: (B,) -> ()
+    return jnp.mean((x @ params["w"] + params["b"] - y) ** 2)
+
+
+def local_step(params, x, y):
+    grads = jax.grad(mse)(params, x, y)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
+
+
+rng = np.random.default_rng(0)
+train_x = np.float32(rng.normal(size=(num_devices, 8, 1)))
+noise = 0.5 * rng.normal(size=(num_devices, 8))
+train_y = np.float32(2 * train_x[..., 0] - 1 + noise)
+slope, constant = np.polyfit(train_x.ravel(), train_y.ravel(), 1)
+start = {
+    "w": np.full((num_devices, 1), slope, np.float32),
+    "b": np.full(num_devices, constant, np.float32),
+}
+
+# %% [markdown]
+# **Predict, then run.** Will each loss fall? Will the eight models agree at the end?
+
+# %%
+step, losses = jax.pmap(local_step), jax.pmap(mse)
+params, slopes = start, []
+for number in range(60):
+    slopes.append(np.asarray(params["w"])[:, 0])
+    params = step(params, train_x, train_y)
+    if number % 10 == 9:
+        jax.block_until_ready(params)  # Python runs ahead of the devices: wait for them
+for when, state in (("before", start), ("after", params)):
+    values = np.asarray(losses(state, train_x, train_y))
+    print("loss", when, " ".join(f"{value:.2f}" for value in values))
+draw_replicas(slopes, "slope w", "Replicas without communication (true slope: 2)")
+
+# %% [markdown]
+# **Common mistake: replicas that drift.** Every loss fell, so the log looks healthy.
+# But these are different models, each fitted to its own part of the data. Code that
+# saves `params["w"][0]` at the end keeps device 0's, throws the others away, and
+# reports success.
+#
+# The cure is to average the gradients over the devices in every step. That takes a
+# *collective*, the subject of lesson 2.
+
+# %% [markdown]
+# ## 8. Then and now
+#
+# Since JAX 0.8 `pmap` receives no new features, and underneath it is `jax.jit` around
+# `jax.shard_map`, which you can write yourself. Here is section 4's program again. A
+# **mesh** names the axes along which devices lie. Specs take the place of `in_axes`:
+# `P("devices")` splits the leading axis, `P()` hands the whole argument to every
+# device. Make it once: `shard_map` itself makes a new function in each call.
+#
+# **Predict, then run.** Which shape has a device's block of `x: f32[8, 4, 3]`?
+
+# %%
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+
+# Auto: jit places NumPy's arrays. An array on other devices raises (lesson 4).
+mesh = jax.make_mesh((num_devices,), ("devices",), axis_types=(AxisType.Auto,))
+
+
+def total_of_block(params, x):
+    print("a block of x has shape", x.shape)  # Python runs this while tracing
+    return total(params, x)[None]
+
+
+specs = {"in_specs": (P(), P("devices")), "out_specs": P("devices")}
+today = jax.jit(jax.shard_map(total_of_block, mesh=mesh, **specs))  # made once
+params = {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)}
+x = np.ones((num_devices, 4, 3), np.float32)
+print("same as pmap:", np.allclose(today(params, x), totals))
+
+# %% [markdown]
+# In `pmap` a device's block **loses** the mapped axis; in `shard_map` it **keeps** it,
+# with this device's rows. Results are joined along it, so `total_of_block` adds an axis
+# to its scalar.
+
+# %% [markdown]
+# The web is full of "then" ("gone": not in today's JAX):
+#
+# | then | now |
+# |---|---|
+# | `jax.pmap` | `jax.jit(jax.shard_map(...))` |
+# | `in_axes`, `out_axes` | `in_specs`, `out_specs` |
+# | `soft_pmap`, `xmap` (gone) | `shard_map`, or `vmap` inside of it |
+# | `device_put_sharded`, `device_put_replicated` (gone) | `jax.device_put` with a sharding (lesson 4) |
+# | `PmapSharding`, `ShardedDeviceArray` (gone) | `jax.Array` with a `NamedSharding` |
+# | `jax.tree_map` (gone) | `jax.tree.map` |
+
+# %% [markdown]
+# ## Recap
+#
+# - The device count is fixed when JAX first touches a device; launch with the right
+#   `XLA_FLAGS`.
+# - `pmap` maps a function over the leading device axis; results stay where they arise.
+#   Make it once: a new function compiles again. Today's way is `jit` of `shard_map`.
+# - `in_axes=None` broadcasts. Split keys yourself, or all devices draw the same.
+# - Without communication replicas drift, while every loss falls.
+
+# %% [markdown]
+# ## Three questions
+#
+# **1. `x` has shape `(8, 32, 10)` and `y = jax.pmap(lambda b: b.sum(axis=0))(x)`. What
+# is `y.shape`?**
+#
+# <details><summary>(32, 10)</summary>
+#
+# This would sum over the devices, an axis that your function never sees.
+#
+# </details>
+# <details><summary>(8, 32)</summary>
+#
+# This would sum the features: axis 1 of the block.
+#
+# </details>
+# <details><summary>(8, 10)</summary>
+#
+# Right. A device sees `b: (32, 10)`; its axis 0 is the batch. The results are stacked.
+#
+# </details>
+
+# %% [markdown]
+# **2. You have 8 devices and call `jax.pmap(f)(x)` with `x: (2, 5)`. What happens?**
+#
+# <details><summary>Two devices work, six are idle</summary>
+#
+# Right. The leading axis decides how many devices take part.
+#
+# </details>
+# <details><summary>An error: 2 is not 8</summary>
+#
+# Only more rows than devices are an error.
+#
+# </details>
+# <details><summary>Each row is shared by four devices</summary>
+#
+# `pmap` never splits a row; one row goes to one device.
+#
+# </details>
+
+# %% [markdown]
+# **3. Dropout runs inside `pmap` with `in_axes=None` for the key. What goes wrong?**
+#
+# <details><summary>Nothing: pmap makes keys differ</summary>
+#
+# A key is an array like any other.
+#
+# </details>
+# <details><summary>All devices drop the same positions</summary>
+#
+# Right. They share a key, so they draw the same mask. Split the key first.
+#
+# </details>
+# <details><summary>An error: keys cannot be broadcast</summary>
+#
+# They can; nobody notices.
+#
+# </details>
+
+# %% [markdown]
+# ## Now in the wild
+#
+# - [JAX's guide to today's pmap](https://docs.jax.dev/en/latest/migrate_pmap.html):
+#   what changes for existing code.
+# - Older training code is built as in this lesson: shard the batch, replicate the
+#   parameters, `pmap` the step.
+# - `solutions/references/pmap_spmd.py` in this repository: the lesson's programs as one
+#   script.
+#
+# **Next**: [lesson 2](02_collectives.ipynb), collectives, which let the devices talk.
+
+# %% [markdown]
+# ## Going further
+#
+# The core of the lesson ends here. Two exercises follow, for another sitting (then run
+# all cells above first). Their points count like any other's.
+
+# %% [markdown]
 # ### Exercise 1.6: init_ensemble
 #
-# The members of an ensemble, a model per device, must start apart. `init_ensemble(key, num_devices, sizes)` makes the parameters of a multi-layer
-# perceptron for every device, stacked on a leading device axis.
+# The members of an ensemble, a model per device, must start apart. `init_ensemble(key,
+# num_devices, sizes)` makes the parameters of a multi-layer perceptron for every
+# device, stacked on a leading device axis.
 #
 # - [a list of layers] It returns a list with `{"w": (D, n_in, n_out), "b": (D, n_out)}`
 #   for each pair of neighbours in `sizes`, all f32.
 # - [normal weights] Weights are normal with mean zero and standard deviation
 #   `1 / sqrt(n_in)`.
 # - [zero biases] Biases are zero.
-# - [a key for each] Each layer of each device draws from a key of its own.
+# - [a key for each] No two layers or devices share numbers: each has a key of its own.
 # - [the key decides] The same `key` gives the same parameters, another `key` others.
 #
-# Where the arrays lie does not matter: the first `pmap` will spread them.
+# Where the arrays lie does not matter.
 
 
 # %% exercise="init_ensemble" minutes=15 difficulty=2
@@ -900,7 +1094,7 @@ def init_ensemble(key, num_devices, sizes):
 
     Args:
         key: a `jax.random.key`.
-        num_devices: number of members D, at most one for each device there is.
+        num_devices: number of members D, no more than there are devices.
         sizes: widths of the layers, a tuple, for example (10, 32, 1).
 
     Returns:
@@ -1091,193 +1285,6 @@ alike = [" and ".join(names) for names in firsts.values() if len(names) > 1]
 headline = f"The weights of {', '.join(alike[:1])} are alike."
 expect(seen, not alike, headline, seen="draws in common", expected="independent draws")
 ### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 7. Training without talking
-#
-# Now train: `y = 2x - 1` plus noise, 8 points on each device. All start at the best line
-# for all points. Each device takes steps on **its own** points.
-
-
-# %%
-def mse(params, x, y):  # x: (B, F), y: (B,) -> ()
-    return jnp.mean((x @ params["w"] + params["b"] - y) ** 2)
-
-
-def local_step(params, x, y):
-    grads = jax.grad(mse)(params, x, y)
-    return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
-
-
-rng = np.random.default_rng(0)
-train_x = np.float32(rng.normal(size=(num_devices, 8, 1)))
-noise = 0.5 * rng.normal(size=(num_devices, 8))
-train_y = np.float32(2 * train_x[..., 0] - 1 + noise)
-slope, constant = np.polyfit(train_x.ravel(), train_y.ravel(), 1)
-start = {
-    "w": np.full((num_devices, 1), slope, np.float32),
-    "b": np.full(num_devices, constant, np.float32),
-}
-
-# %% [markdown]
-# **Predict, then run.** Will each loss fall? Will the eight models agree at the end?
-
-# %%
-step, losses = jax.pmap(local_step), jax.pmap(mse)
-params, slopes = start, []
-for number in range(60):
-    slopes.append(np.asarray(params["w"])[:, 0])
-    params = step(params, train_x, train_y)
-    if number % 10 == 9:
-        jax.block_until_ready(params)  # Python runs ahead of the devices: wait for them
-for when, state in (("before", start), ("after", params)):
-    values = np.asarray(losses(state, train_x, train_y))
-    print("loss", when, " ".join(f"{value:.2f}" for value in values))
-draw_replicas(slopes, "slope w", "Replicas without communication (true slope: 2)")
-
-# %% [markdown]
-# **Common mistake: replicas that drift.** Every loss fell, so the log looks healthy.
-# But these are different models, each fitted to its own part of the data. Code that
-# saves `params["w"][0]` at the end keeps device 0's, throws the others away, and
-# reports success.
-#
-# The cure is to average the gradients over the devices in every step. That takes a
-# *collective*, the subject of lesson 2.
-
-# %% [markdown]
-# ## 8. Then and now
-#
-# Since JAX 0.8 `pmap` receives no new features, and underneath it is `jax.jit` around `jax.shard_map`, which you can write yourself. Here is section
-# 4's program again. A **mesh** names the axes along which devices lie. Specs take the
-# place of `in_axes`: `P("devices")` splits the leading axis, `P()` hands the whole
-# argument to every device. Make it once: `shard_map` itself makes a new function in each
-# call.
-#
-# **Predict, then run.** Which shape has a device's block of `x: f32[8, 4, 3]`?
-
-# %%
-from jax.sharding import AxisType
-from jax.sharding import PartitionSpec as P
-
-# Auto: jit places NumPy's arrays itself. One that lies on other devices raises (lesson 4).
-mesh = jax.make_mesh((num_devices,), ("devices",), axis_types=(AxisType.Auto,))
-
-
-def total_of_block(params, x):
-    print("a block of x has shape", x.shape)  # Python runs this while tracing
-    return total(params, x)[None]
-
-
-specs = {"in_specs": (P(), P("devices")), "out_specs": P("devices")}
-today = jax.jit(jax.shard_map(total_of_block, mesh=mesh, **specs))  # made once
-params = {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)}
-x = np.ones((num_devices, 4, 3), np.float32)
-print("same as pmap:", np.allclose(today(params, x), totals))
-
-# %% [markdown]
-# In `pmap` a device's block **loses** the mapped axis; in `shard_map` it **keeps** it,
-# with this device's rows. Results are joined along it, so `total_of_block` adds an axis
-# to its scalar.
-
-# %% [markdown]
-# The web is full of "then" ("gone": not in today's JAX):
-#
-# | then | now |
-# |---|---|
-# | `jax.pmap` | `jax.jit(jax.shard_map(...))` |
-# | `in_axes`, `out_axes` | `in_specs`, `out_specs` |
-# | `soft_pmap`, `xmap` (gone) | `shard_map`, or `vmap` inside of it |
-# | `device_put_sharded`, `device_put_replicated` (gone) | `jax.device_put` with a sharding (lesson 4) |
-# | `PmapSharding`, `ShardedDeviceArray` (gone) | `jax.Array` with a `NamedSharding` |
-# | `jax.tree_map` (gone) | `jax.tree.map` |
-
-# %% [markdown]
-# ## Recap
-#
-# - The device count is fixed when JAX first touches a device; launch with the right
-#   `XLA_FLAGS`.
-# - `pmap` maps a function over the leading device axis; results stay where they arise.
-#   Make it once: a new function compiles again. Today's way is `jit` of `shard_map`.
-# - `in_axes=None` broadcasts. Split keys yourself, or all devices draw the same.
-# - Without communication replicas drift, while every loss falls.
-
-# %% [markdown]
-# ## Three questions
-#
-# **1. `x` has shape `(8, 32, 10)` and `y = jax.pmap(lambda b: b.sum(axis=0))(x)`. What
-# is `y.shape`?**
-#
-# <details><summary>(32, 10)</summary>
-#
-# This would sum over the devices, an axis that your function never sees.
-#
-# </details>
-# <details><summary>(8, 32)</summary>
-#
-# This would sum the features: axis 1 of the block.
-#
-# </details>
-# <details><summary>(8, 10)</summary>
-#
-# Right. A device sees `b: (32, 10)`; its axis 0 is the batch. The results are stacked.
-#
-# </details>
-
-# %% [markdown]
-# **2. You have 8 devices and call `jax.pmap(f)(x)` with `x: (2, 5)`. What happens?**
-#
-# <details><summary>Two devices work, six are idle</summary>
-#
-# Right. The leading axis decides how many devices take part.
-#
-# </details>
-# <details><summary>An error: 2 is not 8</summary>
-#
-# Only more rows than devices are an error.
-#
-# </details>
-# <details><summary>Each row is shared by four devices</summary>
-#
-# `pmap` never splits a row; one row goes to one device.
-#
-# </details>
-
-# %% [markdown]
-# **3. Dropout runs inside `pmap` with `in_axes=None` for the key. What goes wrong?**
-#
-# <details><summary>Nothing: pmap makes keys differ</summary>
-#
-# A key is an array like any other.
-#
-# </details>
-# <details><summary>All devices drop the same positions</summary>
-#
-# Right. They share a key, so they draw the same mask. Split the key first.
-#
-# </details>
-# <details><summary>An error: keys cannot be broadcast</summary>
-#
-# They can; nobody notices.
-#
-# </details>
-
-# %% [markdown]
-# ## Now in the wild
-#
-# - [JAX's guide to today's pmap](https://docs.jax.dev/en/latest/migrate_pmap.html):
-#   what changes for existing code.
-# - Older training code is built as in this lesson: shard the batch, replicate the
-#   parameters, `pmap` the step.
-# - `solutions/references/pmap_spmd.py` in this repository: the lesson's programs as one
-#   script.
-#
-# **Next**: [lesson 2](02_collectives.ipynb), collectives, which let the devices talk.
-
-# %% [markdown]
-# ## Going further
-#
-# The core of the lesson ends here. This exercise is a longer one, for another sitting
-# (then run all cells above first); its points count like any other's.
 
 # %% [markdown]
 # ### Exercise 1.7: local_sgd_steps

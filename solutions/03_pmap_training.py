@@ -14,8 +14,8 @@
 # - count the rows of a last batch that does not divide;
 # - port a step to `shard_map` without its silent eightfold gradient.
 #
-# **You need** lessons 1 and 2. **Time**: about 100 minutes, a pause before section 4; then
-# a second part of 85.
+# **You need** lessons 1 and 2. **Time**: about 95 minutes, a pause before section 3;
+# then a second part of 110.
 
 # %% setup=true
 
@@ -93,8 +93,8 @@ draw_array(line.weight, "line.weight")
 #
 # `replicate(tree, num_devices)` copies a tree of arrays and Python numbers.
 #
-# - [a row on each device] Every leaf gets a leading axis of `num_devices` equal rows, **one
-#   row on each** of the first `num_devices` devices.
+# - [a row on each device] Every leaf gets a leading axis of `num_devices` equal rows,
+#   **one row on each** of the first `num_devices` devices.
 # - [dtypes stay] Arrays, of 32 bits or fewer, keep their dtypes; a Python float becomes
 #   f32, an int i32, a bool a bool.
 # - [too many replicas] More replicas than devices: `ValueError`, and its text names both
@@ -109,7 +109,7 @@ def replicate(tree, num_devices):
     """Copies a tree to the first devices, one row of a new leading axis on each.
 
     Args:
-        tree: pytree of arrays (...) and Python numbers.
+        tree: pytree of arrays (...), none empty, and Python numbers.
         num_devices: number of replicas D, at least 1.
 
     Returns:
@@ -145,8 +145,8 @@ def unreplicate(tree):
 #   copy per device.
 # - It needs one mapped argument that says how many: `np.arange(num_devices)`. First
 #   compare that number with `jax.device_count()`.
-# - `jax.tree.map(lambda leaf: leaf[0], tree)` reaches every leaf of a tree; the cell after
-#   the check shows what it costs.
+# - `jax.tree.map(lambda leaf: leaf[0], tree)` reaches every leaf of a tree; the cell
+#   after the check shows what it costs.
 
 
 # %% helpers="replicate"
@@ -279,8 +279,8 @@ shard = stacked.addressable_shards[0].data
 print("the first shard:", shard.shape, "on device", shard.device.id)
 
 # %% [markdown]
-# For a row that all devices can read, they add it up: one gives it, seven give zeros. Your
-# answer may use `leaf[0]`; NumPy's rows have no shards.
+# For a row that all devices can read, they add it up: one gives it, seven give zeros.
+# Your answer may use `leaf[0]`; NumPy's rows have no shards.
 
 # %% [markdown]
 # ## 2. Step and sync
@@ -355,16 +355,16 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 # each replica fits its own eighth of the data. With `psum` the gradient is eight times
 # too large: a learning rate that you did not choose.
 #
-# `psum`'s replicas agree, too: equal is not yet right. Only `pmean` follows one device, up
-# to rounding. So the checks never ask whether the loss falls; they compare with the
+# `psum`'s replicas agree, too: equal is not yet right. Only `pmean` follows one device,
+# up to rounding. So the checks never ask whether the loss falls; they compare with the
 # reference.
 
 # %% [markdown]
 # ### Exercise 3.2: train_step
 #
 # [one step of SGD] `train_step(params, x, y, lr)` takes one step of SGD, `p - lr *
-# gradient`, on `D` devices, like one device on the whole batch. `params` are `mlp`'s, of
-# any width, stacked `(D, ...)`; `x: (D, B, 10)`, `y: (D, B)`; `lr` is one number.
+# gradient`, on `D` devices, like one device on the whole batch. `params` are `mlp`'s,
+# of any width, stacked `(D, ...)`; `x: (D, B, 10)`, `y: (D, B)`; `lr` is a float.
 #
 # - [a row on each device] It returns `(params, loss)`; row `d` lies on device `d`.
 # - [the loss before] The loss, `(D,)`, is the batch's mean **before** the step.
@@ -378,7 +378,10 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 
 # %% exercise="train_step" minutes=15 difficulty=2
 def device_step(params, x, y, lr):
-    """Takes the step on one device, inside the axis "devices": x is (B, 10)."""
+    """Takes the step on one device, inside the axis "devices": x is (B, 10).
+
+    What it sends may be gradients or new parameters.
+    """
     ### BEGIN SOLUTION
     loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
     loss, grads = jax.lax.pmean((loss, grads), "devices")
@@ -518,7 +521,356 @@ expect_replicas(seen)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. The batch that does not divide
+# ## 3. Porting to shard_map: the silent factor
+#
+# A good moment for a pause; afterwards run the cells above again.
+#
+# `pmap` is a legacy name; new code uses `jax.shard_map`, on a *mesh*: devices in a row,
+# their axis named. Parameters are no longer stacked: the spec `P()` says *the same on all
+# devices*, `P("devices")` splits the leading axis.
+#
+# **Predict, then run.** Below is `pmap`'s step, word for word. How large are its loss and
+# its gradients, beside one device's?
+
+# %%
+mesh = Mesh(jax.devices(), ("devices",))
+
+
+def ported(params, x, y):  # params: whole, x: f32[64, 10]
+    loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
+    return jax.lax.pmean((loss, grads), "devices")
+
+
+specs = (P(), P("devices"), P("devices"))
+ported = jax.jit(jax.shard_map(ported, mesh=mesh, in_specs=specs, out_specs=P()))
+params, (x, y) = init_mlp(0), mlp_data(1, 512)
+true_loss, true_grads = reference_perceptron(params, x, y)
+loss, grads = ported(params, x, y)
+print(f"loss: {loss / true_loss:.1f} x the reference")
+for name, grad in grads.items():
+    ratio = np.linalg.norm(grad) / np.linalg.norm(true_grads[name])
+    print(f"gradient of {name}: {ratio:.1f} x the reference")
+
+# %% [markdown]
+# **Common mistake: the eightfold gradient.** `shard_map` sees *one* `params`, used by
+# eight devices. By the chain rule its gradient is the *sum* of theirs, which JAX takes
+# on the way back. `pmean` then averages eight equal sums, which changes nothing. No
+# error, no drift.
+#
+# **Predict, then run.** SGD, by [Optax](https://optax.readthedocs.io), takes steps that
+# are eight times too long. And AdamW?
+
+
+# %%
+import functools
+
+import optax
+
+
+def losses_of(optimizer, loss_and_grads):  # of 50 steps
+    @jax.jit
+    def step(params, state):
+        loss, grads = loss_and_grads(params, x, y)
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), state, loss
+
+    params, losses = init_mlp(0), []
+    state = optimizer.init(params)
+    for _ in range(50):
+        params, state, loss = step(params, state)
+        losses.append(loss.item())
+    return losses
+
+
+curves = {}
+for name, optimizer in {"SGD": optax.sgd(0.01), "AdamW": optax.adamw(0.001)}.items():
+    curves[f"{name}, one device"] = losses_of(optimizer, jax.value_and_grad(mlp_loss))
+    curves[f"{name}, word for word"] = losses_of(optimizer, ported)
+draw_losses(curves, "loss", "The eightfold gradient under two optimizers", log=False)
+
+# %% [markdown]
+# AdamW hides it: it divides each gradient by that gradient's recent size, so a constant
+# factor cancels. Clipping by norm, a logged gradient norm or another optimizer brings it
+# back. Under SGD the loss falls even *faster*. So **compare one step's gradient with one
+# device** whenever you port.
+#
+# The cure: differentiate what you mean, the loss averaged over *all* devices. Put
+# `pmean` **inside** the function that you differentiate, and add no other collective.
+# (In `pmap`, `pmean` in the loss leaves the gradients unsynchronised: lesson 2, section
+# 4.)
+
+# %% [markdown]
+# **Predict, then run.** JAX finds a compiled program by its function; `shard_map` makes
+# a new one in each call of what it returns. Which of these compile in their second and
+# third calls?
+
+
+# %%
+def total(x):  # f32[8] on each device -> the sum of all 64
+    return jax.lax.psum(x.sum(), "devices")
+
+
+def mapped():
+    return jax.shard_map(total, mesh=mesh, in_specs=P("devices"), out_specs=P())
+
+
+ways = {
+    "shard_map alone": mapped(),
+    "jit made in each call": lambda x: jax.jit(mapped())(x),
+    "jit made once": jax.jit(mapped()),
+}
+for name, way in ways.items():
+    seen = [observe(way, np.ones(64, np.float32)) for _ in range(3)]
+    compiles = ["yes" if call.num_compiles else "no" for call in seen]
+    print(f"{name + ':':24}", *compiles)
+
+# %% [markdown]
+# Compiling takes many times as long as a small step. So make the program once and keep
+# it; `functools.cache` keeps one for each number of devices.
+
+# %% [markdown]
+# ### Exercise 3.3: shard_map_step
+#
+# [one step of SGD] `shard_map_step(params, x, y, lr, num_devices)` is `train_step` by
+# `jax.shard_map`, on a mesh of the first `num_devices` devices. Global arrays go in and
+# come out: `params` **without** a device axis, `x: (B, 10)`, `y: (B,)`. The numbers are
+# those of one device. The check traces it: no `compile()`, no `set_mesh`.
+#
+# - [the loss before] It returns `(params, loss)`: the loss before the step, `f32 ()`.
+# - [whole on each device] Each device of the mesh holds all of the result,
+# - [own rows only] computes its own rows only,
+# - [sent once] and sends each gradient and the loss once, nothing else.
+# - [one program] Calls with equal shapes and `num_devices` share **one** program,
+#   whatever `lr`.
+# - [rows do not divide] `B` does not divide: `ValueError`; its text names both sizes
+#   (`shard_map`'s does).
+
+
+# %% exercise="shard_map_step" minutes=12 difficulty=2
+@functools.cache
+def compiled_step(num_devices):
+    """Makes the step's program for the first devices: once, then it is kept."""
+
+    ### BEGIN SOLUTION
+    def step(params, x, y, lr):
+        def loss_of(params):
+            return jax.lax.pmean(mlp_loss(params, x, y), "devices")
+
+        loss, grads = jax.value_and_grad(loss_of)(params)
+        return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
+
+    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
+    specs = (P(), P("devices"), P("devices"), P())
+    return jax.jit(jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=P()))
+    ### END SOLUTION
+
+
+def shard_map_step(params, x, y, lr, num_devices):
+    """Takes one SGD step on global arrays, on a mesh of the first devices.
+
+    Args:
+        params: as `init_mlp` makes them, of any width.
+        x: f32 (B, 10), the rows of all devices.
+        y: f32 (B,).
+        lr: learning rate.
+        num_devices: size of the mesh's only axis.
+
+    Returns:
+        (params, loss), the same on every device.
+
+    Raises:
+        ValueError: B does not divide by num_devices; the text names both.
+    """
+    return compiled_step(num_devices)(params, x, y, lr)
+
+
+# %% [markdown] hints="shard_map_step"
+# - Start from `ported` above: the same specs, and `P()` for `lr`.
+# - The mesh: `Mesh(jax.devices()[:num_devices], ("devices",))`.
+# - Inside: `loss_of(params)` returns `jax.lax.pmean(mlp_loss(params, x, y), "devices")`;
+#   its gradient needs no further sync.
+
+
+# %% helpers="shard_map_step"
+def check_placed_step(params, x, y, lr, num_devices):  # what it gives, and deletes
+    mesh = Mesh(jax.devices()[:num_devices], ("i",))  # arrays lie where they are needed
+    params = jax.device_put(params, jax.sharding.NamedSharding(mesh, P()))
+    rows = jax.device_put((x, y), jax.sharding.NamedSharding(mesh, P("i")))
+    found = shard_map_step(params, *rows, lr, num_devices)
+    return jax.tree.map(np.asarray, found), check_lost(params, rows)
+
+
+# %% check="shard_map_step" points=4
+params, (x, y), causes = init_mlp(1), mlp_data(7, 64), {}
+after, [loss] = reference_sgd(params, x, y, 0.1, 1)
+for times in (8, 64, 1 / 8, 4, 16, 1 / 4):
+    far = reference_sgd(params, x, y, 0.1 * times, 1)[0]
+    cause = f"the gradient is {times:g} times the right one"
+    causes |= {cause: (far, loss), f"{cause}; the loss is a sum": (far, 8 * loss)}
+for num_devices, how in ((8, "traced"), (4, "compiled")):
+    statement("one step of SGD", "the loss before")
+    inputs = params, x, y, np.float32(0.1), num_devices
+    seen = observe(shard_map_step, *inputs, **{how: True})
+    expect_close(seen, (after, loss), rtol=1e-4, atol=1e-5, mistakes=causes)
+    statement("whole on each device")
+    where = {len(pieces) for pieces in seen.layout.values()}
+    headline = f"The result is not on all {num_devices} devices."
+    expect(seen, where == {num_devices}, headline, seen=f"on {max(where, default=0)}")
+    statement("sent once")
+    expect_one_sync(seen, params, num_devices)
+    expect_moved(seen, at_least=0.99 * 4 * 386 * 2 * (num_devices - 1) / num_devices)
+statement("own rows only")
+expect_arrays(seen, never=(64, 32))
+statement("one program")
+lr = np.float32(np.random.rand())  # new in each run
+again = observe(shard_map_step, params, x, -y, lr, 8)
+expect(again, not again.num_compiles, "Another lr compiled anew.")
+statement("rows do not divide")
+uneven = observe(shard_map_step, params, x[:13], y[:13], 0.1, 8)
+expect_error(uneven, "ValueError", mentions=[13, 8])
+
+
+### BEGIN HIDDEN TESTS
+def cases(rng):
+    def some(num_devices, rows, lr, **more):
+        batch = mlp_data(rng.integers(999), rows)
+        return Case(check_params(rng, rows % 4 + 1), *batch, lr, num_devices, **more)
+
+    yield some(1, 5, 1)
+    yield some(3, 3, np.float32(3), statements="nothing is remembered")
+    for num_devices, rows in ((4, 6), (8, 5)):
+        yield some(num_devices, rows, 0.1, mentions=[rows, num_devices])
+
+
+def few_bytes(rng):  # so few that a number more would show
+    yield Case(check_params(rng, 1), *mlp_data(8, 12), 0.4, 6)
+
+
+params, (x, y) = init_mlp(3, hidden=4), mlp_data(4, 3)  # as in one of the cases
+after, [loss] = reference_sgd(params, x, y, 0.2, 1)
+seen = observe(check_placed_step, params, x, y, 0.2, 3)
+statement("one step of SGD")
+expect_result(seen)
+statement("arguments stay")
+expect(seen, not seen.value[1], "Arrays were donated or deleted.", expected="none")
+statement("one step of SGD", "the loss before")
+expect_close(seen, ((after, loss), 0), rtol=1e-4, atol=1e-5)
+expect_like_solution(
+    shard_map_step,
+    cases,
+    value=("one step of SGD", "the loss before"),
+    layout="whole on each device",
+    error="rows do not divide",
+    arguments="arguments stay",
+    compiles="one program",
+    free={"collectives sent arrays": "below"},
+)
+free = {"error arguments compiles": "as above"}
+free["collectives arrays"] = "a sum for each array, or one of all"
+proven = {"value": "one step of SGD", "layout": "whole on each device"}
+expect_like_solution(shard_map_step, few_bytes, **proven, sent="sent once", free=free)
+params, (x, y) = init_mlp(3, hidden=40), mlp_data(4, 72)
+seen = observe(shard_map_step, params, x, y, 0.2, 3, compiled=True)
+statement("own rows only")
+expect_arrays(seen, largest=1200)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Then and now
+#
+# The web is full of *then*:
+#
+# | then | now |
+# |---|---|
+# | `jax.tree_map` | `jax.tree.map` |
+# | `jax.pmap(step, "devices")` | `jax.jit(jax.shard_map(step, ...))`, `pmean` in the loss |
+# | `jax.experimental.shard_map` | `jax.shard_map` |
+# | `jax.device_put_replicated`, `flax.jax_utils.replicate` | `jax.device_put(tree, NamedSharding(mesh, P()))` |
+# | `jax.device_put_sharded` | `jax.device_put(x, NamedSharding(mesh, P("devices")))` |
+# | `flax.jax_utils.unreplicate` | nothing: no device axis to remove |
+# | `jax.random.PRNGKey(0)` | `jax.random.key(0)` |
+# | `flax.optim`, `jax.experimental.optimizers` | Optax |
+
+# %% [markdown]
+# ## Recap
+#
+# - With `pmean`, eight devices take the step of one, and replicas agree bit for bit.
+# - A missing or summed collective raises no error and may log a lower loss. Compare one
+#   step with one device.
+# - In `shard_map`, `pmean` goes into the loss that you differentiate; make the program
+#   once.
+
+# %% [markdown]
+# ## Three questions
+#
+# **1. Replicas start equal and take `pmean`ed steps. After 10,000 steps, how much do they
+# differ?**
+#
+# <details><summary>By rounding errors</summary>
+#
+# Rounding is the same everywhere.
+#
+# </details>
+# <details><summary>Not at all</summary>
+#
+# Right. A difference, however small, means that something was not synchronised.
+#
+# </details>
+# <details><summary>It depends on how the shards differ</summary>
+#
+# Shards enter only through gradients, which `pmean` makes equal.
+#
+# </details>
+
+# %% [markdown]
+# **2. Devices hold 2, 2 and 1 true rows. What is the mean loss over the five?**
+#
+# <details><summary>pmean of the local means</summary>
+#
+# This counts the single row twice as much as the others.
+#
+# </details>
+# <details><summary>psum of the local sums, divided by psum of the counts</summary>
+#
+# Right. Sum first, divide once.
+#
+# </details>
+# <details><summary>psum of the local means, divided by 5</summary>
+#
+# Too small as a rule, and weighted wrongly.
+#
+# </details>
+
+# %% [markdown]
+# **3. You port a `pmap` step to `shard_map`. Replicas agree and the loss falls faster.
+# What do you do?**
+#
+# <details><summary>Enjoy it: shard_map is faster</summary>
+#
+# In seconds, perhaps; a right port takes the same steps.
+#
+# </details>
+# <details><summary>Lower the learning rate until the curves agree</summary>
+#
+# This hides the factor until clipping or another device count shows it.
+#
+# </details>
+# <details><summary>Compare one step's gradient with one device</summary>
+#
+# Right. It shows the factor at once.
+#
+# </details>
+
+# %% [markdown]
+# ## Going further
+#
+# The first part ends here. The second, 110 minutes with a pause before section 6, adds
+# what real training needs; run the cells above first. But for `pad_and_shard` it is
+# about what runs on each device of a `pmap`, inside its axis, where gradients need a
+# `pmean` of their own. They count like all others.
+
+# %% [markdown]
+# ## 4. The batch that does not divide
 #
 # Training sets rarely divide: 1,797 images over 8 devices leave 5. In training you may
 # drop a few rows and shuffle; in evaluation every row counts. So pad the batch, and
@@ -545,7 +897,7 @@ print("devices without a true row:", np.sum(np.arange(0, 16, 2) >= 13))
 # The second mean counts three rows of zeros as if they were true.
 
 # %% [markdown]
-# ### Exercise 3.3: pad_and_shard
+# ### Exercise 3.4: pad_and_shard
 #
 # `pad_and_shard(batch, num_devices)` takes a tree of arrays `(B, ...)`, of 32 bits or
 # fewer, and returns `(batch, mask)`.
@@ -557,8 +909,8 @@ print("devices without a true row:", np.sum(np.arange(0, 16, 2) >= 13))
 #
 # `weighted_loss(params, x, y, mask, axis_name)` runs on each device, inside the axis.
 #
-# - [a device's share] It returns the sum of `(mlp(params, x) - y) ** 2` over its true rows,
-#   divided by the number of true rows of **all** devices.
+# - [a device's share] It returns the sum of `(mlp(params, x) - y) ** 2` over its true
+#   rows, divided by the number of true rows of **all** devices.
 # - [gradients add up] Shares add up to the mean, their gradients to its gradient.
 # - [masked rows do not matter] Masked rows hold any numbers up to a million.
 
@@ -699,6 +1051,7 @@ def shares(rng):
         (3, 1, 2, 0.7, "a device's share"),
         (6, 5, 1, 0.3, "masked rows do not matter"),
         (2, 150, 1, 2, "gradients add up"),  # more than a byte counts
+        (1, 301, 1, 2, "gradients add up"),  # more than a bfloat16 counts
     ):
         x, y = mlp_data(rng.integers(999), num_devices, rows)
         mask = rng.random(y.shape) < share
@@ -721,355 +1074,6 @@ expect_like_solution(
     },
 )
 ### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 4. Porting to shard_map: the silent factor
-#
-# A good moment for a pause; afterwards run the cells above again.
-#
-# `pmap` is a legacy name; new code uses `jax.shard_map`, on a *mesh*: devices in a row,
-# their axis named. Parameters are no longer stacked: the spec `P()` says *the same on all
-# devices*, `P("devices")` splits the leading axis.
-#
-# **Predict, then run.** Below is `pmap`'s step, word for word. How large are its loss and
-# its gradients, beside one device's?
-
-# %%
-mesh = Mesh(jax.devices(), ("devices",))
-
-
-def ported(params, x, y):  # params: whole, x: f32[64, 10]
-    loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
-    return jax.lax.pmean((loss, grads), "devices")
-
-
-specs = (P(), P("devices"), P("devices"))
-ported = jax.jit(jax.shard_map(ported, mesh=mesh, in_specs=specs, out_specs=P()))
-params, (x, y) = init_mlp(0), mlp_data(1, 512)
-true_loss, true_grads = reference_perceptron(params, x, y)
-loss, grads = ported(params, x, y)
-print(f"loss: {loss / true_loss:.1f} x the reference")
-for name, grad in grads.items():
-    ratio = np.linalg.norm(grad) / np.linalg.norm(true_grads[name])
-    print(f"gradient of {name}: {ratio:.1f} x the reference")
-
-# %% [markdown]
-# **Common mistake: the eightfold gradient.** `shard_map` sees *one* `params`, used by eight
-# devices. By the chain rule its gradient is the *sum* of theirs, which JAX takes on the way
-# back. `pmean` then averages eight equal sums, which changes nothing. No error, no drift.
-#
-# **Predict, then run.** SGD, by [Optax](https://optax.readthedocs.io), takes steps that
-# are eight times too long. And AdamW?
-
-
-# %%
-import functools
-
-import optax
-
-
-def losses_of(optimizer, loss_and_grads):  # of 50 steps
-    @jax.jit
-    def step(params, state):
-        loss, grads = loss_and_grads(params, x, y)
-        updates, state = optimizer.update(grads, state, params)
-        return optax.apply_updates(params, updates), state, loss
-
-    params, losses = init_mlp(0), []
-    state = optimizer.init(params)
-    for _ in range(50):
-        params, state, loss = step(params, state)
-        losses.append(loss.item())
-    return losses
-
-
-curves = {}
-for name, optimizer in {"SGD": optax.sgd(0.01), "AdamW": optax.adamw(0.001)}.items():
-    curves[f"{name}, one device"] = losses_of(optimizer, jax.value_and_grad(mlp_loss))
-    curves[f"{name}, word for word"] = losses_of(optimizer, ported)
-draw_losses(curves, "loss", "The eightfold gradient under two optimizers", log=False)
-
-# %% [markdown]
-# AdamW hides it: it divides each gradient by that gradient's recent size, so a constant
-# factor cancels. Clipping by norm, a logged gradient norm or another optimizer brings it
-# back. Under SGD the loss falls even *faster*. So **compare one step's gradient with one
-# device** whenever you port.
-#
-# The cure: differentiate what you mean, the loss averaged over *all* devices. Put
-# `pmean` **inside** the function that you differentiate, and add no other collective.
-# (In `pmap`, `pmean` in the loss leaves the gradients unsynchronised.)
-
-# %% [markdown]
-# **Predict, then run.** JAX finds a compiled program by its function; `shard_map` makes a
-# new one in each call of what it returns. Which of these compile in their second and third
-# calls?
-
-
-# %%
-def total(x):  # f32[8] on each device -> the sum of all 64
-    return jax.lax.psum(x.sum(), "devices")
-
-
-def mapped():
-    return jax.shard_map(total, mesh=mesh, in_specs=P("devices"), out_specs=P())
-
-
-ways = {
-    "shard_map alone": mapped(),
-    "jit made in each call": lambda x: jax.jit(mapped())(x),
-    "jit made once": jax.jit(mapped()),
-}
-for name, way in ways.items():
-    seen = [observe(way, np.ones(64, np.float32)) for _ in range(3)]
-    compiles = ["yes" if call.num_compiles else "no" for call in seen]
-    print(f"{name + ':':24}", *compiles)
-
-# %% [markdown]
-# Compiling takes many times as long as a small step. So make the program once and keep
-# it; `functools.cache` keeps one for each number of devices.
-
-# %% [markdown]
-# ### Exercise 3.4: shard_map_step
-#
-# [one step of SGD] `shard_map_step(params, x, y, lr, num_devices)` is `train_step` by
-# `jax.shard_map`, on a mesh of the first `num_devices` devices. Global arrays go in and
-# come out: `params` **without** a device axis, `x: (B, 10)`, `y: (B,)`. The numbers are
-# those of one device. The check traces it: no `compile()`, no `set_mesh`.
-#
-# - [the loss before] It returns `(params, loss)`: the loss before the step, `f32 ()`.
-# - [whole on each device] Each device of the mesh holds all of the result,
-# - [own rows only] computes its own rows only,
-# - [sent once] and sends each gradient and the loss once, nothing else.
-# - [one program] Calls with equal shapes and `num_devices` share **one** program,
-#   whatever `lr`.
-# - [rows do not divide] `B` does not divide: `ValueError`; its text names both sizes
-#   (`shard_map`'s does).
-
-
-# %% exercise="shard_map_step" minutes=12 difficulty=2
-@functools.cache
-def compiled_step(num_devices):
-    """Makes the step's program for the first devices: once, then it is kept."""
-
-    ### BEGIN SOLUTION
-    def step(params, x, y, lr):
-        def loss_of(params):
-            return jax.lax.pmean(mlp_loss(params, x, y), "devices")
-
-        loss, grads = jax.value_and_grad(loss_of)(params)
-        return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
-
-    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
-    specs = (P(), P("devices"), P("devices"), P())
-    return jax.jit(jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=P()))
-    ### END SOLUTION
-
-
-def shard_map_step(params, x, y, lr, num_devices):
-    """Takes one SGD step on global arrays, on a mesh of the first devices.
-
-    Args:
-        params: as `init_mlp` makes them, of any width.
-        x: f32 (B, 10), the rows of all devices.
-        y: f32 (B,).
-        lr: learning rate.
-        num_devices: size of the mesh's only axis.
-
-    Returns:
-        (params, loss), the same on every device.
-
-    Raises:
-        ValueError: B does not divide by num_devices; the text names both.
-    """
-    return compiled_step(num_devices)(params, x, y, lr)
-
-
-# %% [markdown] hints="shard_map_step"
-# - Start from `ported` above: the same specs, and `P()` for `lr`.
-# - The mesh: `Mesh(jax.devices()[:num_devices], ("devices",))`.
-# - Inside: `loss_of(params)` returns `jax.lax.pmean(mlp_loss(params, x, y), "devices")`;
-#   its gradient needs no further sync.
-
-
-# %% helpers="shard_map_step"
-def check_placed_step(
-    params, x, y, lr, num_devices
-):  # arrays that lie where they are needed
-    mesh = Mesh(jax.devices()[:num_devices], ("i",))
-    params = jax.device_put(params, jax.sharding.NamedSharding(mesh, P()))
-    rows = jax.device_put((x, y), jax.sharding.NamedSharding(mesh, P("i")))
-    found = shard_map_step(params, *rows, lr, num_devices)
-    return jax.tree.map(np.asarray, found), check_lost(params, rows)
-
-
-# %% check="shard_map_step" points=4
-params, (x, y), causes = init_mlp(1), mlp_data(7, 64), {}
-after, [loss] = reference_sgd(params, x, y, 0.1, 1)
-for times in (8, 64, 1 / 8, 4, 16, 1 / 4):
-    far = reference_sgd(params, x, y, 0.1 * times, 1)[0]
-    cause = f"the gradient is {times:g} times the right one"
-    causes |= {cause: (far, loss), f"{cause}; the loss is a sum": (far, 8 * loss)}
-for num_devices, how in ((8, "traced"), (4, "compiled")):
-    statement("one step of SGD", "the loss before")
-    inputs = params, x, y, np.float32(0.1), num_devices
-    seen = observe(shard_map_step, *inputs, **{how: True})
-    expect_close(seen, (after, loss), rtol=1e-4, atol=1e-5, mistakes=causes)
-    statement("whole on each device")
-    where = {len(pieces) for pieces in seen.layout.values()}
-    headline = f"The result is not on all {num_devices} devices."
-    expect(seen, where == {num_devices}, headline, seen=f"on {max(where, default=0)}")
-    statement("sent once")
-    expect_one_sync(seen, params, num_devices)
-    expect_moved(seen, at_least=0.99 * 4 * 386 * 2 * (num_devices - 1) / num_devices)
-statement("own rows only")
-expect_arrays(seen, never=(64, 32))
-statement("one program")
-lr = np.float32(np.random.rand())  # new in each run
-again = observe(shard_map_step, params, x, -y, lr, 8)
-expect(again, not again.num_compiles, "Another lr compiled anew.")
-statement("rows do not divide")
-uneven = observe(shard_map_step, params, x[:13], y[:13], 0.1, 8)
-expect_error(uneven, "ValueError", mentions=[13, 8])
-
-
-### BEGIN HIDDEN TESTS
-def cases(rng):
-    def some(num_devices, rows, lr, **more):
-        batch = mlp_data(rng.integers(999), rows)
-        return Case(check_params(rng, rows % 4 + 1), *batch, lr, num_devices, **more)
-
-    yield some(1, 5, 1)
-    yield some(3, 3, np.float32(3), statements="nothing is remembered")
-    for num_devices, rows in ((4, 6), (8, 5)):
-        yield some(num_devices, rows, 0.1, mentions=[rows, num_devices])
-
-
-def few_bytes(rng):  # so few that a number more would show
-    yield Case(check_params(rng, 1), *mlp_data(8, 12), 0.4, 6)
-
-
-params, (x, y) = init_mlp(3, hidden=4), mlp_data(4, 3)  # as in one of the cases
-after, [loss] = reference_sgd(params, x, y, 0.2, 1)
-seen = observe(check_placed_step, params, x, y, 0.2, 3)
-statement("one step of SGD")
-expect_result(seen)
-statement("arguments stay")
-expect(seen, not seen.value[1], "Arrays were donated or deleted.", expected="none")
-statement("one step of SGD", "the loss before")
-expect_close(seen, ((after, loss), 0), rtol=1e-4, atol=1e-5)
-expect_like_solution(
-    shard_map_step,
-    cases,
-    value=("one step of SGD", "the loss before"),
-    layout="whole on each device",
-    error="rows do not divide",
-    arguments="arguments stay",
-    compiles="one program",
-    free={"collectives sent arrays": "below"},
-)
-free = {"error arguments compiles": "as above"}
-free["collectives arrays"] = "a sum for each array, or one of all"
-proven = {"value": "one step of SGD", "layout": "whole on each device"}
-expect_like_solution(shard_map_step, few_bytes, **proven, sent="sent once", free=free)
-params, (x, y) = init_mlp(3, hidden=40), mlp_data(4, 72)
-seen = observe(shard_map_step, params, x, y, 0.2, 3, compiled=True)
-statement("own rows only")
-expect_arrays(seen, largest=1200)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## Then and now
-#
-# The web is full of *then*:
-#
-# | then | now |
-# |---|---|
-# | `jax.tree_map` | `jax.tree.map` |
-# | `jax.pmap(step, "devices")` | `jax.jit(jax.shard_map(step, ...))`, `pmean` in the loss |
-# | `jax.experimental.shard_map` | `jax.shard_map` |
-# | `jax.device_put_replicated`, `flax.jax_utils.replicate` | `jax.device_put(tree, NamedSharding(mesh, P()))` |
-# | `jax.device_put_sharded` | `jax.device_put(x, NamedSharding(mesh, P("devices")))` |
-# | `flax.jax_utils.unreplicate` | nothing: no device axis to remove |
-# | `jax.random.PRNGKey(0)` | `jax.random.key(0)` |
-# | `flax.optim`, `jax.experimental.optimizers` | Optax |
-
-# %% [markdown]
-# ## Recap
-#
-# - With `pmean`, eight devices take the step of one, and replicas agree bit for bit.
-# - Pad and mask what does not divide; divide by the count of *all* true rows.
-# - A missing or summed collective raises no error and may log a lower loss. Compare one
-#   step with one device.
-# - In `shard_map`, `pmean` goes into the loss that you differentiate; make the program
-#   once.
-
-# %% [markdown]
-# ## Three questions
-#
-# **1. Replicas start equal and take `pmean`ed steps. After 10,000 steps, how much do they
-# differ?**
-#
-# <details><summary>By rounding errors</summary>
-#
-# Rounding is the same everywhere.
-#
-# </details>
-# <details><summary>Not at all</summary>
-#
-# Right. A difference, however small, means that something was not synchronised.
-#
-# </details>
-# <details><summary>It depends on how the shards differ</summary>
-#
-# Shards enter only through gradients, which `pmean` makes equal.
-#
-# </details>
-
-# %% [markdown]
-# **2. Devices hold 2, 2 and 1 true rows. What is the mean loss over the five?**
-#
-# <details><summary>pmean of the local means</summary>
-#
-# This counts the single row twice as much as the others.
-#
-# </details>
-# <details><summary>psum of the local sums, divided by psum of the counts</summary>
-#
-# Right. Sum first, divide once.
-#
-# </details>
-# <details><summary>psum of the local means, divided by 5</summary>
-#
-# Too small as a rule, and weighted wrongly.
-#
-# </details>
-
-# %% [markdown]
-# **3. You port a `pmap` step to `shard_map`. Replicas agree and the loss falls faster.
-# What do you do?**
-#
-# <details><summary>Enjoy it: shard_map is faster</summary>
-#
-# In seconds, perhaps; a right port takes the same steps.
-#
-# </details>
-# <details><summary>Lower the learning rate until the curves agree</summary>
-#
-# This hides the factor until clipping or another device count shows it.
-#
-# </details>
-# <details><summary>Compare one step's gradient with one device</summary>
-#
-# Right. It shows the factor at once.
-#
-# </details>
-
-# %% [markdown]
-# ## Going further
-#
-# The first part ends here. The second, 85 minutes, adds what real training needs; run the
-# cells above first. Its three exercises run on each device of a `pmap`, inside its axis,
-# where gradients need a `pmean` of their own. They count like all others.
 
 # %% [markdown]
 # ## 5. A large batch in small pieces
@@ -1247,8 +1251,9 @@ print("clip, then average:", clip(grads, 1).mean(axis=0).round(2))
 # - [clip by global norm] clip to `max_norm` by the norm of all gradients as one vector;
 # - [then AdamW] then AdamW: Adam that also shrinks the parameters, by `weight_decay`;
 #   else Optax's defaults;
-# - [warm-up and cosine] the learning rate rises linearly from 0, at step 0, to `peak_lr` at
-#   step `warmup_steps`, then falls along a cosine to 0 at step `num_steps`.
+# - [warm-up and cosine] the learning rate rises linearly from 0, at step 0, to
+#   `peak_lr` at step `warmup_steps`, then falls along a cosine to 0 at step
+#   `num_steps`.
 #
 # `optimizer_step(params, opt_state, x, y, optimizer, axis_name)` runs on each device,
 # inside the axis.
@@ -1516,8 +1521,8 @@ title = "Running mean of channel 0 on three devices, not synced"
 draw_losses(three, "% off the average of eight", title, log=False)
 
 # %% [markdown]
-# The curves come closer, and never agree. Which of the eight would you save? And each shard
-# of four images was normalised in its own way.
+# The curves come closer, and never agree. Which of the eight would you save? And each
+# shard of four images was normalised in its own way.
 
 # %% [markdown]
 # ### Exercise 3.7: cnn_step
@@ -1716,9 +1721,11 @@ else:
     print("A wrong step may get there too: the check is the judge.")
 
 # %% [markdown]
-# Of the second part, keep: accumulate locally, sync once, clip after the sync. Moments
-# belong to the whole batch, dropout masks to a device and a step.
-#
+# Of the second part, keep: pad and mask what does not divide, and divide by the count
+# of *all* true rows. Accumulate locally, sync once, clip after the sync. Moments belong
+# to the whole batch, dropout masks to a device and a step.
+
+# %% [markdown]
 # ## Now in the wild
 #
 # - [JAX's guide to today's pmap](https://docs.jax.dev/en/latest/migrate_pmap.html) shows
@@ -1727,8 +1734,8 @@ else:
 #   [MultiSteps](https://optax.readthedocs.io/en/latest/_collections/examples/gradient_accumulation.html).
 # - Whole programs lie in `solutions/references/`; each has `--help`.
 #   `pmap_linear_regression.py` is section 1, `keras_digits.py` section 7 by Keras under
-#   `jit`, `sharded_pipeline.py` a linear fit under `jit`. `ensemble.py` trains eight CNNs,
-#   one per device, *without* a sync, and averages what they say: lesson 2's
+#   `jit`, `sharded_pipeline.py` a linear fit under `jit`. `ensemble.py` trains eight
+#   CNNs, one per device, *without* a sync, and averages what they say: lesson 2's
 #   `ensemble_probs`.
 #
 # **Next**: [lesson 4](04_sharding_api.ipynb), where the compiler puts the collectives

@@ -11,7 +11,7 @@
 # - feed devices with fresh data, and continue the stream at any step;
 # - write a compiled step that accumulates, synchronises once and reuses memory;
 # - compute in bfloat16 without losing accuracy where it counts;
-# - save, kill, resume: bit for bit on the same devices, and on fewer;
+# - save, kill, resume: bit for bit on the same devices, up to rounding on fewer;
 # - run the same script as several processes.
 #
 # **You need** lessons 1 to 4. **Time**: about 180 minutes in two sittings, six exercises;
@@ -86,13 +86,13 @@ for name, stride in (("the same 256 rows", 0), ("fresh rows", 256)):
 draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 
 # %% [markdown]
-# The printed losses do not tell the runs apart, the weights do: 3,840 rows were never seen. And
-# after a kill the stream must go on *where it was*.
+# The printed losses do not tell the runs apart, the weights do: 3,840 rows were never
+# seen. And after a kill the stream must go on *where it was*.
 #
 # So we make the stream a **function of the step**. `epoch_order(seed, epoch, num_rows)`
-# gives the order of an epoch's rows; epoch after epoch they make one endless line. Batch k
-# is the k-th piece of it: of 10 rows in batches of 4, batch 2 takes the last two rows of
-# epoch 0 and the first two of epoch 1.
+# gives the order of an epoch's rows; epoch after epoch they make one endless line.
+# Batch k is the k-th piece of it: of 10 rows in batches of 4, batch 2 takes the last
+# two rows of epoch 0 and the first two of epoch 1.
 
 
 # %% [markdown]
@@ -109,9 +109,10 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 # %% [markdown]
 # ### Exercise 5.1: batches
 #
-# [batch after batch] `batches(data, batch_size, sharding, seed, start_step)` is a generator
-# of batches for ever, from number `start_step` on. `data` is a tuple of one or more arrays
-# of N rows; a batch is a tuple of `jax.Array`s: `batch_size` rows of each, in its dtype.
+# [batch after batch] `batches(data, batch_size, sharding, seed, start_step)` is a
+# generator of batches for ever, from number `start_step` on. `data` is a tuple of one
+# or more arrays of N rows; a batch is a tuple of `jax.Array`s: `batch_size` rows of
+# each, in its dtype.
 #
 # - [rows in order] Rows come in the order above; a batch may be longer than an epoch.
 # - [laid out by sharding] Arrays lie as `sharding` says, on any mesh.
@@ -385,9 +386,11 @@ print(f"a device sends {sent / once:.1f} times the gradient's all-reduce")
 #
 # - [state is whole] The new state, too, lies whole on every device of the mesh.
 # - [microbatches] A device takes its rows in `num_microbatches` equal pieces, one by one.
-# - [loss and grad_norm] `metrics` is `{"loss", "grad_norm"}`, of the whole batch: the norm of
-#   its gradient as one vector (`optax.tree.norm`), before the optimizer clips it.
-# - [one sync] Devices exchange each gradient and the loss once per step, and nothing else.
+# - [loss and grad_norm] `metrics` is `{"loss", "grad_norm"}`, of the whole batch: the
+#   norm of its gradient as one vector (`optax.tree.norm`), before the optimizer clips
+#   it.
+# - [one sync] Devices exchange each gradient and the loss once per step, and nothing
+#   else.
 # - [state is donated] The old state is donated.
 # - [compiled once] Steps of the same shapes compile once.
 
@@ -650,8 +653,8 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.float16):
 #
 # - [bfloat16 products] Every matrix product multiplies bfloat16 by bfloat16, those of the
 #   gradient, too.
-# - [float32 from the logits on] Logits are cast to float32, and all after them is float32:
-#   softmax, the mean, the result. Biases and tanh may be in either.
+# - [float32 from the logits on] Logits are cast to float32, and all after them is
+#   float32: softmax, the mean, the result. Biases and tanh may be in either.
 # - [float32 gradients] Gradients with respect to `params` come out as float32.
 
 
@@ -778,8 +781,8 @@ expect_like_solution(check_mixed_grads, grads, value=what, free=free, scales=())
 # %% [markdown]
 # ## 4. Checkpoints
 #
-# So that a resumed run ends with the *same bits*, a checkpoint holds all that the next step
-# reads: parameters, optimizer state, the position in the data, random keys.
+# So that a resumed run ends with the *same bits*, a checkpoint holds all that the next
+# step reads: parameters, optimizer state, the position in the data, random keys.
 #
 # **Orbax** writes it, each process what its devices hold. `save` copies the state and
 # returns; writing goes on while you train, and donating the state right after is safe. A
@@ -857,8 +860,8 @@ with open_manager(folder) as manager:
 # [the newest checkpoint] `restore_state(manager, fresh, settings)` returns `(step, state,
 # facts)` of the newest checkpoint.
 #
-# - [laid out as fresh] Wherever it was saved, the state has the structure, dtypes and layout
-#   of `fresh`.
+# - [laid out as fresh] Wherever it was saved, the state has the structure, dtypes and
+#   layout of `fresh`.
 # - [fresh without checkpoint] Without any checkpoint: `(0, fresh, {})`.
 # - [another run] If an entry of `settings` (JSON, no tuples), even `None`, differs or
 #   is missing in its `facts`, it is another run's and stays, a `ValueError` names the
@@ -1109,13 +1112,14 @@ expect_like_solution(check_other_run, others, value=run, error=run, free=free)
 # %% [markdown]
 # ### Exercise 5.5: restore_elsewhere
 #
-# [the newest values] `restore_elsewhere(directory, mesh, specs)` returns the state of the
-# newest complete checkpoint in `directory`, as it was saved. `specs` is a tree like it (of
-# dicts), with a `PartitionSpec` for each array.
+# [the newest values] `restore_elsewhere(directory, mesh, specs)` returns the state of
+# the newest complete checkpoint in `directory`, as it was saved. `specs` is a tree like
+# it (as `saved_shapes` shows it), with a `PartitionSpec` for each array.
 #
-# - [laid out by specs] Arrays lie on `mesh`, on its devices and over its axes, as `specs` say.
-# - [no whole copy] **No whole copy** of a split array, neither on a device nor on the host:
-#   give Orbax the layout. Restoring first and placing then is too late.
+# - [laid out by specs] Arrays lie on `mesh`, on its devices and over its axes, as
+#   `specs` say.
+# - [no whole copy] **No whole copy** of a split array, neither on a device nor on the
+#   host: give Orbax the layout. Restoring first and placing then is too late.
 # - [nothing there] No checkpoint there: `FileNotFoundError` naming the directory.
 # - [unknown axis] A spec with an axis that the mesh lacks: `ValueError` naming it.
 
@@ -1356,9 +1360,9 @@ except Exception as error:
 # called first, joins them: `jax.devices()` lists the devices of all, a mesh spans them.
 # Three rules:
 #
-# - every process makes the same calls in the same order (Orbax's `save`, too): a collective
-#   that one skips makes the others wait for ever. So all must agree that a checkpoint is
-#   damaged: here, a failure on one ends all;
+# - every process makes the same calls in the same order (Orbax's `save`, too): a
+#   collective that one skips makes the others wait for ever. So all must agree that a
+#   checkpoint is damaged: here, a failure on one ends all;
 # - each serves its own devices (`place`);
 # - your own files are written by process 0, into a folder that all see.
 
@@ -1390,8 +1394,8 @@ def train_regression(directory, num_steps, cut_at=None):
 
 
 # %% [markdown]
-# **Predict, then run.** One process with eight devices; two with four each; two again, and
-# at step 50 one is killed. What does the other do? And the same script once more?
+# **Predict, then run.** One process with eight devices; two with four each; two again,
+# and at step 50 one is killed. What does the other do? And the same script once more?
 
 # %%
 names = ("one process", "two", "two, one killed at 50")
@@ -1416,7 +1420,8 @@ draw_losses(curves, "loss", "One script, three ways to run it")
 # The survivor could only wait for its partner: it is ended too, and both start again from
 # the last copy. A cluster's scheduler does what `run_script` does here.
 #
-# The losses agree but for rounding: two processes add up in another order. *Bit for bit* holds for the same processes and devices; on GPUs add `XLA_FLAGS`'
+# The losses agree but for rounding: two processes add up in another order. *Bit for
+# bit* holds for the same processes and devices; on GPUs add `XLA_FLAGS`'
 # `--xla_gpu_deterministic_ops=true`.
 
 # %% [markdown]
@@ -1518,16 +1523,16 @@ def open_log(config, step):  # returns write(step, metrics) and flush()
 # %% [markdown]
 # ### Exercise 5.6: fit
 #
-# [trains to the last step] `fit(config)` trains to `config["num_steps"]` and returns the
-# parameters, on the mesh. `config["seed"]` orders the data. It uses your `batches`, `make_train_step`, `save_state` and
-# `restore_state`.
+# [trains to the last step] `fit(config)` trains to `config["num_steps"]` and returns
+# the parameters, on the mesh. `config["seed"]` orders the data. It uses your `batches`,
+# `make_train_step`, `save_state` and `restore_state`.
 #
 # - [checkpoints] Steps count from 1. Checkpoints lie in `directory/checkpoints`, made if
 #   missing: at multiples of `save_every` and after the last; `keep` of them stay. Their
 #   facts are `settings_of(config)`.
-# - [goes on] Where there is a checkpoint, the run goes on from it. Killed at any moment and
-#   started again it ends with the same bits; `metrics.jsonl` has each step once. Before a
-#   save its line must be there: `flush()`.
+# - [goes on] Where there is a checkpoint, the run goes on from it. Killed at any moment
+#   and started again it ends with the same bits; `metrics.jsonl` has each step once.
+#   Before a save its line must be there: `flush()`.
 # - [several processes] As several processes it trains the same model (section 6).
 # - [refuses bad settings] For bad settings it raises, before anything is written: what
 #   `make_task` and `make_mesh` raise.
@@ -1536,6 +1541,8 @@ def open_log(config, step):  # returns write(step, metrics) and flush()
 # %% exercise="fit" minutes=22 difficulty=3
 def fit(config):
     """Trains to the last step, from the newest checkpoint if there is one.
+
+    A run that is done already only restores.
 
     Args:
         config: as `config_of` makes it.
@@ -1720,24 +1727,24 @@ check_as_wanted(observe(check_twice, changes, 0, later), "finished", wanted, [2]
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# `write_script("pipeline.py", run_fit)` makes your own program of it, for one GPU or, where
-# `num_devices` counts those of all processes, for a cluster:
+# `write_script("pipeline.py", run_fit)` makes your own program of it, for one GPU or,
+# where `num_devices` counts those of all processes, for a cluster:
 #
 # ```
 # python pipeline.py '{"directory": "/tmp/run", "num_devices": 1}'
 # srun python pipeline.py '{"directory": "/shared/run", "num_devices": 8}' cluster
 # ```
 #
-# The grown-up version is `solutions/references/full_pipeline.py`. It adds what would not fit
-# into 15 lines: products in bfloat16 (5.3: `--compute-dtype`), other layouts of the same
-# checkpoint (5.5: `--mesh data=4,model=2`), and after SIGTERM, by which a cluster takes its
-# machines back, it ends its step, saves, and says so.
+# The grown-up version is `solutions/references/full_pipeline.py`. It adds what would
+# not fit into 15 lines: products in bfloat16 (5.3: `--compute-dtype`), other layouts of
+# the same checkpoint (5.5: `--mesh data=4,model=2`), and after SIGTERM, by which a
+# cluster takes its machines back, it ends its step, saves, and says so.
 
 # %% [markdown]
 # ## 8. What takes the time?
 #
-# **Predict, then run.** Below, the host takes 20 ms for each batch. What is it worth to read
-# losses one step late?
+# **Predict, then run.** Below, the host takes 20 ms for each batch. What is it worth to
+# read losses one step late?
 
 # %%
 import time
@@ -1775,7 +1782,8 @@ ratio = late / at_once  # look at it in a cell of your own
 # `jax.profiler.trace(directory)` records what each device did; TensorBoard or Perfetto
 # show it. Below, three steps on 512 x 512 weights, from such a trace.
 #
-# **Look for** gaps (waiting for data or Python), long collectives, and the slowest device.
+# **Look for** gaps (waiting for data or Python), long collectives, and the slowest
+# device.
 
 # %%
 folder = tempfile.mkdtemp()
@@ -1821,15 +1829,15 @@ checklist(
 # %% [markdown]
 # ## Three questions
 #
-# **1. A run is resumed with parameters and step, but with a fresh optimizer state. What do
-# you see?**
+# **1. A run is resumed with parameters and step, but with a fresh optimizer state. What
+# do you see?**
 #
 # <details><summary>An error</summary>
 #
 # A fresh state has the right shapes.
 #
-# </details>
-# <details><summary>A loss curve with a bump or without one, and other parameters</summary>
+# </details> <details><summary>A loss curve with a bump or without one, and other
+# parameters</summary>
 #
 # Right. It is another run; only a comparison of bits shows it.
 #
@@ -1885,8 +1893,8 @@ checklist(
 # - [JAX on several processes](https://docs.jax.dev/en/latest/multi_process.html); on SLURM,
 #   Kubernetes and TPU pods: `docs/clusters.md` here.
 # - [MaxText](https://github.com/AI-Hypercomputer/maxtext) trains language models.
-# - In `solutions/references/`: `sharded_pipeline.py`, the smallest pipeline; `ensemble.py`,
-#   lesson 1's, trained; `pmap_linear_regression.py`; `keras_digits.py`.
+# - In `solutions/references/`: `sharded_pipeline.py`, the smallest pipeline;
+#   `ensemble.py`, lesson 1's, trained; `pmap_linear_regression.py`; `keras_digits.py`.
 #
 # You have finished the course.
 
@@ -1910,9 +1918,9 @@ checklist(
 # | `host_local_array_to_global_array` | `jax.make_array_from_process_local_data` |
 # | `flax.training.checkpoints` | Orbax's `CheckpointManager` |
 #
-# On axes of type **Explicit**, where shardings are part of types, 5.2's step runs as it is:
-# inside of `shard_map` a device has its own rows. Under `jit` alone, JAX wants to be told how
-# microbatches lie.
+# On axes of type **Explicit**, where shardings are part of types, 5.2's step runs as it
+# is: inside of `shard_map` a device has its own rows. Under `jit` alone, JAX wants to
+# be told how microbatches lie.
 #
 # **Predict, then run.** Over which axis is each result split?
 
@@ -1953,8 +1961,8 @@ def stage(params, x):  # w: f32[W, W], b: f32[W]; x: f32[B, W]
 # %% [markdown]
 # ### Exercise 5.7: pipeline_forward
 #
-# [what the stages make] `pipeline_forward(stage_params, microbatches)` returns what S stages
-# in turn (`stage`, each with its parameters) make of each of M microbatches.
+# [what the stages make] `pipeline_forward(stage_params, microbatches)` returns what S
+# stages in turn (`stage`, each with its parameters) make of each of M microbatches.
 #
 # - [stage s on device s] Use `shard_map` on a mesh with one axis: the first S devices, in
 #   their order.
@@ -2128,11 +2136,12 @@ expect(
 # %% [markdown]
 # ## 12. A pipeline that trains
 #
-# For a gradient, each stage also goes **backward** over each microbatch, from the last stage
-# to the first. Until then it keeps what its forward computed.
+# For a gradient, each stage also goes **backward** over each microbatch, from the last
+# stage to the first. Until then it keeps what its forward computed.
 #
 # A schedule says what stages do: `schedule[tick][stage]` is `("F", m)`, forward over
-# microbatch m, `("B", m)`, backward, or `None`. GPipe goes forward over all, then backward.
+# microbatch m, `("B", m)`, backward, or `None`. GPipe goes forward over all, then
+# backward.
 #
 # **Predict, then run.** For how many microbatches at once does a stage keep something?
 
@@ -2189,15 +2198,15 @@ def draw_turns(schedule, title):
 draw_turns(gpipe(4, 6), "GPipe, six microbatches")
 
 # %% [markdown]
-# Every stage keeps all. More microbatches make the bubble's share smaller, but here memory
-# grows with them.
-# **1F1B**, one forward, one backward, goes backward over a microbatch as soon as it can.
+# Every stage keeps all. More microbatches make the bubble's share smaller, but here
+# memory grows with them. **1F1B**, one forward, one backward, goes backward over a
+# microbatch as soon as it can.
 
 # %% [markdown]
 # ### Exercise 5.8: one_f_one_b
 #
-# [a schedule] `one_f_one_b(num_stages, num_microbatches)` returns a schedule of S stages and M
-# microbatches, as `gpipe` does: a list of ticks, each a list of S entries.
+# [a schedule] `one_f_one_b(num_stages, num_microbatches)` returns a schedule of S
+# stages and M microbatches, as `gpipe` does: a list of ticks, each a list of S entries.
 #
 # - [each once] Each stage goes forward and backward over each microbatch once.
 # - [what comes before] `("F", m)` on stage s needs that of stage s - 1; `("B", m)` that
@@ -2231,8 +2240,8 @@ def one_f_one_b(num_stages, num_microbatches):
 
 
 # %% [markdown] hints="one_f_one_b"
-# - From tick S - 1 on the last stage never rests: F 0, B 0, F 1, B 1, ... In which tick is B 0
-#   on stage s? How many forwards may the stage do until then?
+# - From tick S - 1 on the last stage never rests: F 0, B 0, F 1, B 1, ... In which tick
+#   is B 0 on stage s? How many forwards may the stage do until then?
 # - Or tick by tick: a stage goes backward where it can; else forward, if what it
 #   needs is there and it keeps fewer than S - s.
 # - In closed form: F m in tick s + 2 m, B m in tick 2 S - 1 - s + 2 m.
@@ -2397,10 +2406,10 @@ for name, schedule in schedules.items():
 # | rows | 64 pixels and a label | letters, and those that follow |
 # | model | two hidden layers | attention and a perceptron in each layer, by `scan` |
 # | logical axes | units: "model" | heads, units: "model"; width: "data" (FSDP) |
-# | compared with | accuracy | the text's entropy: no model loses less |
+# | compared with | accuracy | the text's entropy: on new text no model loses less |
 #
-# In small: each word of a sentence is drawn evenly, but for the last: *she* or
-# *he* follows from a name some 20 letters before.
+# In small: each word of a sentence is drawn evenly, but for one: *she* or *he* follows
+# from a name some 20 letters before.
 
 # %%
 WORDS = (  # one of each row
@@ -2468,7 +2477,8 @@ for name, axes in AXES["layers"].items():
     print(f"{name}: {shapes['layers'][name]}, a device holds {[*part]}")
 
 # %% [markdown]
-# Trained on one device, to be quick. The loss stays above the entropy: rows begin within sentences.
+# Trained on one device, to be quick. The loss stays above the entropy: rows begin
+# within sentences.
 
 
 # %%
@@ -2511,9 +2521,9 @@ for text in ("eve sees two old birds, ", "max needs five blue books, "):
 # %% [markdown]
 # ### Exercise 5.9: run_layers
 #
-# [what the layers make] `run_layers(layer, params, x)` returns what L layers in turn make of
-# `x`. `params` is a tree of stacked arrays (L, ...), `layer(own, x)` takes one layer's part
-# of it and returns an array like `x`.
+# [what the layers make] `run_layers(layer, params, x)` returns what L layers in turn
+# make of `x`. `params` is a tree of stacked arrays (L, ...), `layer(own, x)` takes one
+# layer's part of it and returns an array like `x`.
 #
 # For the gradient, a `scan` keeps all that a layer computed, of every layer. **Activation
 # checkpointing** keeps less and computes it again.
@@ -2692,11 +2702,11 @@ expect(seen, seen.value is False, "An argument was donated or deleted.")
 # %% [markdown]
 # ## 14. Each process reads its own rows
 #
-# `place` (section 1) cuts an array that every process holds whole. Of terabytes on disks, a
-# process should read what its own devices hold.
+# `place` (section 1) cuts an array that every process holds whole. Of terabytes on
+# disks, a process should read what its own devices hold.
 #
-# **Predict, then run.** Rows are split over "data" of the 4 x 2 mesh. How often is each row
-# read?
+# **Predict, then run.** Rows are split over "data" of the 4 x 2 mesh. How often is each
+# row read?
 
 
 # %%
@@ -2730,16 +2740,18 @@ print("each row is read so many times:", *np.unique(counts))
 # %% [markdown]
 # ### Exercise 5.10: read_own_rows
 #
-# [each device its part] `read_own_rows(read, sharding, shape, devices)` returns a list: for
-# each of `devices`, in their order, an array on it, its part of the global array of `shape`
-# as `sharding` lays it out. `read(first, last)` returns the global array's rows from `first`
-# to `last - 1`, whole, as a NumPy array, in the dtype that the parts have, too.
+# [each device its part] `read_own_rows(read, sharding, shape, devices)` returns a list:
+# for each of `devices`, in their order, an array on it, its part of the global array of
+# `shape` as `sharding` lays it out. `read(first, last)` returns the global array's rows
+# from `first` to `last - 1`, whole, as a NumPy array, in the dtype that the parts have,
+# too.
 #
 # - [own rows alone] Rows that none of `devices` holds are not read.
 # - [each row once] The others are read once, even if several hold them or parts of them.
 #
-# `devices` are those of one process. Go by them: here, one process has all that `sharding`
-# names. How many calls of `read` it takes is free; so are columns that the host holds.
+# `devices` are those of one process. Go by them: here, one process has all that
+# `sharding` names. How many calls of `read` it takes is free; so are columns that the
+# host holds.
 
 
 # %% exercise="read_own_rows" minutes=10 difficulty=2
@@ -2770,8 +2782,8 @@ def read_own_rows(read, sharding, shape, devices):
 # %% [markdown] hints="read_own_rows"
 # - `sharding.devices_indices_map(shape)[device]` is a tuple of slices, one for each axis.
 #   `slice(None)` is all of it; `own.indices(size)` makes numbers of any slice.
-# - Devices have the same rows, or none in common: keep what was read in a dict, by its first
-#   row.
+# - Devices have the same rows, or none in common: keep what was read in a dict, by its
+#   first row.
 # - `jax.device_put(part, device)`, where `part` has the other axes cut, too: a device may
 #   hold some columns alone.
 
@@ -2911,7 +2923,8 @@ for spec in (["data"], ["model"]):
 # %% [markdown]
 # ## 15. All together
 #
-# Below `fit` trains once more, with your 5.3; then your 5.5 lays its checkpoint out on the 4 x 2 mesh.
+# Below `fit` trains once more, with your 5.3; then your 5.5 lays its checkpoint out on
+# the 4 x 2 mesh.
 #
 # **Predict, then run.** How far apart are the losses?
 

@@ -124,12 +124,13 @@ class Observer:
                 raise WireError("The answer has other arguments.")
         except WireError as error:
             raise NoObservation("distrusted", f"{name}: {error}") from None
-        changed = (
+        # What the learner's process reports is believed where it costs the learner.
+        changed = {*seen.changed} | {
             position
             for position, (before, now) in enumerate(zip(arguments, after, strict=True))
             if not same(plain(before), plain(now))
-        )
-        facts = {**vars(seen), "changed": tuple(changed)}
+        }
+        facts = {**vars(seen), "changed": tuple(sorted(changed))}
         if program is None or seen.error is not None:
             return Observation(**facts)
         if isinstance(program, str):

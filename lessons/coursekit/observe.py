@@ -74,6 +74,7 @@ def observe(
         in_used_memory((name, place), argument)
         for place, argument in enumerate(arguments)
     ]
+    given = list(map(jax.tree.leaves, inputs))
     printed = io.StringIO()
     result, error = None, None
     compiles = num_compiles()
@@ -92,7 +93,7 @@ def observe(
     changed = tuple(
         position
         for position, (was, now) in enumerate(zip(arguments, inputs, strict=True))
-        if not same(plain(was), plain(now))
+        if exchanged(given[position], now) or not same(plain(was), plain(now))
     )
     asked = (traced or compiled) and error is None
     return Observation(
@@ -106,6 +107,15 @@ def observe(
         num_compiles=compiles,
         **(program_facts(function, arguments, compiled) if asked else {}),
     )
+
+
+def exchanged(given: list, now: Any) -> bool:
+    """Tells whether a container holds other objects than `given`, equal ones even."""
+    try:
+        leaves = jax.tree.leaves(now)
+    except (TypeError, ValueError):  # a dict whose new keys cannot be sorted
+        return True
+    return len(leaves) != len(given) or any(map(operator.is_not, given, leaves))
 
 
 def values(

@@ -425,11 +425,11 @@ class Unreadable(collections.abc.Mapping):
     __iter__ = __len__ = __getitem__
 
 
-def test_what_a_call_changed_is_seen_in_the_arguments_not_in_its_words():
+def test_what_a_call_changed_is_seen_in_the_arguments_or_admitted():
     claims = facts(changed=[]) | {"after": [encode(2 * X)]}
     assert observer(answering(claims)).observe(Remote("f"), X).changed == (0,)
-    claims = facts(changed=[0])
-    assert observer(answering(claims)).observe(Remote("f"), X).changed == ()
+    claims = facts(changed=[0])  # equal objects in the place of those given, maybe
+    assert observer(answering(claims)).observe(Remote("f"), X).changed == (0,)
 
 
 @pytest.mark.parametrize(
