@@ -290,9 +290,19 @@ def overwrite_inside(tree):
     tree["w"][0][...] = -1
 
 
+def exchange(tree):  # what is equal, which no comparison of values shows
+    tree["w"] = tree["w"].copy()
+
+
+def add_what_cannot_be_sorted(tree):
+    tree[None] = 1
+
+
 @pytest.mark.parametrize(
     ("change", "argument"),
     [
+        (exchange, {"w": np.zeros(3)}),
+        (add_what_cannot_be_sorted, {"w": 2}),
         (grow_dict, {"XLA_FLAGS": ""}),
         (grow_list, []),
         (overwrite, np.zeros(3)),
