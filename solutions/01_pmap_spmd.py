@@ -14,8 +14,8 @@
 # - recognise replicas (a model's copies, one per device) that drift apart.
 #
 # **You need** NumPy, and a first look at `jax.jit`, `jax.grad` and `jax.vmap`.
-# **Time**: about 95 minutes for five exercises, with a pause; two more, under "Going
-# further", 40.
+# **Time**: about 90 minutes for four exercises, with a pause; three more, under "Going
+# further", 52.
 
 # %% setup=true
 
@@ -40,7 +40,7 @@ draw_devices()
 # XLA, the compiler below JAX, reads the environment variable `XLA_FLAGS` **once**: when
 # JAX first touches a device. The flag `--xla_force_host_platform_device_count=8` then
 # splits the CPU into eight devices. Later changes of it are ignored without a word.
-# JAX's own setting, `jax_num_cpu_devices`, raises instead.
+# JAX's own setting, `jax_num_cpu_devices`, raises when it comes too late.
 #
 # **Predict, then run.** The cell starts two fresh Python processes. Both set the flag
 # after `import jax`; the first one has already counted its devices by then. What will
@@ -88,7 +88,7 @@ except RuntimeError as error:
 # - [other variables stay] Every other variable stays.
 # - [other flags stay] So do other flags in `XLA_FLAGS`, if there are any, in their order.
 # - [the old count is gone] A device count that is already there is gone, wherever it
-#   stands, and if it stands there twice.
+#   stands, and also where it stands twice.
 # - [below one device] Below one device: `ValueError`, and its text names the number.
 
 
@@ -99,7 +99,7 @@ def launch_env(num_devices, env):
     Args:
         num_devices: how many, at least 1.
         env: dict of str to str; it may hold XLA_FLAGS, with blanks between the flags,
-            also with an earlier count. No other variable sets one.
+            an earlier count among them. No other variable of it sets a count.
 
     Raises:
         ValueError: num_devices is below 1; the text names it.
@@ -107,10 +107,10 @@ def launch_env(num_devices, env):
     ### BEGIN SOLUTION
     if num_devices < 1:
         raise ValueError(f"num_devices must be at least 1, got {num_devices}")
-    name = "--xla_force_host_platform_device_count"
+    name = "--xla_force_host_platform_device_count="
     flags = env.get("XLA_FLAGS", "").split()
     flags = [flag for flag in flags if not flag.startswith(name)]
-    flags.append(f"{name}={num_devices}")
+    flags.append(f"{name}{num_devices}")
     return {**env, "XLA_FLAGS": " ".join(flags)}
     ### END SOLUTION
 
@@ -118,7 +118,7 @@ def launch_env(num_devices, env):
 # %% [markdown] hints="launch_env"
 # - `XLA_FLAGS` holds flags separated by spaces: `str.split` and `" ".join` take it
 #   apart and put it together. It may be missing from `env`.
-# - Keep the flags that do not start with `--xla_force_host_platform_device_count`, then
+# - Keep the flags that do not start with `--xla_force_host_platform_device_count=`, then
 #   append your own.
 # - `{**env, "XLA_FLAGS": text}` is a new dict; `env["XLA_FLAGS"] = text` changes the
 #   caller's.
@@ -138,6 +138,11 @@ def check_flags(num_devices, env):  # launch_env, with XLA_FLAGS taken apart
         "other flags": " ".join(flag for flag in flags if not flag.startswith(name)),
         "env": {key: result.get(key) for key in given - {"XLA_FLAGS"}},
     }
+
+
+def check_apart(num_devices, env):  # what is left of a change in the next call
+    launch_env(num_devices, env)["CHANGED"] = "yes"
+    return launch_env(num_devices, env).get("CHANGED", "")
 
 
 # %% check="launch_env" points=1
@@ -192,6 +197,10 @@ def cases(rng):
 
 statement("a fresh process sees them")
 expect_child_devices(observe(launch_env, 3, {"PATH": "/bin"}), 3)
+statement("nothing is remembered")
+seen = observe(check_apart, 5, {"HOME": "/root", "XLA_FLAGS": "--a=1"})
+headline = "A change of one result is in the next one, too."
+expect(seen, seen.value == "", headline)
 nothing = "texts, which lie on no device"
 expect_like_solution(
     check_flags,
@@ -260,11 +269,12 @@ draw_pmap("mean", {"blocks": blocks}, {"means": means})
 # ### Exercise 1.2: shard_batch
 #
 # Batches are *pytrees*: arrays in nested dicts, lists and tuples, or one bare array.
-# `shard_batch(batch, num_devices)` cuts each array `(B, ...)` of a pytree into
-# `(num_devices, B / num_devices, ...)`. Where the blocks lie does not matter, so
-# `num_devices` may be any number from 1 on.
+# `shard_batch(batch, num_devices)` cuts each array `(B, ...)` of a pytree, all of one
+# `B`, into `(num_devices, B / num_devices, ...)`. Where the blocks lie does not matter,
+# so `num_devices` may be any number from 1 on.
 #
-# - [the same tree] The tree keeps its containers, named tuples among them.
+# - [the same tree] The tree keeps its containers, named tuples and ordered dicts among
+#   them.
 # - [order stays] Order stays: device 0 gets the first `B / num_devices` rows.
 # - [dtypes stay] Dtypes stay; none has more than 32 bits.
 # - [uneven rows raise] Where `num_devices` does not divide `B`: `ValueError`, and its
@@ -374,12 +384,12 @@ expect_like_solution(
 
 # %% [markdown]
 # From here on, results lie on devices. Where an exercise below says *one row per
-# device*, this holds:
+# device*, this holds, for `D` rows, 1 to 8:
 #
-# - [row d on device d] Row `d` of the result is computed on device `d`, and stays there.
-#   `D` is 1 to 8.
-# - [it traces] The check reads the program that JAX traces from your function, so
-#   use `jnp`, not `np`, on the arrays that it is given.
+# - [row d on device d] Row `d` of the result is computed on device `d`,
+#   `jax.devices()[d]`, and stays there.
+# - [it traces] The check reads the program that JAX traces from your function: on the
+#   arrays that the function is given, use `jnp`, not `np`.
 
 # %% [markdown]
 # ### Exercise 1.3: parallel_square
@@ -508,8 +518,8 @@ expect_close(seen, {"result": x[:3] ** 2, "deleted": [False]})
 # ## 3. pmap beside vmap
 #
 # `jax.vmap(f)` also maps a function over a leading axis, and gives the same numbers.
-# But it places nothing: `f` becomes one larger operation, where its input lies, here on
-# **one** device. `pmap` starts `f` on **many**.
+# But it places nothing: `f` becomes one larger operation, which runs where its input
+# lies, here on **one** device. `pmap` starts `f` on **many**.
 #
 # They combine: `pmap` over the device axis, `vmap` inside over a device's own rows.
 
@@ -579,8 +589,8 @@ except TypeError:
 # - [a prediction of each block] The result is `(D, B, C)`, one row per device: block `d`
 #   of `x`, predicted with the same parameters.
 # - [no stacked parameters] Do not stack `D` copies of the parameters yourself: with
-#   more than one device, the traced program holds no `D * F * C` numbers of them in one
-#   array, whatever its shape.
+#   more than one device, no array of the traced program holds `D` copies of `w`, whatever
+#   its shape.
 
 
 # %% exercise="parallel_predict" minutes=6 difficulty=1
@@ -683,6 +693,258 @@ expect_result(seen)
 expect(seen, not any(seen.value["deleted"]), "An argument was donated or deleted.")
 expect_close(seen, {"result": x + 1, "deleted": [False] * 3})
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# **A good place for a pause.** Save the notebook. When you come back, first run all
+# cells above again: what follows needs their names.
+#
+# ## 5. pmap compiles for you
+#
+# `pmap` includes `jit`. Python runs your function **once**, to trace it; all eight
+# devices run the one compiled program.
+#
+# **Predict, then run.** How often is `count_traces` traced in the three calls, then in
+# the two loops?
+
+# %%
+traced = 0
+
+
+def count_traces(x):
+    global traced
+    traced += 1  # Python runs this while tracing, the devices never do
+    return 2 * x
+
+
+parallel = jax.pmap(count_traces)
+for shape in [(num_devices, 2), (num_devices, 2), (num_devices, 3)]:
+    parallel(np.ones(shape, np.float32))
+    print(shape, "traced so far:", traced)
+
+
+def new_function(x):  # a lambda of its own in each call
+    return jax.pmap(lambda x: count_traces(x))(x)
+
+
+for name, function in (("made once", parallel), ("made anew", new_function)):
+    traced = 0
+    for _ in range(3):
+        function(np.ones((num_devices, 4), np.float32))
+    print(f"{name}: traced {traced} time(s) in 3 calls")
+
+# %% [markdown]
+# A new shape or dtype means a new program. So does a new *function*: JAX finds a compiled
+# program by the function object.
+#
+# **Common mistake: compiling at each call.** A lambda, or a function defined inside of
+# another, is new each time, so its `pmap` compiles again: right numbers, dozens of times
+# as slow. Give `pmap` one function, made outside of the loop.
+
+# %% [markdown]
+# ## 6. Randomness of its own for each device
+#
+# JAX draws random numbers from a *key*: the same key, the same numbers.
+# `jax.random.split(key, n)` makes `n` new keys out of one. A key is data like any other:
+# broadcast one key, and all devices draw the same; split it, and each gets its own.
+
+
+# %%
+def noisy(key, x):  # one number on each device
+    return x + jax.random.normal(key)
+
+
+key, zeros = jax.random.key(0), np.zeros(num_devices, np.float32)
+same = jax.pmap(noisy, in_axes=(None, 0))(key, zeros)
+own = jax.pmap(noisy)(jax.random.split(key, num_devices), zeros)
+print("one key for all:", " ".join(f"{value:.2f}" for value in np.asarray(same)))
+print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
+
+# %% [markdown]
+# ## 7. Training without talking
+#
+# Now train: `y = 2x - 1` plus noise, 8 points on each device. All start at the line that
+# fits all points together best. Each device takes steps on **its own** points.
+
+
+# %%
+def mse(params, x, y):  # x: (B, F), y: (B,) -> ()
+    return jnp.mean((x @ params["w"] + params["b"] - y) ** 2)
+
+
+def local_step(params, x, y):
+    grads = jax.grad(mse)(params, x, y)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
+
+
+rng = np.random.default_rng(0)
+train_x = np.float32(rng.normal(size=(num_devices, 8, 1)))
+noise = 0.5 * rng.normal(size=(num_devices, 8))
+train_y = np.float32(2 * train_x[..., 0] - 1 + noise)
+slope, constant = np.polyfit(train_x.ravel(), train_y.ravel(), 1)
+start = {
+    "w": np.full((num_devices, 1), slope, np.float32),
+    "b": np.full(num_devices, constant, np.float32),
+}
+
+# %% [markdown]
+# **Predict, then run.** Will each loss fall? Will the eight models agree at the end?
+
+# %%
+step, losses = jax.pmap(local_step), jax.pmap(mse)
+params, slopes = start, []
+for number in range(60):
+    slopes.append(np.asarray(params["w"])[:, 0])
+    params = step(params, train_x, train_y)
+    if number % 10 == 9:
+        jax.block_until_ready(params)  # Python runs ahead of the devices: wait for them
+for when, state in (("before", start), ("after", params)):
+    values = np.asarray(losses(state, train_x, train_y))
+    print("loss", when, " ".join(f"{value:.2f}" for value in values))
+draw_replicas(slopes, "slope w", "Replicas without communication (true slope: 2)")
+
+# %% [markdown]
+# **Common mistake: replicas that drift.** Every loss fell, so the log looks healthy.
+# But these are different models, each fitted to its own part of the data. Code that
+# saves `params["w"][0]` at the end keeps device 0's, throws the others away, and
+# reports success.
+#
+# The cure is to average the gradients over the devices in every step. That takes a
+# *collective*, the subject of lesson 2.
+
+# %% [markdown]
+# ## 8. Then and now
+#
+# Since JAX 0.8 `pmap` receives no new features, and underneath it is `jax.jit` around
+# `jax.shard_map`, which you can write yourself. Here is section 4's program again. A
+# **mesh** names the axes along which devices lie. Specs take the place of `in_axes`:
+# `P("devices")` splits the leading axis, `P()` hands the whole argument to every
+# device. Make it once: what `jax.shard_map` returns is a new function each time.
+#
+# **Predict, then run.** Which shape has a device's block of `x: f32[8, 4, 3]`?
+
+# %%
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+
+# Auto: JAX decides about layouts inside of jit. Lesson 4 shows the other kind.
+mesh = jax.make_mesh((num_devices,), ("devices",), axis_types=(AxisType.Auto,))
+
+
+def total_of_block(params, x):
+    print("a block of x has shape", x.shape)  # Python runs this while tracing
+    return total(params, x)[None]
+
+
+specs = {"in_specs": (P(), P("devices")), "out_specs": P("devices")}
+today = jax.jit(jax.shard_map(total_of_block, mesh=mesh, **specs))  # made once
+params = {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)}
+x = np.ones((num_devices, 4, 3), np.float32)
+print("same as pmap:", np.allclose(today(params, x), totals))
+
+# %% [markdown]
+# In `pmap` a device's block **loses** the mapped axis; in `shard_map` it **keeps** it,
+# with this device's rows. Results are joined along it, so `total_of_block` adds an axis
+# to its scalar.
+
+# %% [markdown]
+# The web is full of "then" ("gone": not in today's JAX):
+#
+# | then | now |
+# |---|---|
+# | `jax.pmap` | `jax.jit(jax.shard_map(...))` |
+# | `in_axes`, `out_axes` | `in_specs`, `out_specs` |
+# | `soft_pmap`, `xmap` (gone) | `shard_map`, or `vmap` inside of it |
+# | `device_put_sharded`, `device_put_replicated` (gone) | `jax.device_put` with a sharding (lesson 4) |
+# | `PmapSharding`, `ShardedDeviceArray` (gone) | `jax.Array` with a `NamedSharding` |
+# | `jax.tree_map` (gone) | `jax.tree.map` |
+
+# %% [markdown]
+# ## Recap
+#
+# - The device count is fixed when JAX first touches a device; launch with the right
+#   `XLA_FLAGS`.
+# - `pmap` maps a function over the leading device axis; results stay where they arise.
+#   A new function compiles again: make it once. Today's way is `jit` of `shard_map`.
+# - `in_axes=None` broadcasts. Split keys yourself, or all devices draw the same.
+# - Without communication replicas drift, while every loss falls.
+
+# %% [markdown]
+# ## Three questions
+#
+# **1. `x` has shape `(8, 32, 10)` and `y = jax.pmap(lambda b: b.sum(axis=0))(x)`. What
+# is `y.shape`?**
+#
+# <details><summary>(32, 10)</summary>
+#
+# This would sum over the devices, an axis that your function never sees.
+#
+# </details>
+# <details><summary>(8, 32)</summary>
+#
+# This would sum the features: axis 1 of the block.
+#
+# </details>
+# <details><summary>(8, 10)</summary>
+#
+# Right. A device sees `b: (32, 10)`; its axis 0 is the batch. The results are stacked.
+#
+# </details>
+
+# %% [markdown]
+# **2. You have 8 devices and call `jax.pmap(f)(x)` with `x: (2, 5)`. What happens?**
+#
+# <details><summary>Two devices work, six are idle</summary>
+#
+# Right. The leading axis decides how many devices take part.
+#
+# </details>
+# <details><summary>An error: 2 is not 8</summary>
+#
+# Only more rows than devices are an error.
+#
+# </details>
+# <details><summary>Each row is shared by four devices</summary>
+#
+# `pmap` never splits a row; one row goes to one device.
+#
+# </details>
+
+# %% [markdown]
+# **3. Dropout runs inside `pmap` with `in_axes=None` for the key. What goes wrong?**
+#
+# <details><summary>Nothing: pmap makes keys differ</summary>
+#
+# A key is an array like any other.
+#
+# </details>
+# <details><summary>All devices drop the same positions</summary>
+#
+# Right. They share a key, so they draw the same mask. Split the key first.
+#
+# </details>
+# <details><summary>An error: keys cannot be broadcast</summary>
+#
+# They can; nobody notices.
+#
+# </details>
+
+# %% [markdown]
+# ## Now in the wild
+#
+# - [JAX's guide to today's pmap](https://docs.jax.dev/en/latest/migrate_pmap.html):
+#   what changes for existing code.
+# - Older training code is built as in this lesson: shard the batch, replicate the
+#   parameters, `pmap` the step.
+# - `solutions/references/pmap_spmd.py` in this repository: the lesson's programs as one
+#   script.
+#
+# **Next**: [lesson 2](02_collectives.ipynb), collectives, which let the devices talk.
+
+# %% [markdown]
+# ## Going further
+#
+# The core of the lesson ends here. Three exercises follow, for another sitting (then run
+# all cells above first). Their points count like any other's.
 
 # %% [markdown]
 # ### Exercise 1.5: pairwise_distances
@@ -819,258 +1081,6 @@ expect_close(seen, {"result": points, "deleted": [False] * 2})
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **A good place for a pause.** Save the notebook. When you come back, first run all
-# cells above again: what follows needs their names.
-#
-# ## 5. pmap compiles for you
-#
-# `pmap` includes `jit`. Python runs your function **once**, to trace it; all eight
-# devices run the one compiled program.
-#
-# **Predict, then run.** How often is `count_traces` traced in the three calls, then in
-# the two loops?
-
-# %%
-traced = 0
-
-
-def count_traces(x):
-    global traced
-    traced += 1  # Python runs this while tracing, the devices never do
-    return 2 * x
-
-
-parallel = jax.pmap(count_traces)
-for shape in [(num_devices, 2), (num_devices, 2), (num_devices, 3)]:
-    parallel(np.ones(shape, np.float32))
-    print(shape, "traced so far:", traced)
-
-
-def new_function(x):  # a lambda of its own in each call
-    return jax.pmap(lambda x: count_traces(x))(x)
-
-
-for name, function in (("made once", parallel), ("made anew", new_function)):
-    traced = 0
-    for _ in range(3):
-        function(np.ones((num_devices, 4), np.float32))
-    print(f"{name}: traced {traced} time(s) in 3 calls")
-
-# %% [markdown]
-# A new shape or dtype means a new program. So does a new *function*: JAX finds a compiled
-# program by the function object.
-#
-# **Common mistake: compiling at each call.** A lambda, or a function defined inside of
-# another, is new each time, so its `pmap` compiles again: right numbers, dozens of times
-# as slow. Make `pmap` once, outside of the loop.
-
-# %% [markdown]
-# ## 6. Randomness of its own for each device
-#
-# JAX draws random numbers from a *key*: the same key, the same numbers.
-# `jax.random.split(key, n)` makes `n` new keys out of one. A key is data like any other:
-# broadcast one key, and all devices draw the same; split it, and each gets its own.
-
-
-# %%
-def noisy(key, x):  # one number on each device
-    return x + jax.random.normal(key)
-
-
-key, zeros = jax.random.key(0), np.zeros(num_devices, np.float32)
-same = jax.pmap(noisy, in_axes=(None, 0))(key, zeros)
-own = jax.pmap(noisy)(jax.random.split(key, num_devices), zeros)
-print("one key for all:", " ".join(f"{value:.2f}" for value in np.asarray(same)))
-print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
-
-# %% [markdown]
-# ## 7. Training without talking
-#
-# Now train: `y = 2x - 1` plus noise, 8 points on each device. All start at the best line
-# for all points. Each device takes steps on **its own** points.
-
-
-# %%
-def mse(params, x, y):  # x: (B, F), y: (B,) -> ()
-    return jnp.mean((x @ params["w"] + params["b"] - y) ** 2)
-
-
-def local_step(params, x, y):
-    grads = jax.grad(mse)(params, x, y)
-    return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
-
-
-rng = np.random.default_rng(0)
-train_x = np.float32(rng.normal(size=(num_devices, 8, 1)))
-noise = 0.5 * rng.normal(size=(num_devices, 8))
-train_y = np.float32(2 * train_x[..., 0] - 1 + noise)
-slope, constant = np.polyfit(train_x.ravel(), train_y.ravel(), 1)
-start = {
-    "w": np.full((num_devices, 1), slope, np.float32),
-    "b": np.full(num_devices, constant, np.float32),
-}
-
-# %% [markdown]
-# **Predict, then run.** Will each loss fall? Will the eight models agree at the end?
-
-# %%
-step, losses = jax.pmap(local_step), jax.pmap(mse)
-params, slopes = start, []
-for number in range(60):
-    slopes.append(np.asarray(params["w"])[:, 0])
-    params = step(params, train_x, train_y)
-    if number % 10 == 9:
-        jax.block_until_ready(params)  # Python runs ahead of the devices: wait for them
-for when, state in (("before", start), ("after", params)):
-    values = np.asarray(losses(state, train_x, train_y))
-    print("loss", when, " ".join(f"{value:.2f}" for value in values))
-draw_replicas(slopes, "slope w", "Replicas without communication (true slope: 2)")
-
-# %% [markdown]
-# **Common mistake: replicas that drift.** Every loss fell, so the log looks healthy.
-# But these are different models, each fitted to its own part of the data. Code that
-# saves `params["w"][0]` at the end keeps device 0's, throws the others away, and
-# reports success.
-#
-# The cure is to average the gradients over the devices in every step. That takes a
-# *collective*, the subject of lesson 2.
-
-# %% [markdown]
-# ## 8. Then and now
-#
-# Since JAX 0.8 `pmap` receives no new features, and underneath it is `jax.jit` around
-# `jax.shard_map`, which you can write yourself. Here is section 4's program again. A
-# **mesh** names the axes along which devices lie. Specs take the place of `in_axes`:
-# `P("devices")` splits the leading axis, `P()` hands the whole argument to every
-# device. Make it once: `shard_map` itself makes a new function in each call.
-#
-# **Predict, then run.** Which shape has a device's block of `x: f32[8, 4, 3]`?
-
-# %%
-from jax.sharding import AxisType
-from jax.sharding import PartitionSpec as P
-
-# Auto: jit places NumPy's arrays. An array on other devices raises (lesson 4).
-mesh = jax.make_mesh((num_devices,), ("devices",), axis_types=(AxisType.Auto,))
-
-
-def total_of_block(params, x):
-    print("a block of x has shape", x.shape)  # Python runs this while tracing
-    return total(params, x)[None]
-
-
-specs = {"in_specs": (P(), P("devices")), "out_specs": P("devices")}
-today = jax.jit(jax.shard_map(total_of_block, mesh=mesh, **specs))  # made once
-params = {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)}
-x = np.ones((num_devices, 4, 3), np.float32)
-print("same as pmap:", np.allclose(today(params, x), totals))
-
-# %% [markdown]
-# In `pmap` a device's block **loses** the mapped axis; in `shard_map` it **keeps** it,
-# with this device's rows. Results are joined along it, so `total_of_block` adds an axis
-# to its scalar.
-
-# %% [markdown]
-# The web is full of "then" ("gone": not in today's JAX):
-#
-# | then | now |
-# |---|---|
-# | `jax.pmap` | `jax.jit(jax.shard_map(...))` |
-# | `in_axes`, `out_axes` | `in_specs`, `out_specs` |
-# | `soft_pmap`, `xmap` (gone) | `shard_map`, or `vmap` inside of it |
-# | `device_put_sharded`, `device_put_replicated` (gone) | `jax.device_put` with a sharding (lesson 4) |
-# | `PmapSharding`, `ShardedDeviceArray` (gone) | `jax.Array` with a `NamedSharding` |
-# | `jax.tree_map` (gone) | `jax.tree.map` |
-
-# %% [markdown]
-# ## Recap
-#
-# - The device count is fixed when JAX first touches a device; launch with the right
-#   `XLA_FLAGS`.
-# - `pmap` maps a function over the leading device axis; results stay where they arise.
-#   Make it once: a new function compiles again. Today's way is `jit` of `shard_map`.
-# - `in_axes=None` broadcasts. Split keys yourself, or all devices draw the same.
-# - Without communication replicas drift, while every loss falls.
-
-# %% [markdown]
-# ## Three questions
-#
-# **1. `x` has shape `(8, 32, 10)` and `y = jax.pmap(lambda b: b.sum(axis=0))(x)`. What
-# is `y.shape`?**
-#
-# <details><summary>(32, 10)</summary>
-#
-# This would sum over the devices, an axis that your function never sees.
-#
-# </details>
-# <details><summary>(8, 32)</summary>
-#
-# This would sum the features: axis 1 of the block.
-#
-# </details>
-# <details><summary>(8, 10)</summary>
-#
-# Right. A device sees `b: (32, 10)`; its axis 0 is the batch. The results are stacked.
-#
-# </details>
-
-# %% [markdown]
-# **2. You have 8 devices and call `jax.pmap(f)(x)` with `x: (2, 5)`. What happens?**
-#
-# <details><summary>Two devices work, six are idle</summary>
-#
-# Right. The leading axis decides how many devices take part.
-#
-# </details>
-# <details><summary>An error: 2 is not 8</summary>
-#
-# Only more rows than devices are an error.
-#
-# </details>
-# <details><summary>Each row is shared by four devices</summary>
-#
-# `pmap` never splits a row; one row goes to one device.
-#
-# </details>
-
-# %% [markdown]
-# **3. Dropout runs inside `pmap` with `in_axes=None` for the key. What goes wrong?**
-#
-# <details><summary>Nothing: pmap makes keys differ</summary>
-#
-# A key is an array like any other.
-#
-# </details>
-# <details><summary>All devices drop the same positions</summary>
-#
-# Right. They share a key, so they draw the same mask. Split the key first.
-#
-# </details>
-# <details><summary>An error: keys cannot be broadcast</summary>
-#
-# They can; nobody notices.
-#
-# </details>
-
-# %% [markdown]
-# ## Now in the wild
-#
-# - [JAX's guide to today's pmap](https://docs.jax.dev/en/latest/migrate_pmap.html):
-#   what changes for existing code.
-# - Older training code is built as in this lesson: shard the batch, replicate the
-#   parameters, `pmap` the step.
-# - `solutions/references/pmap_spmd.py` in this repository: the lesson's programs as one
-#   script.
-#
-# **Next**: [lesson 2](02_collectives.ipynb), collectives, which let the devices talk.
-
-# %% [markdown]
-# ## Going further
-#
-# The core of the lesson ends here. Two exercises follow, for another sitting (then run
-# all cells above first). Their points count like any other's.
-
-# %% [markdown]
 # ### Exercise 1.6: init_ensemble
 #
 # The members of an ensemble, a model per device, must start apart. `init_ensemble(key,
@@ -1085,7 +1095,7 @@ print("same as pmap:", np.allclose(today(params, x), totals))
 # - [a key for each] No two layers or devices share numbers: each has a key of its own.
 # - [the key decides] The same `key` gives the same parameters, another `key` others.
 #
-# Where the arrays lie does not matter.
+# The arrays may lie anywhere, on the host, too.
 
 
 # %% exercise="init_ensemble" minutes=15 difficulty=2
@@ -1094,7 +1104,7 @@ def init_ensemble(key, num_devices, sizes):
 
     Args:
         key: a `jax.random.key`.
-        num_devices: number of members D, no more than there are devices.
+        num_devices: number of members D, 1 to the number of devices.
         sizes: widths of the layers, a tuple, for example (10, 32, 1).
 
     Returns:
@@ -1297,12 +1307,12 @@ expect(seen, not alike, headline, seen="draws in common", expected="independent 
 # - [each device descends] Each device takes `num_steps` steps of gradient descent on
 #   `mse` with the learning rate `lr`, from its own row of `params`, on its own
 #   `x: (D, B, F)` and `y: (D, B)`. No step is fine, too.
-# - [no communication] Devices send each other nothing, not even results.
+# - [no communication] It sends nothing between devices.
 # - [the largest difference] `replica_spread(params)` returns a float for a tree of
 #   arrays `(D, ...)`: the largest absolute difference of any single entry from the
 #   replicas' mean of that entry, over all arrays.
 #
-# `local_sgd_steps` traces: no `float(...)` and no NumPy on what the devices compute.
+# JAX must be able to trace `local_sgd_steps`: no `float(...)` and no NumPy on arrays.
 
 
 # %% exercise="local_sgd_steps" minutes=25 difficulty=3

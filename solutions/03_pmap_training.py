@@ -14,8 +14,8 @@
 # - count the rows of a last batch that does not divide;
 # - port a step to `shard_map` without its silent eightfold gradient.
 #
-# **You need** lessons 1 and 2. **Time**: about 95 minutes, a pause before section 3;
-# then a second part of 110.
+# **You need** lessons 1 and 2. **Time**: about 90 minutes, a pause before section 3;
+# then a second part of 115.
 
 # %% setup=true
 
@@ -82,11 +82,12 @@ draw_array(line.weight, "line.weight")
 # In **all** exercises of this lesson:
 #
 # - [arguments stay] A function leaves its arguments unchanged and alive: it donates none.
+#   (Its result may share their memory: nobody changes a NumPy array afterwards.)
 # - [nothing is remembered] Its result depends on its arguments, not on earlier calls.
 #
 # Where an exercise says what devices compute or send, its check traces your code: what
 # runs on devices uses no `float()` and no NumPy. What is sent may go in one array or in
-# several.
+# several, and may be gradients or new parameters.
 
 # %% [markdown]
 # ### Exercise 3.1: replicate
@@ -109,11 +110,13 @@ def replicate(tree, num_devices):
     """Copies a tree to the first devices, one row of a new leading axis on each.
 
     Args:
-        tree: pytree of arrays (...), none empty, and Python numbers.
+        tree: pytree of arrays (...), of the host or the first device, none empty, and
+            Python numbers.
         num_devices: number of replicas D, at least 1.
 
     Returns:
-        The same tree with arrays (D, ...) of the same dtypes; f32 and i32 for numbers.
+        The same tree with arrays (D, ...) of the same dtypes; f32, i32 or bool for
+        Python's.
 
     Raises:
         ValueError: there are fewer devices; the text names both numbers.
@@ -370,18 +373,16 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 # - [the loss before] The loss, `(D,)`, is the batch's mean **before** the step.
 # - [replicas agree] Rows are equal, bit for bit.
 # - [own shard only] Each device computes its own shard.
-# - [sent once] It sends each gradient and the loss once, nothing else.
-# - [one program] Calls with equal shapes share **one** program, whatever `lr`: `pmap` a
-#   function defined once, at the top level.
+# - [sent once] It sends each gradient and the loss once, nothing else, not even by a
+#   `leaf[0]`.
+# - [one program] Arrays alike share **one** program, whatever `lr`: `pmap` once, at the
+#   top level.
 # - [integer parameters] Integer parameters raise JAX's `TypeError`.
 
 
 # %% exercise="train_step" minutes=15 difficulty=2
 def device_step(params, x, y, lr):
-    """Takes the step on one device, inside the axis "devices": x is (B, 10).
-
-    What it sends may be gradients or new parameters.
-    """
+    """Takes the step on one device, inside the axis "devices": x is (B, 10)."""
     ### BEGIN SOLUTION
     loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
     loss, grads = jax.lax.pmean((loss, grads), "devices")
@@ -419,6 +420,9 @@ def train_step(params, x, y, lr):
 
 
 # %% helpers="train_step"
+from coursekit import tracing
+
+
 def check_params(rng, hidden, num_devices=None):  # no bias is 0
     params = init_mlp(rng.integers(10**6), hidden)
     params = jax.tree.map(lambda p: np.float32(p + rng.normal()), params)
@@ -430,6 +434,26 @@ def check_unsent():  # why replicas may differ
     cause = "only a loss is sent: in pmap, its pmean leaves each gradient as it was"
     causes[cause] = lambda seen: {one.shape for one in seen.collectives or ()} == {()}
     return causes
+
+
+def check_taken_out(params, x, y, lr):  # steps before pmap's that leave rows behind
+    def steps(program):
+        for one in program.eqns:
+            inner = [p for p in one.params.values() if hasattr(p, "eqns")]
+            inner += [p.jaxpr for p in one.params.values() if hasattr(p, "jaxpr")]
+            if one.primitive.name not in ("shard_map", "xla_pmap"):
+                yield from () if inner else (one,)
+                for part in inner:
+                    yield from steps(part)
+
+    replicas = {leaf.shape for leaf in jax.tree.leaves(params)}
+    taken = {shape[1:] for shape in replicas} | {(1, *shape[1:]) for shape in replicas}
+    return sorted(
+        step.primitive.name
+        for step in steps(tracing.program_steps(train_step, params, x, y, lr))
+        if any(getattr(v.aval, "shape", ()) in replicas for v in step.invars)
+        and any(v.aval.shape in taken for v in step.outvars)
+    )
 
 
 def check_two_steps(params, x, y, lr):
@@ -507,6 +531,10 @@ seen = observe(train_step, stacked, x, y, 0.5, traced=True)
 expect_moved(seen, at_least=0.99 * 4 * 482 * 2 * 2 / 3)
 statement("own shard only")
 expect_arrays(seen, largest=2 * 24 * 40)
+statement("sent once")
+seen = observe(check_taken_out, stacked, x, y, 0.5)
+headline = "A replica is taken out of the stack, on all devices, before the step."
+expect(seen, not seen.value, headline, seen=", ".join(seen.value or ()))
 params, (x, y) = init_mlp(7, hidden=2), mlp_data(8, 3, 1)
 after, [_, loss] = reference_sgd(params, x, y, 0.2, 2)
 seen = observe(check_two_steps, copies(params, 3), x, y, np.float32(0.2))
@@ -533,6 +561,8 @@ expect_replicas(seen)
 # its gradients, beside one device's?
 
 # %%
+import functools
+
 mesh = Mesh(jax.devices(), ("devices",))
 
 
@@ -557,41 +587,7 @@ for name, grad in grads.items():
 # on the way back. `pmean` then averages eight equal sums, which changes nothing. No
 # error, no drift.
 #
-# **Predict, then run.** SGD, by [Optax](https://optax.readthedocs.io), takes steps that
-# are eight times too long. And AdamW?
-
-
-# %%
-import functools
-
-import optax
-
-
-def losses_of(optimizer, loss_and_grads):  # of 50 steps
-    @jax.jit
-    def step(params, state):
-        loss, grads = loss_and_grads(params, x, y)
-        updates, state = optimizer.update(grads, state, params)
-        return optax.apply_updates(params, updates), state, loss
-
-    params, losses = init_mlp(0), []
-    state = optimizer.init(params)
-    for _ in range(50):
-        params, state, loss = step(params, state)
-        losses.append(loss.item())
-    return losses
-
-
-curves = {}
-for name, optimizer in {"SGD": optax.sgd(0.01), "AdamW": optax.adamw(0.001)}.items():
-    curves[f"{name}, one device"] = losses_of(optimizer, jax.value_and_grad(mlp_loss))
-    curves[f"{name}, word for word"] = losses_of(optimizer, ported)
-draw_losses(curves, "loss", "The eightfold gradient under two optimizers", log=False)
-
-# %% [markdown]
-# AdamW hides it: it divides each gradient by that gradient's recent size, so a constant
-# factor cancels. Clipping by norm, a logged gradient norm or another optimizer brings it
-# back. Under SGD the loss falls even *faster*. So **compare one step's gradient with one
+# AdamW hides the factor, as you can see below. So **compare one step's gradient with one
 # device** whenever you port.
 #
 # The cure: differentiate what you mean, the loss averaged over *all* devices. Put
@@ -640,8 +636,8 @@ for name, way in ways.items():
 # - [whole on each device] Each device of the mesh holds all of the result,
 # - [own rows only] computes its own rows only,
 # - [sent once] and sends each gradient and the loss once, nothing else.
-# - [one program] Calls with equal shapes and `num_devices` share **one** program,
-#   whatever `lr`.
+# - [one program] Arrays alike and equal `num_devices` share **one** program, whatever
+#   `lr`.
 # - [rows do not divide] `B` does not divide: `ValueError`; its text names both sizes
 #   (`shard_map`'s does).
 
@@ -670,8 +666,8 @@ def shard_map_step(params, x, y, lr, num_devices):
 
     Args:
         params: as `init_mlp` makes them, of any width.
-        x: f32 (B, 10), the rows of all devices.
-        y: f32 (B,).
+        x: f32 (B, 10), the rows of all devices, on the host.
+        y: f32 (B,), too.
         lr: learning rate.
         num_devices: size of the mesh's only axis.
 
@@ -864,10 +860,47 @@ expect_arrays(seen, largest=1200)
 # %% [markdown]
 # ## Going further
 #
-# The first part ends here. The second, 110 minutes with a pause before section 6, adds
-# what real training needs; run the cells above first. But for `pad_and_shard` it is
-# about what runs on each device of a `pmap`, inside its axis, where gradients need a
-# `pmean` of their own. They count like all others.
+# The first part ends here. The second, 115 minutes with a pause before section 6, adds
+# what real training needs; run the cells above first. Its exercises count like all
+# others. From section 5 on they are about what runs on each device of a `pmap`, inside
+# its axis, where gradients need a `pmean` of their own.
+
+# %% [markdown]
+# ### What the factor does to training
+#
+# **Predict, then run.** SGD, by [Optax](https://optax.readthedocs.io), takes steps that
+# are eight times too long. And AdamW?
+
+
+# %%
+import optax
+
+
+def losses_of(optimizer, loss_and_grads):  # of 50 steps
+    @jax.jit
+    def step(params, state):
+        loss, grads = loss_and_grads(params, x, y)
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), state, loss
+
+    params, losses = init_mlp(0), []
+    state = optimizer.init(params)
+    for _ in range(50):
+        params, state, loss = step(params, state)
+        losses.append(loss.item())
+    return losses
+
+
+(x, y), curves = mlp_data(1, 512), {}
+for name, optimizer in {"SGD": optax.sgd(0.01), "AdamW": optax.adamw(0.001)}.items():
+    curves[f"{name}, one device"] = losses_of(optimizer, jax.value_and_grad(mlp_loss))
+    curves[f"{name}, word for word"] = losses_of(optimizer, ported)
+draw_losses(curves, "loss", "The eightfold gradient under two optimizers", log=False)
+
+# %% [markdown]
+# AdamW hides it: it divides each gradient by that gradient's recent size, so a constant
+# factor cancels. Clipping by norm, a logged gradient norm or another optimizer brings it
+# back. Under SGD the loss falls even *faster*.
 
 # %% [markdown]
 # ## 4. The batch that does not divide
@@ -1028,6 +1061,7 @@ def batches(rng):
         more = {"z": check_some(rng, jnp.bfloat16, num_rows), "f": labels}
         more["a"] = [check_some(rng, "f4", num_rows, 2, 3)]
         yield Case(more, num_devices)
+    yield Case({"x": np.float32([[1], [-2], [np.inf]])}, 2, statements="rows of zeros")
     rows = jnp.array(check_some(rng, "i4", 5))
     yield Case(rows, 2)
     yield Case(rows[::-1], 2, statements="nothing is remembered")
@@ -1311,8 +1345,12 @@ def check_run(params, x, y, num_steps, *settings):  # on each device
     optimizer = make_optimizer(*settings)
 
     def step(carry, _):
-        params, state, loss = optimizer_step(*carry, x, y, optimizer, "devices")
-        return (params, state), loss
+        params, before = carry[0], jax.tree.leaves(carry)
+        now, state, loss = optimizer_step(*carry, x, y, optimizer, "devices")
+        after = jax.tree.leaves((params, carry[1]))
+        if list(map(id, after)) != list(map(id, before)):
+            raise RuntimeError("optimizer_step changes the trees that it was given")
+        return (now, state), loss
 
     carry = (params, optimizer.init(params))
     (params, _), losses = jax.lax.scan(step, carry, length=num_steps)

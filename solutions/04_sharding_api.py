@@ -14,7 +14,7 @@
 # - name axes by meaning, and choose a layout by rules;
 # - check what the compiler sends.
 #
-# **You need** lessons 1 to 3. **Time**: about 95 minutes, with a pause; FSDP, layouts
+# **You need** lessons 1 to 3. **Time**: about 90 minutes, with a pause; FSDP, layouts
 # as types and `shard_map` follow in a second part of 115.
 
 # %% setup=true
@@ -86,7 +86,7 @@ draw_array(stack, 'stack, P("data", None, "model"):')
 # - [nothing is remembered] a call computes from its own arguments, whatever was called
 #   before.
 #
-# Numbers are finite, and no axis is empty. **JAX can trace it** means: it also runs
+# Numbers are finite, and no axis is empty. Where several errors apply, any will do. **JAX can trace it** means: it also runs
 # inside of a `jax.jit` around it. So no NumPy function, `float()` or `if` meets an
 # array's values.
 
@@ -429,8 +429,8 @@ for one in compiled(jax.grad(mlp_loss), params, x, x).collectives:
 #
 # - [parameters and loss come out whole] Parameters and loss come out whole on each
 #   device.
-# - [only gradients and loss are sent] Each device computes its own rows, and sends its
-#   gradients and loss once, nothing else.
+# - [only gradients and loss are sent] Each device computes its own rows, and sends each
+#   number of its gradients and loss once, nothing else.
 # - [one compiled program] The step is one compiled program, which JAX can trace.
 # - [compiled once] Another learning rate (a Python `float`) or other values do not
 #   compile it anew.
@@ -666,7 +666,8 @@ for fix in (jax.lax.with_sharding_constraint, jax.device_put):
 #
 # [the layers' result] `tensor_parallel_mlp(params, x, mesh_shape)`, which is called
 # inside of `jit`, computes `mlp(params, x)` on a mesh `("data", "model")` of the first
-# devices and returns `(params, y)`. `params` and `x: (B, W)` come unsplit.
+# devices and returns `(params, y)`. `params` and `x: (B, W)` come unsplit; `B` and `H`
+# divide.
 #
 # - [weights by H and y by B] Both weights come out split along `H` over `"model"`, `y`
 #   along `B` over `"data"`.
@@ -919,7 +920,7 @@ expect(seen, not seen.value, "The caller's dict of parameters was changed.")
 # The first part ends here. The second, 115 minutes with a pause before section 9, adds
 # what large models need: axes with a meaning, FSDP, states created in place, layouts as
 # types, and `shard_map`. Its five exercises count like all others; two bonuses at its
-# end, 25 minutes, come on top.
+# end, 45 minutes with their text, come on top.
 
 # %% [markdown]
 # ## 6. Axes with a meaning
@@ -1602,7 +1603,7 @@ with jax.set_mesh(jax.make_mesh((4, 2), ("data", "model"), axis_types=explicit))
 #
 # [the layers' result] `explicit_mlp(params, x)` computes `mlp(params, x)` as 4.4 does, in
 # types. It is called inside of `jit`, on a mesh that is set, with Explicit axes `"data"`
-# and `"model"`. `w1: f32[L, W, H@model]`, `w2: f32[L, H@model, W]`.
+# and `"model"`. `w1: f32[L, W, H@model]`, `w2: f32[L, H@model, W]`; `B` divides.
 #
 # - [y lies by rows] It returns `y: f32[B@data, W]`.
 # - [x may lie in any way] `x: f32 (B, W)` may be split in any way, or not at all.
@@ -1938,14 +1939,14 @@ show(axes.figure, f"FLOP/s of a device, by {many} rows: {'; '.join(texts)}.")
 # ### Exercise 4.10: step_bound
 #
 # [seconds of each part] `step_bound(flops, memory_bytes, sent_bytes, chip)` returns
-# `(seconds, bound)`: a dict of seconds with the keys of `chip` above, and
+# `(seconds, bound)`: a dict of seconds with the keys of `chip`, in any order, and
 #
 # - [the longest part binds] the key of the longest; of equal ones the first in the order
 #   compute, memory, communication.
 #
 # [the fewest rows] `rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip)`
 # returns the fewest rows per device, an `int` of at least 1, with which computing takes
-# no less time than sending. All parameters together have `num_bytes`.
+# no less time than sending, but for rounding. All parameters together have `num_bytes`.
 #
 # - [what a layout sends] `"data parallel"`: one all-reduce of the gradients. `"FSDP"`:
 #   the weights are gathered twice, the gradients reduce-scattered once; all by lesson
@@ -2045,7 +2046,8 @@ def cases(rng):
     yield Case(14, 3, 2, chip)
     yield Case(0, 0.125, 0, chip)
     yield Case(0, 0, 0, chip)
-    yield Case(7, 0.5, 3, chip)
+    for amounts in ((7, 0.5, 3), (2**40, 2**40 + 1, 0), (0, 2**40, 2**40 + 1)):
+        yield Case(*amounts, {part: 1.0 for part in chip})
     yield Case(10**18, 10**12, 10**9, {part: 1e12 for part in chip})
     for _ in range(4):
         speeds = dict(zip(chip, rng.uniform(1, 1e3, 3).tolist(), strict=True))
@@ -2161,8 +2163,8 @@ show(axes.figure, f"Times of device 0. {words}: {texts}.")
 # - [any axis] `D` and `axis_name` may be any.
 # - [pieces travel] Each device sends `D - 1` pieces, by `jax.lax.ppermute`, and nothing
 #   else.
-# - [never the whole] From three devices on, no array of the program is as large as `W`
-#   (in the checks, `x` and the result are smaller).
+# - [never the whole] From three devices on, no array of the program is as large as `W`,
+#   but `x` or the result where these are.
 # - [sends wait for no product] What is sent does not depend on `x`: no send waits for a
 #   product.
 # - [no extra arithmetic] The products take no more multiplications than `x @ W`.

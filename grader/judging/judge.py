@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coursekit import check, expect, likeness
+from grader.judging import known_solutions
 from grader.judging.observer import NoObservation, Observer, Remote
 from grader.judging.program_children import ProgramChildren
 from grader.kernel.inside import responder
@@ -45,7 +46,8 @@ class Judge:
 
     `setup` is the lesson's set-up cell, `definitions` what its other cells define,
     `solutions` the exercises' cells as solved, `functions` the names that checks may
-    observe, `checks` the check cells by exercise, `seed` that of the generated cases.
+    observe, `checks` the check cells by exercise, `seed` that of the generated cases;
+    the file `known` says what solutions do, if it is there: see known_solutions.py.
     Learners' programs run in `children`, or, without them, in this process.
     """
 
@@ -60,6 +62,7 @@ class Judge:
         functions: list[str],
         checks: dict[str, str],
         seed: int = 0,
+        known: str = "",
         children: ProgramChildren | None = None,
     ):
         self.send, self.receive, self.children = send, receive, children
@@ -74,10 +77,10 @@ class Judge:
                 exec(source, self.namespace)
             for source in [setup, *definitions, *solutions]:
                 exec(source, solved)
-        expect.count_devices = remembered(expect.count_devices)
         own = Observer(lambda asked: answer(asked, solved), lambda runs: None)
         run_program = children.answer if children else None
         observer = Observer(self.ask, self.running, run_program, own.known)
+        self.own, self.observer = own, observer
         self.namespace |= {name: Remote(name) for name in functions}
         self.namespace["observe"] = observer.observe
         # What the solution does is observed on the same way, here.
@@ -87,6 +90,24 @@ class Judge:
             "solution": lambda f, *a, **how: own.observe(Remote(f.__name__), *a, **how),
         }
         likeness.seed = seed
+        cases, programs, self.counts = known_solutions.read(known)
+        likeness.take_solved_cases(cases)
+        own.own.update(programs)
+        expect.count_devices = remembered(expect.count_devices, self.counts)
+
+    def learn(self, path: str) -> None:
+        """Runs all checks on the solutions, and writes into a file what these do.
+
+        It is the last that this judge is asked for.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        self.namespace["observe"] = likeness.ways["learner"] = self.own.observe
+        for exercise in self.checks:
+            self.check(exercise)
+        cases = likeness.solved_cases()
+        known_solutions.write(path, cases, self.own.own, self.counts)
 
     def ask(self, question: dict) -> dict:
         """Sends a question to the learner's process, by way of the grader."""
@@ -103,6 +124,8 @@ class Judge:
         "right" takes positive evidence: the check came to its end and said so.
         """
         free_compiled_programs()
+        self.observer.exported.clear()
+        self.own.exported.clear()
         check._results.pop(exercise, None)
         try:
             with contextlib.redirect_stdout(io.StringIO()):
@@ -130,9 +153,10 @@ def answer(question: dict, functions: dict[str, Any]) -> dict:
     return {"answer": json.dumps(responder.reply(question, functions))}
 
 
-def remembered(count_devices: Callable[[dict], int | str]) -> Callable:
-    """Makes a `count_devices` that starts no process for an environment twice."""
-    known: dict[str, int] = {}
+def remembered(
+    count_devices: Callable[[dict], int | str], known: dict[str, int]
+) -> Callable:
+    """Makes a `count_devices` that starts no process for an environment `known`."""
 
     def count(env: dict) -> int | str:
         key = repr(sorted(env.items(), key=repr))
@@ -180,6 +204,9 @@ def main() -> None:
                 if message["begins"] or children.answers > MAX_ANSWERS:
                     children.end()  # each learner's programs meet another child
             send(judge.check(message["check"]))
+        elif "learn" in message:
+            judge.learn(message["learn"])
+            send({"learned": message["learn"]})
         else:  # decoding untrusted files is done in here, where it can harm nobody
             send({"picture": safe_picture(base64.b64decode(message["picture"]))})
 

@@ -49,16 +49,19 @@ def decode_observation(facts: Any, function: str, call: str) -> Observation:
     layout = read_layout(facts["layout"], value)
     error = read_error(facts["error"])
     require(error is None or (value is None and not layout), "an error and a result")
-    changed = facts["changed"]
-    require(type(changed) is list and len(changed) <= MAX_ARGUMENTS, "no positions")
-    known = all(type(n) is int and 0 <= n < MAX_ARGUMENTS for n in changed)
-    require(known and sorted(set(changed)) == changed, "an unknown position")
+    changed = read_changed(facts["changed"])
     printed = text(facts["printed"], MAX_PRINTED)
     compiles = facts["num_compiles"]
     require(type(compiles) is int and 0 <= compiles < 2**31, "no number of programs")
-    return Observation(
-        function, call, value, layout, error, printed, tuple(changed), compiles
-    )
+    return Observation(function, call, value, layout, error, printed, changed, compiles)
+
+
+def read_changed(places: Any) -> tuple[int, ...]:
+    """Reads the positions of arguments that a function has changed."""
+    require(type(places) is list and len(places) <= MAX_ARGUMENTS, "no positions")
+    known = all(type(n) is int and 0 <= n < MAX_ARGUMENTS for n in places)
+    require(known and sorted(set(places)) == places, "an unknown position")
+    return tuple(places)
 
 
 def read_error(facts: Any) -> Failure | None:

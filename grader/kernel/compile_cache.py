@@ -46,10 +46,15 @@ def variables(folder: Path | str = INSIDE, *, writes: bool = False) -> dict[str,
 
 def find(hashes: Mapping[str, str]) -> Path:
     """Returns the path of the folder for a lesson of these `hashes` on this machine."""
-    parts = processor(), FAST_COMPILE_FLAGS, hashes["lesson"], hashes["packages"]
+    return place("compiled", hashes["lesson"], hashes["packages"])
+
+
+def place(kind: str, *hashes: str) -> Path:
+    """Returns a path in the user's cache, for what hashes and this machine decide."""
+    parts = processor(), FAST_COMPILE_FLAGS, *hashes
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     name = hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
-    return Path(base) / "distributed-jax-course" / "compiled" / name
+    return Path(base) / "distributed-jax-course" / kind / name
 
 
 def fill(folder: Path, run: Callable[[Path], None]) -> Path | None:

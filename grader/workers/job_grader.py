@@ -13,8 +13,9 @@ from nbformat import NotebookNode
 
 from grader.authoring.notebook import dumps
 from grader.containment.limits import Limits
+from grader.judging import known_solutions
 from grader.judging.grade_submission import grade_submission
-from grader.judging.judge_process import JudgeProcess
+from grader.judging.judge_process import JudgeError, JudgeProcess
 from grader.kernel import compile_cache
 from grader.results import Record
 from grader.submissions.intake import parse_submission
@@ -92,6 +93,7 @@ class JobGrader:
             trusted=self.trusted,
             wall_s=self.limits.wall_s,
             compiled=self.compiled(job),
+            known=self.known(job),
         )
 
     def compiled(self, job: Job) -> Path | None:
@@ -105,12 +107,29 @@ class JobGrader:
             folder = compile_cache.find(job.hashes)
             return folder if folder.is_dir() else None
 
+    def known(self, job: Job) -> Path | None:
+        """Returns the file that says what the lesson's solution does, if any."""
+        if self.trusted:
+            return None
+        with self.filling[job.lesson]:
+            file = known_solutions.find(job.hashes)
+            return file if file.is_file() else None
+
     def fill_cache(self, job: Job) -> None:
-        """Makes that folder, where it is missing, by grading the lesson's solution."""
-        if not self.trusted:
-            solve = functools.partial(self.solve, job.lesson)
-            with self.filling[job.lesson]:
-                compile_cache.fill(compile_cache.find(job.hashes), solve)
+        """Makes that folder and that file, where they are missing, by our solution.
+
+        The folder serves all classes, the file one class: its cases are its own.
+        """
+        if self.trusted:
+            return
+        solve = functools.partial(self.solve, job.lesson)
+        with self.filling[job.lesson]:
+            folder = compile_cache.fill(compile_cache.find(job.hashes), solve)
+            file = known_solutions.find(job.hashes)
+            if not file.is_file():
+                own = {"trusted": True, "compiled": folder, "adds": False}
+                with contextlib.suppress(JudgeError):  # then each judge observes it
+                    JudgeProcess(self.lessons[job.lesson], **own).learn(file)
 
     def solve(self, name: str, folder: Path) -> None:
         """Grades a lesson's own solution, which adds what it compiles to a folder."""

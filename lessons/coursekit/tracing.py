@@ -73,7 +73,7 @@ def compiled(function: Callable, arguments: Sequence) -> Any:
 
 
 def exported(
-    function: Callable, arguments: Sequence
+    function: Callable, arguments: Sequence, as_it_is: bool = False
 ) -> tuple[jax.export.Exported, Any]:
     """Exports the program of `function(*arguments)`, for its arrays' shapes alone.
 
@@ -81,11 +81,18 @@ def exported(
     exported program, so a notebook does, too: a lowered one differs from it.
 
     Raises:
-        Untraceable: JAX cannot trace the function, or it calls the host's Python.
+        Untraceable: JAX cannot trace the function, or it calls the host's Python; if
+            it is to be traced as it is, with nothing replaced, what JAX raises then.
     """
     flat, kinds, result = flattened(function, arguments)
-    program = trace(function, lambda: jax.export.export(jax.jit(flat))(*kinds))
-    return program, result[0]
+
+    def work():
+        return jax.export.export(jax.jit(flat))(*kinds)
+
+    if not as_it_is:
+        return trace(function, work), result[0]
+    with silence():
+        return work(), result[0]
 
 
 def lowered(function: Callable, arguments: Sequence) -> Any:
@@ -94,9 +101,15 @@ def lowered(function: Callable, arguments: Sequence) -> Any:
     return trace(function, lambda: jax.jit(flat).lower(*kinds))
 
 
+@functools.cache
+def ir_context() -> Any:
+    """Makes what holds programs that are read: one for many, since it takes long."""
+    return mlir.make_ir_context()
+
+
 def survey(program: jax.export.Exported) -> TracedProgram:
     """Reads an exported program."""
-    with mlir.make_ir_context() as context:
+    with ir_context() as context:
         data = program.mlir_module_serialized
         return TracedProgram(stablehlo.deserialize_portable_artifact(context, data))
 

@@ -92,7 +92,22 @@ class Regression(Task):
         return "rms_error", float(np.sqrt(np.mean(errors**2)))
 
 
-TASKS = {"digits": Digits, "regression": Regression, "transformer": Transformer}
+def flax_transformer(config: Config) -> Any:
+    """Makes a `FlaxTransformer`; raises `SetupError` without Flax."""
+    try:
+        from pipeline_flax import FlaxTransformer
+    except ModuleNotFoundError as error:
+        text = f"--model flax-transformer needs `pip install {error.name}`."
+        raise SetupError(text) from None
+    return FlaxTransformer(config)
+
+
+TASKS = {
+    "digits": Digits,
+    "regression": Regression,
+    "transformer": Transformer,
+    "flax-transformer": flax_transformer,
+}
 
 
 def make_task(config: Config) -> Any:

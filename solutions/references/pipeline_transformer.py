@@ -101,16 +101,17 @@ class Transformer(Task):
             )
         return tuple(parts)
 
-    def init(self, key: Any) -> dict[str, Any]:
-        """Draws the parameters, float32.
-
-        Raises:
-            SetupError: the width is no multiple of the heads.
-        """
-        width, heads, layers = self.config.hidden, self.num_heads, self.num_layers
+    def size_of_a_head(self) -> int:
+        """Raises `SetupError` where the width is no multiple of the heads."""
+        width, heads = self.config.hidden, self.num_heads
         if width % heads:
             raise SetupError(f"A width (hidden) of {width} for {heads} heads.")
-        size, deep = width // heads, (2 * layers) ** -0.5
+        return width // heads
+
+    def init(self, key: Any) -> dict[str, Any]:
+        """Draws the parameters, float32; raises as `size_of_a_head`."""
+        width, heads, layers = self.config.hidden, self.num_heads, self.num_layers
+        size, deep = self.size_of_a_head(), (2 * layers) ** -0.5
         shapes = {
             "letters": ((len(LETTERS), width), 1.0),
             "places": ((self.row, width), 1.0),
@@ -167,8 +168,10 @@ class Transformer(Task):
         return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
 
     def gathered(self, name: str, part: Any) -> Any:
-        """Gathers an array's parts, one layer's say, over "data"."""
+        """Gathers an array's parts, one layer's say, if it is split over "data"."""
         axes = self.axes[name][-part.ndim :]
+        if "width" not in axes:
+            return part
         axis = axes.index("width")
         return jax.lax.all_gather(part, "data", axis=axis, tiled=True)
 

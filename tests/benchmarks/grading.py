@@ -50,6 +50,7 @@ from grader.containment.limits import Limits
 from grader.judging.cell_plan import steps
 from grader.kernel import compile_cache
 from grader.workers.job_grader import JobGrader
+from grader.workers.jobs import Job
 from grader.workers.result_key import lesson_hashes
 
 KINDS = ("solved", "half", "wrong", "slow")
@@ -77,6 +78,8 @@ def _late(function):
 LEVERS = {
     "compile cache": "from grader.workers.job_grader import JobGrader\n"
     "JobGrader.compiled = lambda self, job: None",
+    "known solutions": "from grader.workers.job_grader import JobGrader\n"
+    "JobGrader.known = lambda self, job: None",
     "fork server": "from grader.containment import fork_server\n"
     "from grader.kernel import learner_box\n"
     "def refuse(*arguments): raise fork_server.ForkServerError('off')\n"
@@ -201,11 +204,11 @@ def otter(folder: Path) -> dict[tuple[str, str, str], float]:
 
 
 def fill_caches(lessons: dict[str, Any]) -> None:
-    """Lets each lesson's own solution fill the compile cache."""
+    """Lets each lesson's own solution fill what judges of this class find."""
     for name, lesson in lessons.items():
         grader = JobGrader({name: lesson}, Limits(), trusted=False)
-        folder = compile_cache.find(lesson_hashes(lesson, Limits()))
-        compile_cache.fill(folder, lambda part, g=grader, n=name: g.solve(n, part))
+        hashes = lesson_hashes(lesson, Limits())
+        grader.fill_cache(Job("", name, None, hashes))
 
 
 FLOOR = """
@@ -282,8 +285,11 @@ def compare(top: Path, sources: Sequence[Path], options: argparse.Namespace) -> 
     count = options.submissions * len(sources)
     names = ["ours", "stock", "two", "otter", *LEVERS]
     folders = {name: top / name.replace(" ", "-") for name in names}
-    for folder in folders.values():
-        lessons = write_class(folder, sources, options.submissions)
+    made = {
+        name: write_class(folder, sources, options.submissions)
+        for name, folder in folders.items()
+    }
+    lessons = made["ours"]  # each class has cases of its own
     took, cpu, otters = {}, {}, {}
 
     def measure(name: str, run: Callable[[], Any]) -> Any:
@@ -298,7 +304,7 @@ def compare(top: Path, sources: Sequence[Path], options: argparse.Namespace) -> 
     print(
         f"{count} submissions: {options.submissions} of each of {len(sources)} lessons"
     )
-    measure("fill the compile caches, once", lambda: fill_caches(lessons))
+    measure("fill the caches, once", lambda: fill_caches(lessons))
     measure("ours", lambda: ours(folders["ours"]))
     measure("ours, again", lambda: ours(folders["ours"]))
     for name, change in LEVERS.items() if options.levers else ():

@@ -37,8 +37,7 @@ def main() -> None:
         for count in (1, 2):
             folder = Path(top, str(count))
             lessons = grading.write_class(folder, sources, options.submissions)
-            if count == 1:
-                grading.fill_caches(lessons)
+            grading.fill_caches(lessons)
             bound = BOUND.format(processors[:count])
             cluster = "--scheduler", "local", "--workers", str(count)
             seconds, cpu, _ = grading.timed(

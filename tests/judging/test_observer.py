@@ -228,7 +228,7 @@ def test_a_function_is_mapped_over_the_axis_on_the_other_side(
     assert seen.layout == here.layout and len(seen.layout['["y"]']) == num_devices
     assert seen.collectives == here.collectives
     assert (seen.collectives is not None) == traced
-    assert [json.loads(question)["axis"] for question in asked] == ["i"] * (1 + traced)
+    assert [json.loads(question)["axis"] for question in asked] == ["i"]
 
 
 @pytest.mark.parametrize("axis", [None, "j"])
@@ -281,6 +281,99 @@ def test_the_program_is_asked_for_before_any_number_is_told(process):
     assert "data" not in asked[0]
     assert decode(first["arguments"]) == [jax.ShapeDtypeStruct(X.shape, X.dtype)]
     assert same(decode(second["arguments"]), [X])
+
+
+def doubled(x):
+    return 2 * x + jax.lax.axis_index("i").astype(x.dtype)
+
+
+def printing(x):
+    jax.debug.print("x has {} numbers", x.size)
+    return doubled(x)
+
+
+def setting_a_mesh(x):
+    with jax.set_mesh(jax.make_mesh((8,), ("data",))):
+        return doubled(x)
+
+
+def test_under_an_axis_a_function_that_can_be_exported_is_not_called(process):
+    ask, asked = process(f=doubled)
+    seen = observer(ask).observe(Remote("f"), X, traced=True, axis="i")
+    here = observe(doubled, X, traced=True, axis="i")
+    assert [json.loads(question)["ask"] for question in asked] == ["program"]
+    assert same(seen.value, here.value) and seen.layout == here.layout
+    assert (seen.changed, seen.error) == ((), None)
+
+
+def test_under_an_axis_one_that_prints_is_called(process):
+    ask, asked = process(f=printing)
+    seen = observer(ask).observe(Remote("f"), X, traced=True, axis="i")
+    assert [json.loads(question)["ask"] for question in asked] == ["program", "call"]
+    assert same(seen.value, observe(doubled, X, axis="i").value)
+
+
+def test_under_an_axis_what_fails_in_a_call_fails(process):
+    ask, _ = process(f=setting_a_mesh)
+    seen = observer(ask).observe(Remote("f"), X, traced=True, axis="i")
+    here = observe(setting_a_mesh, X, traced=True, axis="i")
+    assert here.error is not None
+    assert seen.error.kinds == here.error.kinds
+
+
+def updating(params, x, rest):
+    params["w"] = params["w"] + 1
+    return x * params["w"]
+
+
+def test_under_an_axis_changed_arguments_are_told_without_a_call(process):
+    ask, asked = process(f=updating)
+    arguments = {"w": X}, X, 3
+    seen = observer(ask).observe(Remote("f"), *arguments, traced=True, axis="i")
+    assert [json.loads(question)["ask"] for question in asked] == ["program"]
+    assert seen.changed == (0,)
+    assert seen.changed == observe(updating, *arguments, axis="i").changed
+
+
+@pytest.mark.parametrize("changed", [[-1], ["0"], [1, 0], {}, None, [0] * 101])
+def test_under_an_axis_false_claims_of_changes_are_distrusted(changed):
+    def mapped(x):
+        return jax.pmap(doubled, axis_name="i")(x)
+
+    ask = answering(program_of(mapped, X) | {"kept": [0], "changed": changed})
+    with pytest.raises(NoObservation) as end:
+        observer(ask).observe(Remote("f"), X, traced=True, axis="i")
+    assert end.value.kind == "distrusted"
+
+
+def test_a_program_is_asked_for_until_two_answers_are_the_same(process):
+    ask, asked = process(f=SQUARE)
+    asking = observer(ask)
+    for _ in range(4):
+        seen = asking.observe(Remote("f"), X, traced=True)
+        assert same(seen.value, X * X)
+    kinds = [json.loads(question)["ask"] for question in asked]
+    assert kinds == ["program", "call"] * 2 + ["call"] * 2
+    asking.observe(Remote("f"), X[:4], traced=True)
+    assert json.loads(asked[-2])["ask"] == "program"
+
+
+def test_who_remembers_a_call_is_found_by_the_second_program(process):
+    kept = []
+
+    def remembering(x):
+        if kept:
+            return kept[0]
+        result = SQUARE(x)
+        if not isinstance(result, jax.core.Tracer):
+            kept.append(result)
+        return result
+
+    ask, _ = process(f=remembering)
+    asking = observer(ask)
+    for number in (1, 2):
+        seen = asking.observe(Remote("f"), number * X, traced=True)
+        assert same(seen.value, number * X * number * X) == (number == 1)
 
 
 def test_only_a_name_and_inputs_are_told(process):
@@ -760,7 +853,7 @@ def test_an_environment_is_tried_in_one_process_only():
         started.append(env)
         return env.get("n", "JAX did not start")
 
-    count = remembered(count_devices)
+    count = remembered(count_devices, {})
     assert [count({"n": n}) for n in (4, 8, 8, 2, 8)] == [4, 8, 8, 2, 8]
     assert started == [{"n": 4}, {"n": 8}, {"n": 2}]
     # What went wrong may go right another time.

@@ -141,8 +141,9 @@ def test_exercise_minutes_fit_into_the_lesson(path):
     prose = "\n".join(cell.source for cell in core(path, "markdown"))
     minutes = map(int, re.findall(r"\*About (\d+) minutes\.", prose))
     [whole] = re.findall(r"about\s+(\d+)\s+minutes", prose)
-    most = 180 if path.stem.startswith("05") else 110  # in two sittings; with a pause
-    assert 60 <= int(whole) <= most
+    sittings = re.findall(r"minutes\s+in\s+three\s+sittings\s+of\s+(\d+)", prose)
+    assert not sittings or int(whole) == 3 * int(sittings[0])
+    assert 60 <= int(sittings[0] if sittings else whole) <= 90
     assert sum(minutes) < int(whole)
 
 

@@ -8,6 +8,8 @@ import gc
 
 import jax
 
+from coursekit.tracing import ir_context
+
 
 def free_compiled_programs() -> None:
     """Frees all compiled programs: what is used again is compiled or read again.
@@ -15,6 +17,7 @@ def free_compiled_programs() -> None:
     With glibc, memory that it keeps for later is returned to the system, too.
     """
     jax.clear_caches()
+    ir_context.cache_clear()
     gc.collect()
     with contextlib.suppress(AttributeError, TypeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)

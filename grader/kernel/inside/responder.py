@@ -24,13 +24,18 @@ import jax
 import numpy as np
 from IPython import get_ipython
 from jax.extend.mlir.dialects import stablehlo
-from jax.interpreters import mlir
 
 from coursekit import processes
 from coursekit.namespaces import LEARNER
 from coursekit.observation import Opaque, plain
-from coursekit.observe import compiles_are_counted, failure, observe, on_devices
-from coursekit.tracing import Untraceable, exported, reason
+from coursekit.observe import (
+    compiles_are_counted,
+    exchanged,
+    failure,
+    observe,
+    on_devices,
+)
+from coursekit.tracing import Untraceable, exported, ir_context, reason
 from grader.containment.inside.deadline import clock
 
 from . import wire
@@ -119,10 +124,14 @@ def reply(question: dict[str, Any], functions: Mapping[str, Any]) -> dict[str, A
     if function is None:
         found = {"missing": name}
     else:
-        ask = program if question["ask"] == "program" else call
-        if question["axis"] is not None:
+        is_mapped = question["axis"] is not None
+        if is_mapped:
             function = on_devices(function, question["axis"])
-        found = ask(function, wire.decode(question["arguments"]))
+        arguments = wire.decode(question["arguments"])
+        if question["ask"] == "program":
+            found = program(function, arguments, is_mapped)
+        else:
+            found = call(function, arguments)
     return found | {"id": question["id"]}
 
 
@@ -156,22 +165,50 @@ def encoded(argument: Any) -> Any:
         return wire.encode(Opaque(type(argument).__name__))
 
 
-def program(function: Any, arguments: list) -> dict[str, Any]:
-    """Exports the traced program, for shapes alone, and its result's structure."""
+def program(function: Any, arguments: list, is_mapped: bool) -> dict[str, Any]:
+    """Exports the traced program, for shapes alone, and its result's structure.
+
+    A call of what `is_mapped` traces it, too, and runs nothing else of its code. So
+    where it can be exported as it is, "changed" says which arguments are not what they
+    were, and there is nothing that a call could tell.
+    """
+    changed: list[int] = []
+
+    @functools.wraps(function)
+    def watched(*inputs):
+        given = list(map(jax.tree.leaves, inputs))
+        result = function(*inputs)
+        pairs = enumerate(zip(given, inputs, strict=True))
+        changed[:] = [place for place, pair in pairs if exchanged(*pair)]
+        return result
+
+    if is_mapped:
+        try:
+            found = exported_text(watched, arguments, as_it_is=True)
+            return found | {"changed": changed}
+        except (Exception, SystemExit):
+            pass  # a call tells why, or does what cannot be exported
     try:
-        program, result = exported(function, arguments)
-        data = program.mlir_module_serialized
-        with mlir.make_ir_context() as context:
-            module = stablehlo.deserialize_portable_artifact(context, data)
-            # Without the lines of source code that it comes from.
-            text = module.operation.get_asm(enable_debug_info=False)
-        if len(text) > MAX_PROGRAM:
-            return {"refused": f"the program has {len(text)} characters"}
-        structure = wire.encode(result)
-        wire.decode(structure, plain=True)  # raises for what the judge would refuse
-        kept = [*program.module_kept_var_idx]  # of the inputs, those that matter
-        return {"program": text, "result": structure, "kept": kept}
+        return exported_text(function, arguments)
     except Untraceable as error:
         return {"refused": str(error)}
     except BaseException as error:  # whatever the learner's code left behind
         return {"refused": reason(error)}
+
+
+def exported_text(
+    function: Any, arguments: list, as_it_is: bool = False
+) -> dict[str, Any]:
+    """Exports a program as text; raises where there is none."""
+    program, result = exported(function, arguments, as_it_is)
+    module = stablehlo.deserialize_portable_artifact(
+        ir_context(), program.mlir_module_serialized
+    )
+    # Without the lines of source code that it comes from.
+    text = module.operation.get_asm(enable_debug_info=False)
+    if len(text) > MAX_PROGRAM:
+        raise Untraceable(f"the program has {len(text)} characters")
+    structure = wire.encode(result)
+    wire.decode(structure, plain=True)  # raises for what the judge would refuse
+    kept = [*program.module_kept_var_idx]  # of the inputs, those that matter
+    return {"program": text, "result": structure, "kept": kept}
