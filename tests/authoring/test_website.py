@@ -300,6 +300,9 @@ def test_nothing_scrolls_sideways_on_a_phone(browser):
     try:
         for name in PAGES:
             browser.at(name)
+            if "?q=" in name:  # until all results have come, each with its excerpt
+                browser.locator("text=Search finished").wait_for()
+                browser.wait_for_load_state("networkidle")
             width = browser.evaluate("document.documentElement.scrollWidth")
             assert width <= 390, f"{name} is {width} wide"
     finally:
