@@ -123,7 +123,7 @@ print(f"mean of data:  {float(data[valid].mean()):.2f}")
 # exercises with an axis
 #
 # - [any number of devices] there may be any number of devices: 1, 3 or 6 as well as 8;
-# - [any axis name] the axis may have any name, a text.
+# - [any axis name] the axis may have any name of ASCII letters.
 
 # %% [markdown]
 # ### Exercise 2.1: masked_mean
@@ -885,8 +885,9 @@ by_group = spmd(lambda x: lax.psum(x, "i", axis_index_groups=groups))(second)
 draw_collective("lax.psum, axis_index_groups", second, by_group, groups=groups)
 
 # %% [markdown]
-# The compiler may do something else. Under plain `jax.jit` (lesson 4) it puts the
-# collectives in, and only the compiled program shows them.
+# The trace lists what you asked for; the compiler may do something else. Under plain
+# `jax.jit` (lesson 4) it puts the collectives in, and only the compiled program shows
+# them.
 #
 # **Predict, then run.** Read only `by_hand` and `automatic`; the rest is lesson 4. Both
 # sum the rows of a split matrix and leave the result split. On a simulated CPU, do both

@@ -209,6 +209,8 @@ def cases(rng):
     yield Case(check_some(rng, "i1", 3, 1), 3, statements="nothing is remembered")
     deep = {"z": [True, (7, {"a": -0.5})], "B": check_some(rng, "u4"), "n": None}
     yield Case(deep, 2, statements="dtypes stay")
+    for number in (1, True, 1.0):  # equal, and yet not the same
+        yield Case([number], 2, statements="dtypes stay")
     yield Case((check_some(rng, jnp.bfloat16, 2, 3), [check_some(rng, "i2")]), 6)
     yield Case(
         {"y": check_some(rng, "f4", 8, 1) > 0, "x": [check_some(rng, "f4", 3), {}]}, 8
@@ -460,7 +462,8 @@ def check_two_steps(params, x, y, lr):
     params, x, y = jax.tree.map(jnp.asarray, (params, x, y))
     first = jax.tree.map(jnp.asarray, train_step(params, x, y, lr)[0])
     second = jax.tree.map(np.asarray, train_step(first, x, y, lr))
-    return second, check_lost(params, x, y, first)
+    donated = tracing.num_donated(train_step, params, x, y, lr)
+    return second, donated + check_lost(params, x, y, first)
 
 
 # %% check="train_step" points=3
@@ -587,8 +590,8 @@ for name, grad in grads.items():
 # on the way back. `pmean` then averages eight equal sums, which changes nothing. No
 # error, no drift.
 #
-# AdamW hides the factor, as you can see below. So **compare one step's gradient with one
-# device** whenever you port.
+# AdamW hides the factor ("Going further" shows it). So **compare one step's gradient with
+# one device** whenever you port.
 #
 # The cure: differentiate what you mean, the loss averaged over *all* devices. Put
 # `pmean` **inside** the function that you differentiate, and add no other collective.
@@ -1062,6 +1065,7 @@ def batches(rng):
         more["a"] = [check_some(rng, "f4", num_rows, 2, 3)]
         yield Case(more, num_devices)
     yield Case({"x": np.float32([[1], [-2], [np.inf]])}, 2, statements="rows of zeros")
+    yield Case({"x": np.zeros((3, 2), np.float32)}, 2, statements="the mask")
     rows = jnp.array(check_some(rng, "i4", 5))
     yield Case(rows, 2)
     yield Case(rows[::-1], 2, statements="nothing is remembered")

@@ -282,6 +282,7 @@ def cases(rng):
     yield Case(data(5, *two), 24, 2, 400, 2, grid, ij, [("i", "j")])
     yield Case(data(13, *two), 6, 123456, 1, 3, grid[2:], ij, ["j"])
     yield Case(data(6, *two), 5, 3, 2, 2, [0, 1], row, [])
+    yield Case(data(1000, *one), 8, 4, 3_000_124, 2, [1, 0], row, row)  # far along
     for size, spec, parts in ((12, ("i", "j"), 8), (10, "i", 4)):
         yield Case(
             data(9, *two), size, 2, 1, 1, grid, ij, [spec], mentions=[size, parts]

@@ -80,8 +80,9 @@ def altered(
     """Yields cases again with other numbers, each time one in the middle of its kind.
 
     Its float arrays are scaled; or one of its floats that are no array, a learning rate
-    maybe, is halved: so is found who remembers what all other arguments gave; or
-    something is folded into its keys, as into those that a program makes of others.
+    maybe, is halved, then 0 (with scales): so is found who remembers what all other
+    arguments gave; or something is folded into its keys, as into those that a program
+    makes of others.
     """
 
     def holds(tree: Any, is_meant: Callable) -> bool:
@@ -109,12 +110,13 @@ def altered(
         return type(leaf) is float
 
     tuned = [case for case in cases if holds(case.arguments, is_tuned)]
+    zero = [0.0] if scales else []
     if tuned:
         middle = tuned[len(tuned) // 2]
         numbers, tree = jax.tree.flatten(middle.arguments)
         for place, number in enumerate(numbers):
-            if is_tuned(number):
-                others = [*numbers[:place], number / 2, *numbers[place + 1 :]]
+            for other in (number / 2, *zero) if is_tuned(number) else ():
+                others = [*numbers[:place], other, *numbers[place + 1 :]]
                 yield middle.altered(jax.tree.unflatten(tree, others))
 
     keyed = [case for case in cases if holds(case.arguments, is_key)]

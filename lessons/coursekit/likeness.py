@@ -62,7 +62,7 @@ def expect_like_solution(
         scales: one of the cases is tried again with all numbers of its float arrays so
             many times as large, where the solution's result is finite, and with other
             keys; () where the contract bounds them, or rounding decides too much.
-            (Each float that is no array is halved in any case.)
+            (Each float that is no array is halved in any case; with scales, also 0.)
         one_by_one: with scales, by what each float array alone is multiplied, or those
             of each argument where there are many; not 0 where gradients at 0 are free.
         facts: for each fact that is compared, the statements that it proves:

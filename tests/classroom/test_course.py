@@ -16,9 +16,12 @@ from nbgrader.api import Gradebook
 from servers import free_port, jupyter_env, server
 
 from grader.classroom.course import make_course
+from grader.classroom.folder import Classroom
 from grader.classroom.grade import grade
 from grader.containment.backend import backend
-from grader.containment.limits import ContainmentError
+from grader.containment.limits import ContainmentError, Limits
+from grader.kernel import compile_cache
+from grader.workers.result_key import lesson_hashes
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSON = "01_pmap_spmd"
@@ -50,13 +53,18 @@ def submission(num_solved, *names):
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory):
+def course(tmp_path_factory, programs):
     try:
         backend()
     except ContainmentError as error:
         pytest.skip(f"nbgrader autograde refuses to run untrusted code here. {error}")
     folder = tmp_path_factory.mktemp("class") / "course"
     make_course(folder)
+    # What this run has compiled of the lesson's programs need not be compiled again.
+    lesson = Classroom(folder).lesson(LESSON)
+    place = compile_cache.find(lesson_hashes(lesson, Limits()))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(programs(LESSON)["JAX_COMPILATION_CACHE_DIR"])
     nbgrader(folder, "generate_assignment", LESSON)
     archive = folder / "downloaded" / LESSON / "archive"
     archive.mkdir(parents=True)

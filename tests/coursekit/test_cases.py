@@ -41,9 +41,10 @@ def test_many_arrays_are_changed_by_the_argument():
     assert second[1] == 0
 
 
-def test_floats_that_are_no_arrays_are_halved_one_by_one():
+def test_floats_that_are_no_arrays_are_halved_and_made_0_one_by_one():
     made = [one.arguments for one in altered([Case(3, 0.5, [8.0, True])], (0,), 0)]
-    assert made == [(3, 0.25, [8.0, True]), (3, 0.5, [4.0, True])]
+    assert made[:2] == [(3, 0.25, [8.0, True]), (3, 0.0, [8.0, True])]
+    assert made[2:] == [(3, 0.5, [4.0, True]), (3, 0.5, [0.0, True])]
 
 
 def test_keys_are_tried_with_other_words():

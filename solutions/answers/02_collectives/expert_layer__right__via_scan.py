@@ -14,4 +14,4 @@ def expert_layer(params, x, expert, capacity, axis_name):
     results = jnp.tanh(arrived @ params["w"] + params["b"])
     returned = lax.all_to_all(results, axis_name, 0, 0)
     found = returned[expert, jnp.minimum(slot, capacity - 1)]
-    return found * (slot < capacity)[:, None]
+    return jnp.where((slot < capacity)[:, None], found, 0)
