@@ -214,7 +214,7 @@ def pump(pipe, keep: Callable[[str], Any]) -> None:
     keep("")
 
 
-def judge_box(compiled: Path | None, known: Path | None) -> Box:
+def judge_box(compiled: Path | None, known: Path | None = None) -> Box:
     """Makes the box of a judge: the course, what is compiled, what solutions do."""
     found = [ROOT / "grader", coursekit.folder()]
     found += [(compiled, compile_cache.INSIDE)] if compiled else []
