@@ -1,0 +1,98 @@
+"""On a machine under load, answers get what they get on a quiet one."""
+
+import contextlib
+import os
+import subprocess
+import sys
+
+import pytest
+import tiny
+from classes import RIGHT, answered
+
+from grader.authoring.notebook import dumps
+from grader.containment.limits import Limits
+from grader.results import Outcome
+from grader.submissions.intake import parse_submission
+from grader.workers.executor import grade_jobs
+from grader.workers.jobs import Job
+from grader.workers.local_executor import LocalExecutor
+from grader.workers.result_key import lesson_hashes
+
+LIMITS = Limits(wall_s=2)
+LOAD, LOAD_S = 10, 120  # processes that compute, and for how long at most
+SPINS = """
+import time
+end = time.monotonic() + {seconds}
+while time.monotonic() < end:
+    pass
+"""
+# Half a second of a processor: a quarter of the limit, and more than all of it where
+# ten others want the same processor, as on two with a load of 20.
+COMPUTES = """\
+def double(x):
+    import time
+
+    end = time.process_time() + 0.5
+    while time.process_time() < end:
+        pass
+    return {value}"""
+ANSWERS = {"right": "2 * x", "wrong": "3 * x"}
+
+
+@pytest.fixture
+def one_processor():
+    """Keeps all that a test starts on one processor: others' tests have the rest."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    yield
+    os.sched_setaffinity(0, before)
+
+
+@pytest.fixture
+def graded(tmp_path, contained_here, one_processor):
+    """Grades the submissions by one executor, as often as it is called."""
+    lesson = tiny.lesson(tmp_path / "course")
+    hashes = lesson_hashes(lesson, LIMITS)
+    jobs = []
+    for student, value in ANSWERS.items():
+        sources = RIGHT | {"double": COMPUTES.format(value=value)}
+        own = parse_submission(dumps(answered(lesson, **sources)).encode())
+        jobs.append(Job(student, tiny.NAME, own, hashes | {"submission": student}))
+    executor = LocalExecutor({tiny.NAME: lesson}, LIMITS, workers=1)
+
+    def grade():
+        found = {
+            one.job.student: one.record.result for one in grade_jobs(executor, jobs)
+        }
+        return {
+            student: [(one.outcome, one.points) for one in result.exercises]
+            for student, result in found.items()
+        }
+
+    with contextlib.closing(executor):
+        yield grade
+
+
+@pytest.fixture
+def load(one_processor):
+    """Starts what keeps the processors busy; it ends with the test, or by itself."""
+    started = []
+
+    def start():
+        command = [sys.executable, "-c", SPINS.format(seconds=LOAD_S)]
+        # A session each: Linux may share out processors by sessions.
+        more = {"start_new_session": True}
+        started.extend(subprocess.Popen(command, **more) for _ in range(LOAD))
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_answers_get_beside_much_load_what_they_get_alone(graded, load):
+    alone = graded()
+    assert {outcome for outcome, _ in alone["right"]} == {Outcome.PASSED}
+    assert alone["wrong"][0] == (Outcome.FAILED, 0)
+    load()
+    assert graded() == alone
