@@ -121,6 +121,15 @@ def test_what_is_known_of_a_solution_still_refuses_wrong_answers(
     assert judge.check("double")["verdict"] == "FAILED"
 
 
+def test_a_solution_that_fails_its_check_is_no_measure(lesson, calls, tmp_path):
+    known, changed = tmp_path / "known.pickle", copy.deepcopy(lesson)
+    wrong = CHECK + "\n    expect_close(observe(double, 3), 7)"
+    checks(changed)["double"].source = wrong
+    with pytest.raises(RuntimeError, match="double, as solved: The result is"):
+        judge_of(changed, "").learn(known)
+    assert not known.exists()
+
+
 def test_a_class_fills_it_once_and_another_class_has_another(
     lesson, contained_here, monkeypatch, tmp_path
 ):
