@@ -28,6 +28,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -44,7 +45,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "lessons")]
 
 from grader.authoring.notebook import checks, exercises, lesson_paths, release
 from grader.classroom.course import make_course
-from grader.classroom.folder import Classroom
+from grader.classroom.folder import SEED, Classroom
 from grader.classroom.gradebook import ensure_lesson
 from grader.containment.limits import Limits
 from grader.judging.cell_plan import steps
@@ -289,7 +290,12 @@ def compare(top: Path, sources: Sequence[Path], options: argparse.Namespace) -> 
         name: write_class(folder, sources, options.submissions)
         for name, folder in folders.items()
     }
-    lessons = made["ours"]  # each class has cases of its own
+    for (
+        folder
+    ) in folders.values():  # the same hidden cases, for which caches are filled
+        if folder != folders["ours"]:
+            shutil.copy(folders["ours"] / SEED, folder / SEED)
+    lessons = made["ours"]
     took, cpu, otters = {}, {}, {}
 
     def measure(name: str, run: Callable[[], Any]) -> Any:
