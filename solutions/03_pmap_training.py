@@ -377,8 +377,8 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 # - [own shard only] Each device computes its own shard.
 # - [sent once] It sends each gradient and the loss once, nothing else, not even by a
 #   `leaf[0]`.
-# - [one program] Arrays alike share **one** program, whatever `lr`: `pmap` once, at the
-#   top level.
+# - [one program] Calls of equal shapes and layouts share **one** program, whatever the
+#   float `lr`.
 # - [integer parameters] Integer parameters raise JAX's `TypeError`.
 
 
@@ -639,8 +639,8 @@ for name, way in ways.items():
 # - [whole on each device] Each device of the mesh holds all of the result,
 # - [own rows only] computes its own rows only,
 # - [sent once] and sends each gradient and the loss once, nothing else.
-# - [one program] Arrays alike and equal `num_devices` share **one** program, whatever
-#   `lr`.
+# - [one program] Calls of equal shapes, layouts and `num_devices` share **one** program,
+#   whatever `lr`.
 # - [rows do not divide] `B` does not divide: `ValueError`; its text names both sizes
 #   (`shard_map`'s does).
 
@@ -671,7 +671,7 @@ def shard_map_step(params, x, y, lr, num_devices):
         params: as `init_mlp` makes them, of any width.
         x: f32 (B, 10), the rows of all devices, on the host.
         y: f32 (B,), too.
-        lr: learning rate.
+        lr: learning rate, a float.
         num_devices: size of the mesh's only axis.
 
     Returns:
