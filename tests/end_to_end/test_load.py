@@ -26,13 +26,13 @@ end = time.monotonic() + {seconds}
 while time.monotonic() < end:
     pass
 """
-# Half a second of a processor: a quarter of the limit, and more than all of it where
-# ten others want the same processor, as on two with a load of 20.
+# A quarter of a second of a processor: an eighth of the limit, and more than all of it
+# where ten others want the same processor, as on two with a load of 20.
 COMPUTES = """\
 def double(x):
     import time
 
-    end = time.process_time() + 0.5
+    end = time.process_time() + 0.25
     while time.process_time() < end:
         pass
     return {value}"""

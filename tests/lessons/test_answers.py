@@ -4,9 +4,9 @@ Each answer is set into the solved lesson's namespace, and the checks that it ca
 are run, hidden tests included, as a notebook runs them, and for some of them as a judge
 does, too, in this process: a kernel for each of hundreds of answers would take an hour.
 
-`ANSWERS=all` takes all answers, by both roads. By default every fifth wrong answer is
-tried, and every eighth right one, which runs through a whole check; `oldest` and
-`newest` take fewer.
+`ANSWERS=all` takes all answers, by both roads, and right ones with other hidden cases.
+By default every fifth wrong answer is tried, and every eighth right one, which runs
+through a whole check; `oldest` and `newest` take fewer.
 """
 
 import ast
@@ -20,11 +20,13 @@ import jax
 import pytest
 from solved_lesson import ROOT, SLOW, SOURCES, Lesson
 
+from coursekit import likeness
 from coursekit.i18n import translated
 from grader.results import Outcome
 
 RIGHT = sorted((ROOT / "solutions" / "answers").glob("*/*__right__*.py"))
 WRONG = sorted((ROOT / "solutions" / "answers").glob("*/*__wrong__*.py"))
+EVERY = os.environ.get("ANSWERS") == "all"
 MUTANTS = 4  # wrong answers made by rules, of each lesson
 MUTANT_S = 300  # one that hangs ends the process, and is named
 # Which answer is the first that is tried beside another version of JAX.
@@ -64,7 +66,10 @@ class Answers:
                 patch.setenv(name, value)  # for scripts
                 is_number = value.lstrip("-").isdigit()
                 jax.config.update(name.lower(), int(value) if is_number else value)
-            yield Lesson(cls.path)
+            lesson = Lesson(cls.path)
+            yield lesson
+            folder = Path(kept["JAX_COMPILATION_CACHE_DIR"])
+            lesson.write_known(folder.with_suffix(".pickle"))
         jax.config.update("jax_compilation_cache_dir", None)
 
     @pytest.fixture(scope="class")
@@ -105,6 +110,19 @@ class Answers:
             assert rows.get("likely", "none") == cause(answer)
             assert not lesson.judge or not untranslated(outcome, headline, rows, lesson)
 
+    @pytest.mark.skipif(not EVERY, reason="with ANSWERS=all")
+    @pytest.mark.parametrize("seed", range(100, 108))
+    def test_right_answers_are_right_whatever_cases_are_drawn(
+        self, seed, lesson, monkeypatch
+    ):
+        monkeypatch.setattr(likeness, "seed", seed)  # each class has one of its own
+        for exercise in {*lesson.exercises} - {*SLOW}:
+            own = [path for path in RIGHT if path.parent.name == self.path.stem]
+            own = [path for path in own if path.stem.startswith(f"{exercise}__")]
+            answer = own[seed % len(own)]
+            told = lesson.outcomes(answer, exercise, by="grader")[exercise]
+            assert told[0] == "right", (answer.stem, told)
+
     def test_answer_says_what_it_stands_for(self, answer):
         assert re.fullmatch(r"\w+?__(wrong|right)__\w+", answer.stem)
         assert ast.get_docstring(ast.parse(answer.read_text()))
@@ -119,8 +137,7 @@ class Answers:
 
 def is_graded(answer):
     """Tells whether the judge is asked, too: a fifth, with `ANSWERS=all` all."""
-    every = os.environ.get("ANSWERS") == "all"
-    return every or zlib.crc32(answer.stem.encode()) % 5 == 0
+    return EVERY or zlib.crc32(answer.stem.encode()) % 5 == 0
 
 
 def cause(answer):
