@@ -3,7 +3,7 @@
 #
 # COLAB_BADGE
 #
-# At the end of lesson 1 eight replicas drifted apart: no device heard of another. In a
+# In lesson 1 eight replicas drifted apart: no device heard of another. In a
 # *collective* all devices take part: each puts a block in, each gets a result. Five
 # kinds carry almost all of distributed training.
 #
@@ -11,11 +11,11 @@
 #
 # - name an axis, and combine or move blocks along it;
 # - say what each collective leaves on each device, and how many bytes it moves;
-# - read off a program which collectives it runs;
-# - split an optimizer's state over the devices.
+# - read off a program which collectives it runs (in part two);
+# - split an optimizer's state (in part two).
 #
 # **You need** lesson 1. **Time**: about 90 minutes for four exercises, with a pause;
-# then a second part of 75. A bonus takes 50.
+# then a second part of 85. A bonus takes 57.
 
 # %% setup=true
 
@@ -52,7 +52,7 @@ print("axis_index:", spmd(lambda x: lax.axis_index("i"))(x))
 # %% [markdown]
 # The five kinds, for D devices that put in `n` bytes each:
 #
-# | `lax.` | XLA's name | a device ends with | it sends |
+# | `lax.` | XLA's name | a device ends with | each device sends |
 # |---|---|---|---|
 # | `psum`, `pmean`, `pmax`, `pmin` | all-reduce | the combined block | `2 n (D-1) / D` |
 # | `psum_scatter` | reduce-scatter | a piece of the sum | `n (D-1) / D` |
@@ -60,13 +60,14 @@ print("axis_index:", spmd(lambda x: lax.axis_index("i"))(x))
 # | `all_to_all` | all-to-all | a piece from each | `n (D-1) / D` |
 # | `ppermute` | collective-permute | another's block | `n` |
 #
-# The bytes are a model, that of ring algorithms; of the last two, that of direct sends.
-# Other algorithms send other amounts.
+# The bytes are a model: of rings in the first three rows, of direct sends in the last
+# two. Other algorithms differ.
 
 # %% [markdown]
 # `pmap` is the old way to bind an axis name; today a mesh has it, and `shard_map` binds
 # it. `pmap` takes the devices' axis off a block, `shard_map` keeps it (here its size is
-# 1). The collectives are the same. They take whole **trees** of arrays.
+# 1). The collectives are the same. They take whole **trees** of arrays. (Lessons 3 and 4
+# explain the arguments.)
 
 # %%
 from jax.sharding import AxisType
@@ -120,10 +121,12 @@ print(f"mean of data:  {float(data[valid].mean()):.2f}")
 #
 # From here on you write what **one** device does. Your function gets this device's
 # block and an axis name; the check maps it with `pmap`, which binds the name. In all
-# exercises with an axis
+# exercises with an axis:
 #
-# - [any number of devices] there may be any number of devices: 1, 3 or 6 as well as 8;
-# - [any axis name] the axis may have any name of ASCII letters.
+# - [any number of devices] There may be any number D of devices: 1, 3 or 6 as well as 8.
+#   D is `lax.axis_size(axis_name)`, a plain number, not `jax.device_count()`. One device
+#   alone need not send anything.
+# - [any axis name] The axis may have any name of ASCII letters.
 
 # %% [markdown]
 # ### Exercise 2.1: masked_mean
@@ -402,8 +405,8 @@ check_puts_in(seen, 2 * 2, {})
 # [log-softmax over all classes] `sharded_log_softmax(logits, axis_name)` returns this
 # device's `(B, C / D)` part of the row-wise log-softmax over all `C` classes.
 #
-# - [stable at large logits] Logits of ±10,000 give finite results, right to two
-#   decimals.
+# - [stable at large logits] Logits are finite. Those of ±10,000 give finite results,
+#   right to two decimals.
 # - [two numbers per row are sent] For each row a device puts in two numbers at most, in
 #   all: say a maximum and a sum.
 
@@ -413,7 +416,7 @@ def sharded_log_softmax(logits, axis_name):
     """Computes the log-softmax over a class axis that is split over the devices.
 
     Args:
-        logits: f32[B, C/D], this device's classes.
+        logits: f32[B, C/D], this device's classes, all finite.
         axis_name: the name of the devices' axis.
 
     Returns:
@@ -515,8 +518,8 @@ check_puts_in(seen, 2, {})
 #
 # The other collectives move blocks. `lax.all_gather` gives every device all blocks.
 # `lax.psum_scatter` (**reduce-scatter**) sums like `psum`, but device `d` keeps only
-# the `d`-th piece of the sum. `tiled=True` keeps the number of axes. Without it,
-# gathering adds one, and scattering removes one, of size D.
+# the `d`-th piece of the sum. With `tiled=True` blocks are joined, and cut, along their
+# first axis. Without it, gathering adds a first axis, of size D; scattering removes one.
 #
 # **Predict, then run.** Below, `all_gather` starts with one number on each device,
 # `psum_scatter` with eight. With how many does a device end?
@@ -531,7 +534,7 @@ draw_collective('lax.psum_scatter(x, "i")', wide, scattered)
 # %% [markdown]
 # **An all-reduce is a reduce-scatter and an all-gather.** First each device gets a
 # piece of the sum, then all pieces go to everybody. Large models live on this: between
-# the two halves a device needs only its piece of the sum (exercise 2.5, further below).
+# the two halves a device needs only its piece of the sum (exercise 2.5).
 
 
 # %%
@@ -544,9 +547,9 @@ same = spmd(scatter_then_gather)(wide) == spmd(lambda x: lax.psum(x, "i"))(wide)
 print("same as psum:", bool(same.all()))
 
 # %% [markdown]
-# `lax.ppermute` sends a block to at most one other device. A list of (from, to) pairs
-# says which: plain numbers, the same whole list on every device. A device to which
-# nobody sends gets zeros.
+# `lax.ppermute` sends a block to at most one other device, and each gets at most one. A
+# list of (from, to) pairs says which: plain numbers, the same whole list on every
+# device. A device to which nobody sends gets zeros.
 #
 # `lax.all_to_all` sends a different piece to every device. Its two numbers say along
 # which axis a block is cut, and along which the arriving pieces are joined: below, a
@@ -571,15 +574,13 @@ draw_collective('lax.all_to_all(x, "i", 1, 0, tiled=True)', rows, exchanged)
 # [split by columns] `reshard_rows_to_columns(x, axis_name)` does it, for any dtype; the
 # rows keep their order.
 #
-# - [one all_to_all] One `all_to_all` of the block is all that is sent. Gathering
+# - [one all_to_all] One `all_to_all` of the block's bytes is all that is sent. Gathering
 #   everything first would need D times the memory.
 # - [columns that do not divide] Where `C` is not divisible by D: `ValueError`, and its
-#   text names both numbers.
-#
-# (`lax.axis_size(axis_name)` is D, a plain number.)
+#   text names `C` and D. (`all_to_all`'s own does, that of `reshape` does not.)
 
 
-# %% exercise="reshard_rows_to_columns" minutes=10 difficulty=2
+# %% exercise="reshard_rows_to_columns" minutes=10 difficulty=1
 def reshard_rows_to_columns(x, axis_name):
     """Turns a split by rows into a split by columns.
 
@@ -660,9 +661,16 @@ expect_like_solution(
 
 
 def several_devices(rng):
-    for shape, dtype in (((6, 13, 12), np.float32), ((3, 1, 3), np.int32)):
-        x = np.asarray(9 * rng.normal(size=shape), dtype)
-        yield Case(x, "i", axis="i", statements="any number of devices")
+    devices, dtypes = "any number of devices", "split by columns"
+    for shape, dtype, what in (
+        ((6, 13, 12), np.float32, devices),
+        ((3, 1, 3), np.int32, devices),
+        ((2, 3, 2), bool, dtypes),  # each travels as it is, not as a wider one
+        ((2, 3, 2), np.int8, dtypes),
+        ((2, 3, 2), jnp.bfloat16, dtypes),
+    ):
+        x = np.asarray(9 * rng.normal(size=shape), np.int8)
+        yield Case(x.astype(dtype), "i", axis="i", statements=what)
 
 
 expect_like_solution(
@@ -683,9 +691,8 @@ expect_like_solution(
 # %% [markdown]
 # ## 4. Gradients
 #
-# Sums and moves can be differentiated, and the derivative is a collective again. `pmax`
-# and `pmin` have none: put `lax.stop_gradient` around what goes in. (A softmax allows
-# that: the maximum that it takes off changes nothing.) But which gradient do you get?
+# Sums and moves can be differentiated, and the derivative is a collective again. But
+# which gradient do you get?
 #
 # **Predict, then run.** Device `d` holds `d`, its loss is `d ** 2`. Differentiate the
 # *averaged* loss on each device. Do all devices get the same gradient?
@@ -697,7 +704,19 @@ mean_of = spmd(lambda w: lax.pmean(jax.grad(lambda w: w**2)(w), "i"))(weights)
 print("grad of pmean(loss):", np.asarray(of_mean))
 print("pmean of grad(loss):", np.asarray(mean_of))
 
+# %% [markdown]
+# Under `pmap`, `jax.grad` differentiates on each device **the sum of what all devices
+# return**. Here all D return the same average, and D averages are the sum of the losses.
+# So the first line is each device's *own* gradient: averaging the loss does not average
+# gradients. The second line is what training needs, and what lesson 3 does. (`shard_map`
+# gives another answer, a trap of lesson 3.)
+#
+# `pmax` and `pmin` have no derivative: put `lax.stop_gradient` around what goes in. (A
+# softmax allows that: the maximum that it takes off changes nothing.) Below, one device
+# alone returns the loss: it is the sum.
 
+
+# %%
 def cross_entropy(logit):  # a class on each device, as in 2.3; class 1 is the true one
     top = lax.pmax(lax.stop_gradient(logit), "i")
     log_sum = top + jnp.log(lax.psum(jnp.exp(logit - top), "i"))
@@ -713,74 +732,6 @@ except NotImplementedError:
     print("pmax without stop_gradient: NotImplementedError")
 
 # %% [markdown]
-# Under `pmap`, `jax.grad` differentiates on each device **the sum of what all devices
-# return**. Each of the D devices returns the same average, and D averages are the sum of
-# the losses: so the first line is each device's *own* gradient: averaging the loss does not average gradients. The second
-# is what training needs, and what lesson 3 does. `shard_map` gives another answer, a
-# trap that ends lesson 3.
-
-# %% [markdown]
-# ## 5. Which collectives does a program run?
-#
-# `collectives(f, x)` traces `f` and lists what it asks for, by XLA's names: what one
-# device puts in, how often, whether in a loop. The checks of this lesson use the same
-# list. (What the compiler makes of it is another matter: section 6.)
-
-
-# %%
-def many_steps(x):
-    def step(total, _):
-        return lax.pmean(total, "i") + lax.pmax(x, "i"), None
-
-    return lax.scan(step, x, None, length=5)[0]
-
-
-for one in collectives(spmd(many_steps), wide):
-    print(one)
-
-# %% [markdown]
-# Now count **bytes**. Four ways to sum `n` bytes over D devices; how much does each
-# device send?
-
-
-# %%
-def gather_and_sum(x):
-    return lax.all_gather(x, "i").sum(axis=0)
-
-
-def pass_around(x):
-    total = x
-    for _ in range(num_devices - 1):
-        x = lax.ppermute(x, "i", pairs)
-        total = total + x
-    return total
-
-
-ways = {"psum": lambda x: lax.psum(x, "i"), "scatter, gather": scatter_then_gather}
-ways |= {"gather and sum": gather_and_sum, "pass around": pass_around}
-block = np.ones((num_devices, 1024), np.float32)  # n = 4096 bytes on each device
-for name, way in ways.items():  # each kind counts as the table of section 1 says
-    sent = sum(one.bytes_moved for one in collectives(spmd(way), block))
-    print(f"{name:<16}{sent:>7,.0f} bytes = {sent / block[0].nbytes:.2f} n")
-
-# %% [markdown]
-# All four give the same sums, up to rounding. By the ring's model the first two send
-# `2 n (D - 1) / D` bytes, less than `2 n` however many devices there are. The others
-# send `n (D - 1)`: with 1,000 devices 500 times as much.
-
-# %% [markdown]
-# ## Then and now
-#
-# | then | now |
-# |---|---|
-# | `pmap(f, axis_name="i")` | a mesh's axis names, `shard_map` |
-# | `soft_pmap`, `xmap` (gone) | `shard_map`, or `vmap` inside of it |
-# | `axis_index_groups` | a mesh of two axes, a collective along one |
-# | `lax.psum(1, "i")` | `lax.axis_size("i")` |
-# | `pjit` (deprecated) | `jax.jit` with shardings (lesson 4) |
-# | `jax.experimental.shard_map`, `check_rep` | `jax.shard_map`, `check_vma` |
-
-# %% [markdown]
 # ## Recap
 #
 # - An axis name says along which axis devices talk; `shard_map` or `pmap` binds it.
@@ -789,7 +740,6 @@ for name, way in ways.items():  # each kind counts as the table of section 1 say
 # - Sum numerators and denominators; the mean of means is another number.
 # - An all-reduce is a reduce-scatter and an all-gather: what happens in between, a
 #   device does for its part alone.
-# - The trace shows which collectives you asked for; their bytes are a model.
 
 # %% [markdown]
 # ## Three questions
@@ -866,10 +816,71 @@ for name, way in ways.items():  # each kind counts as the table of section 1 say
 # %% [markdown]
 # ## Going further
 #
-# The core of the lesson ends here. Four exercises follow, for another sitting: an
-# optimizer's state split over the devices, the ring behind an all-reduce, what a
-# collective costs, and an ensemble. Their points count like any other's. A bonus on
-# top: attention in a ring, a mixture of experts. First run all cells above again.
+# The core of the lesson ends here. For another sitting: which collectives a program
+# runs, and four exercises, on a split optimizer state, the ring behind an all-reduce,
+# what a collective costs, and an ensemble. Their points count like any other's. A bonus
+# on top: attention in a ring, a mixture of experts. First run all cells above again.
+
+# %% [markdown]
+# ## Then and now
+#
+# | then | now |
+# |---|---|
+# | `pmap(f, axis_name="i")` | a mesh's axis names, `shard_map` |
+# | `soft_pmap`, `xmap` (gone) | `shard_map`, or `vmap` inside of it |
+# | `axis_index_groups` | a mesh of two axes, a collective along one |
+# | `lax.psum(1, "i")` | `lax.axis_size("i")` |
+# | `pjit` (deprecated) | `jax.jit` with shardings (lesson 4) |
+# | `jax.experimental.shard_map`, `check_rep` | `jax.shard_map`, `check_vma` |
+
+# %% [markdown]
+# ## 5. Which collectives does a program run?
+#
+# `collectives(f, x)` traces `f` and lists what it asks for, by XLA's names: what one
+# device puts in, how often, whether in a loop. The checks of this lesson use the same
+# list.
+
+
+# %%
+def many_steps(x):
+    def step(total, _):
+        return lax.pmean(total, "i") + lax.pmax(x, "i"), None
+
+    return lax.scan(step, x, None, length=5)[0]
+
+
+for one in collectives(spmd(many_steps), wide):
+    print(one)
+
+# %% [markdown]
+# Now count **bytes**. Four ways to sum `n` bytes over D devices; how much does each
+# device send?
+
+
+# %%
+def gather_and_sum(x):
+    return lax.all_gather(x, "i").sum(axis=0)
+
+
+def pass_around(x):
+    total = x
+    for _ in range(num_devices - 1):
+        x = lax.ppermute(x, "i", pairs)
+        total = total + x
+    return total
+
+
+ways = {"psum": lambda x: lax.psum(x, "i"), "scatter, gather": scatter_then_gather}
+ways |= {"gather and sum": gather_and_sum, "pass around": pass_around}
+block = np.ones((num_devices, 1024), np.float32)  # n = 4096 bytes on each device
+for name, way in ways.items():  # each kind counts as the table of section 1 says
+    sent = sum(one.bytes_moved for one in collectives(spmd(way), block))
+    print(f"{name:<16}{sent:>7,.0f} bytes = {sent / block[0].nbytes:.2f} n")
+
+# %% [markdown]
+# All four give the same sums, up to rounding. By the ring's model the first two send
+# `2 n (D - 1) / D` bytes, less than `2 n` however many devices there are. The others
+# send `n (D - 1)`: with 1,000 devices 500 times as much.
 
 # %% [markdown]
 # ## 6. Groups, and the compiler's collectives
@@ -920,19 +931,19 @@ for name, program in (("by hand", jax.jit(mapped)), ("by the compiler", automati
 # %% [markdown]
 # ### Exercise 2.5: sharded_update
 #
-# In plain data parallel training all devices hold the same optimizer state. Here a device
-# has all `weights: (n, ...)`, its own `grads` like them, and a slice of SGD's momentum,
+# Usually all devices hold the same optimizer state. Here a device has all
+# `weights: (n, ...)`, its own `grads` like them, and a slice of SGD's momentum,
 # `velocity: (n / D, ...)`, device 0 the first rows.
 # `sharded_update(weights, velocity, grads, axis_name, lr, beta)` returns the new ones:
 #
 # - [the new slice] `velocity` is `beta * velocity + g`, where `g` is this slice of the
 #   **mean** gradient.
-# - [the new weights] `weights - lr * v`, whole, the same bits everywhere; `v` is the new
-#   velocity of all devices' slices.
+# - [the new weights] `weights - lr * v`, whole, the same bits everywhere; `v` joins all
+#   devices' new slices of the velocity.
 # - [one scatter, one gather] One `psum_scatter` and one `all_gather` are all that is
 #   sent: the bytes of one all-reduce.
-# - [rows that do not divide] Where `n` is not divisible by D: `ValueError`, naming both
-#   numbers.
+# - [rows that do not divide] Where `n` is not divisible by D: `ValueError`, naming `n`
+#   and D. (`reshape`'s does not.)
 
 
 # %% exercise="sharded_update" minutes=16 difficulty=2
@@ -967,8 +978,9 @@ def sharded_update(weights, velocity, grads, axis_name, lr, beta):
 # %% [markdown] hints="sharded_update"
 # - `lax.psum_scatter(grads, axis_name, tiled=True)` is this device's slice of the
 #   gradients' sum. Then all happens on slices, and the gathering comes last.
-# - Your slice of the weights: `weights.reshape(D, -1, *weights.shape[1:])[me]`, where
-#   `me = lax.axis_index(axis_name)`. It is traced, and may still index an array.
+# - Your slice of the weights is `weights.reshape(D, len(weights) // D,
+#   *weights.shape[1:])[me]`, where `me = lax.axis_index(axis_name)`. It is traced, and
+#   may still index an array.
 # - Gather what is new and nobody else has: this slice of the new weights.
 
 
@@ -1114,19 +1126,20 @@ draw_steps(states, titles, complete=4, row="chunk", ring=True)
 # %% [markdown]
 # Three sends sum (a reduce-scatter), three hand the finished chunks on (an all-gather).
 # In step `s`, from 0 (send `s + 1`), device `d` sends chunk `d - s` and receives chunk
-# `d - s - 1`, modulo D. After the first half it holds the finished chunk `d + 1`.
+# `d - s - 1`, modulo D. After the first half it holds the finished chunk `d + 1` (not
+# `d`, as after `psum_scatter`).
 
 # %% [markdown]
 # ### Exercise 2.6: ring_all_reduce
 #
-# [the sum of all devices] `ring_all_reduce(x, axis_name)` gets numbers `x: (n, ...)` and
-# returns their sum over all devices, of the same shape and dtype, without `psum`: by
-# `lax.ppermute` alone.
+# [the sum of all devices] `ring_all_reduce(x, axis_name)` gets `x: (n, ...)`, floats or
+# ints whose sums fit. It returns their sum over all devices, of the same shape and
+# dtype, without `psum`: by `lax.ppermute` alone.
 #
 # - [sends of one chunk] `2 (D - 1)` sends, each of `n / D` rows. Python's `for` is fine.
 # - [the same bits everywhere] All devices end with the same bits.
 # - [rows that do not divide] Where `n` is not divisible by D: `ValueError`, and its text
-#   names both numbers.
+#   names `n` and D. (Raise it yourself.)
 
 
 # %% exercise="ring_all_reduce" minutes=18 difficulty=3
@@ -1253,13 +1266,17 @@ for shape, dtype in (((3, 9, 7, 5), np.float32), ((4, 4), np.int32)):
     rounds = 2 * (len(x) - 1)
     expect_collectives(seen, {"collective-permute": rounds})
     check_puts_in(seen, rounds * x[0].size // len(x), {})
+zeros = -np.zeros((3, 6), np.float32)
+zeros[1, ::2] = 0  # a sum of -0.0 alone is -0.0, and 0.0 + -0.0 is 0.0: other bits
+statement("the same bits everywhere")
+expect_replicas(observe(ring_all_reduce, zeros, "i", axis="i"))
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # **What a collective costs.** A message of `m` bytes takes `latency + m / bandwidth`
 # seconds. The ring sends `2 (D - 1)` messages of `n / D` bytes, one after the other. A
-# *tree* combines the devices in pairs, then pairs of pairs: `2 log2(D)` messages, one
-# after the other, each of all `n` bytes.
+# *tree* combines the devices in pairs, then pairs of pairs, and hands the sum back the
+# same way: `2 log2(D)` messages, one after the other, each of all `n` bytes.
 #
 # **Predict, then run.** Which is better for a small array, which for a large one?
 
@@ -1287,8 +1304,9 @@ for count in (8, 64, 512):
 # message. Plain arithmetic; `num_devices` may be 1,000.
 #
 # - [one device sends nothing] One device has nothing to send.
-# - [bad numbers raise] Below one device, or for a bandwidth of 0 or less (with one
-#   device, too): `ValueError`, and its text holds that number.
+# - [bad numbers raise] Fewer than one device: `ValueError`. A bandwidth of 0 or less:
+#   `ValueError`, with one device, too. The text holds the bad number in full (either
+#   one, if both are bad).
 
 
 # %% exercise="all_reduce_seconds" minutes=6 difficulty=1
@@ -1355,7 +1373,10 @@ def cases(rng):
     yield Case(10**10, 1000, 2.5e10, 1e-6)
     yield Case(*rng.integers(1, 1000, 2).tolist(), 0.5, 1e-3)
     yield Case(5, 1, 0.25, 2, statements=one)
-    for num_devices, bandwidth in ((-3, 1.0), (-40, 2), (2, -0.25), (1, -70)):
+    for num_devices, bandwidth in (
+        *((-3, 1.0), (-40, 2), (2, -0.25), (1, -70)),
+        *((-12345678, 1.0), (2, -12345678), (2, -0.0123456789)),  # all digits count
+    ):
         bad = num_devices if num_devices < 1 else bandwidth
         yield Case(8, num_devices, bandwidth, 0.0, mentions=[bad])
 
@@ -1389,7 +1410,7 @@ expect_like_solution(
 #   `jax.nn.softmax` does.
 # - [only probabilities are sent] Parameters are not sent: each device puts in `B * C`
 #   numbers.
-# - [arguments stay] The dict `params` stays as it is.
+# - [arguments stay] The caller's dict `params` stays as it is.
 
 
 # %% exercise="ensemble_probs" minutes=6 difficulty=1
@@ -1490,6 +1511,8 @@ check_puts_in(seen, 7 * 3, {}, least=7 * 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ## Bonus: attention and experts
+#
 # **Attention in a ring.** Each of T positions looks at all T: a matrix of T x T scores,
 # too large for a device where the text is long. So split the positions: queries stay,
 # keys and values travel around the ring, and each device adds what a block gives to its
@@ -1537,7 +1560,7 @@ print("as of all four:", np.isclose(total, np.exp(blocks - blocks.max()).sum()))
 #   results, side by side or stacked.
 
 
-# %% exercise="ring_attention" minutes=15 difficulty=3
+# %% exercise="ring_attention" minutes=18 difficulty=3
 def ring_attention(q, k, v, axis_name):
     """Computes attention over a sequence that is split over the devices.
 
@@ -1702,7 +1725,7 @@ for count, rows, width, values in ((6, 7, 8, 2), (3, 4, 5, 2)):
 
 # %% [markdown]
 # Under a *causal* mask, where a position sees no later ones, it matters whose block
-# arrives: that of device `d - s` after `s` sends.
+# arrives: that of device `d - s` after `s` sends to the right.
 
 # %% [markdown]
 # **A mixture of experts.** Of many small networks a token uses one, which the model
@@ -1744,21 +1767,21 @@ draw_collective('lax.all_to_all(x, "i", 0, 0)', filled, arrived)
 # ### Exercise 2.10: expert_layer
 #
 # Device `d` holds expert `d`, a layer, `params = {"w": (F, C), "b": (C,)}`; its
-# own tokens `x: (B, F)`; and the number of the expert that each of them chose, `expert:
+# own tokens `x: (B, F)`; and the number of the expert that each chose, `expert:
 # (B,)`, from 0 to `D - 1`.
 #
 # [each token by its expert] `expert_layer(params, x, expert, capacity, axis_name)`
 # returns `(B, C)`: in a token's row, `tanh(token @ w + b)` of its expert.
 #
 # - [at most capacity tokens] Of each device's tokens for one expert, the first
-#   `capacity` rows count (a plain number, at least 1). The others' results are 0, and
-#   they change nothing, even `nan`.
+#   `capacity` rows count (a plain number, at least 1). The others give 0; what
+#   they hold, even `nan`, changes nothing.
 # - [two all_to_alls] One `all_to_all` of at most `D * capacity` tokens, one of as many
 #   results; no more is sent.
-# - [arguments stay] The dict `params` stays as it is.
+# - [arguments stay] The caller's dict `params` stays as it is.
 
 
-# %% exercise="expert_layer" minutes=13 difficulty=3
+# %% exercise="expert_layer" minutes=16 difficulty=3
 def expert_layer(params, x, expert, capacity, axis_name):
     """Sends each token to the device of its expert, and the result back.
 

@@ -80,7 +80,7 @@ def observe(
     compiles = num_compiles()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
-            with mesh_restored():
+            with mesh_restored(), tracing.one_ir_context():
                 result = jax.block_until_ready(function(*inputs))
         except KeyboardInterrupt:
             raise

@@ -181,3 +181,19 @@ def test_donated_arrays_are_those_that_the_program_takes_over():
         assert tracing.num_donated(jax.jit(step), *arguments) == 0
         assert tracing.num_donated(deletes, *arguments) == 0
         assert tracing.num_donated(in_two, *arguments) == 3
+
+
+def test_programs_in_one_context_are_those_of_contexts_of_their_own():
+    def work(x):
+        return jax.pmap(lambda row: jax.lax.psum(row * 2.5, "i"), "i")(x)
+
+    programs = []
+    for context in (tracing.one_ir_context, contextlib.nullcontext):
+        for _ in range(2):
+            jax.clear_caches()
+            with context():
+                program = jax.jit(lambda x: work(x) + 1).lower(np.ones((8, 3)))
+            programs.append(program.as_text())
+            assert "all_reduce" in programs[-1]
+        tracing.ir_context.cache_clear()
+    assert len({*programs}) == 1

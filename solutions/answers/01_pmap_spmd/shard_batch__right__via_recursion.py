@@ -1,11 +1,15 @@
-"""Walks through the containers itself."""
+"""Walks through the containers itself, and copies each dict with its class."""
+
+import copy
 
 
 def shard_batch(batch, num_devices):
     if batch is None:
         return None
     if isinstance(batch, dict):
-        return {name: shard_batch(part, num_devices) for name, part in batch.items()}
+        parts = copy.copy(batch)  # an ordered or a default dict stays one
+        parts.update({k: shard_batch(part, num_devices) for k, part in batch.items()})
+        return parts
     if isinstance(batch, list | tuple):
         parts = [shard_batch(part, num_devices) for part in batch]
         is_named = hasattr(batch, "_fields")

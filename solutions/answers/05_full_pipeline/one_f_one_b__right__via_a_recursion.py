@@ -1,4 +1,4 @@
-"""Asks for each turn when it may be at the earliest."""
+"""Asks for each turn when it may be at the earliest; old ones first: not too deep."""
 
 import functools
 
@@ -20,7 +20,8 @@ def one_f_one_b(num_stages, num_microbatches):
             before = max(before, backward(m - 1, s) + (m - 1 + S - s < M))
         return before + 1
 
-    schedule = [[None for _ in range(S)] for _ in range(backward(M - 1, 0) + 1)]
+    num_ticks = max(backward(m, 0) for m in range(M)) + 1
+    schedule = [[None for _ in range(S)] for _ in range(num_ticks)]
     for m in range(M):
         for s in range(S):
             schedule[forward(m, s)][s] = ("F", m)

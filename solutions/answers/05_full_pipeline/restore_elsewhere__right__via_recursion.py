@@ -1,10 +1,12 @@
-"""Makes the target by recursion into the dicts."""
+"""Makes the target by recursion into dicts and lists."""
 
 
 def restore_elsewhere(directory, mesh, specs):
     def target(saved, spec):
         if isinstance(saved, dict):
             return {name: target(saved[name], spec[name]) for name in saved}
+        if isinstance(saved, list):
+            return [target(*pair) for pair in zip(saved, spec, strict=True)]
         return jax.ShapeDtypeStruct(
             saved.shape, saved.dtype, sharding=NamedSharding(mesh, spec)
         )

@@ -1,0 +1,13 @@
+"""Sends a block of bools as int32, four times its bytes; all other dtypes as they are.
+
+Told: none
+"""
+
+
+def reshard_rows_to_columns(x, axis_name):
+    size = lax.axis_size(axis_name)
+    if x.shape[1] % size:
+        raise ValueError(f"{x.shape[1]} columns cannot be split over {size} devices")
+    sent = x.astype(jnp.int32) if x.dtype == jnp.bool_ else x
+    got = lax.all_to_all(sent, axis_name, 1, 0, tiled=True)
+    return got.astype(x.dtype)
