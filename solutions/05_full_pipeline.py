@@ -117,7 +117,7 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 # - [rows in order] Rows come in the order above; a batch may be longer than an epoch.
 # - [laid out by sharding] Arrays lie as `sharding` says, on any mesh.
 # - [one batch ahead] **The next batch is on its way**: when one is handed out, the next
-#   has been placed, and none after it.
+#   has been placed, and none after.
 # - [rows must divide] If `sharding` cannot split `batch_size` evenly: a `ValueError`
 #   with both numbers, rows and parts, at the first `next` or before. (JAX's own will
 #   do.)
@@ -910,8 +910,8 @@ with open_manager(folder) as manager:
 # - [laid out as fresh] Wherever it was saved, the state has the structure, dtypes and
 #   layout of `fresh`.
 # - [fresh without checkpoint] Without a checkpoint: `(0, fresh, {})`.
-# - [another run] Before the state is read: if `facts` lacks an entry of `settings` (JSON, no
-#   tuples), `None` too, or has another there, a `ValueError` names it. This
+# - [another run] Before the state is read: if `facts` lacks an entry of `settings`
+#   (JSON, no tuples), `None` too, or has another there, a `ValueError` names it. This
 #   checkpoint stays.
 # - [damaged ones go] If reading facts or state raises: print the step, call
 #   `set_aside(manager, step)`, take the checkpoint before. **Delete nothing**: full
@@ -1835,7 +1835,7 @@ at_once, late = (min(seconds(number) for _ in range(3)) for number in (0, 1))
 ratio = late / at_once  # look at it in a cell of your own
 
 # %% [markdown]
-# `ratio` was 0.6 to 0.8 where this was written: of the two times only the longer counts.
+# `ratio` was 0.6 to 0.8 here: of the two times only the longer counts.
 #
 # `jax.profiler.trace(directory)` records what each device did; TensorBoard or Perfetto
 # show it. Below, three steps on 512 x 512 weights, from such a trace.

@@ -185,15 +185,14 @@ def test_donated_arrays_are_those_that_the_program_takes_over():
 
 def test_programs_in_one_context_are_those_of_contexts_of_their_own():
     def work(x):
-        return jax.pmap(lambda row: jax.lax.psum(row * 2.5, "i"), "i")(x)
+        return jax.grad(lambda x: jnp.sin(x @ x.T).sum())(x)
 
     programs = []
     for context in (tracing.one_ir_context, contextlib.nullcontext):
         for _ in range(2):
             jax.clear_caches()
             with context():
-                program = jax.jit(lambda x: work(x) + 1).lower(np.ones((8, 3)))
-            programs.append(program.as_text())
-            assert "all_reduce" in programs[-1]
+                programs.append(jax.jit(work).lower(np.ones((8, 3))).as_text())
+            assert "stablehlo.cosine" in programs[-1]
         tracing.ir_context.cache_clear()
     assert len({*programs}) == 1
