@@ -1346,7 +1346,7 @@ print("clip, then average:", clip(grads, 1).mean(axis=0).round(2))
 #   Optax's defaults;
 # - [warm-up and cosine] the learning rate rises linearly from 0, at step 0, to
 #   `peak_lr` at step `warmup_steps`, then falls along a cosine to 0 at step
-#   `num_steps`, the last.
+#   `num_steps`.
 #
 # `optimizer_step(params, opt_state, x, y, optimizer, axis_name)` runs inside the axis.
 #
