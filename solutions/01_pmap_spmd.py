@@ -11,10 +11,11 @@
 # - start a process with any number of simulated devices;
 # - run one function on all of them, and say what lies where;
 # - split a batch, broadcast parameters, and give each device its own randomness;
-# - recognise replicas (a model's copies) that drift apart (in part two).
+# - recognise replicas (a model's copies) that drift apart (in "Going further").
 #
 # **You need** NumPy, and a first look at `jax.jit`, `jax.grad` and `jax.vmap`.
-# **Time**: about 90 minutes for four exercises, with a pause; then a second part of 75.
+# **Time**: about 85 minutes for four exercises, with a pause; then "Going further", a
+# second part of 65.
 
 # %% setup=true
 
@@ -39,8 +40,8 @@ draw_devices()
 #
 # XLA, the compiler below JAX, reads the environment variable `XLA_FLAGS` **once**: when
 # JAX first touches a device. The flag `--xla_force_host_platform_device_count=8` then
-# splits the CPU into eight devices. Later changes of it are ignored without a word.
-# JAX's own setting, `jax_num_cpu_devices`, raises when it comes too late.
+# splits the CPU into eight devices. Later changes of the variable are ignored without a
+# word. JAX's own setting, `jax_num_cpu_devices`, raises when it comes too late.
 #
 # **Predict, then run.** The cell starts two fresh Python processes. Both set the flag
 # after `import jax`; the first one has already counted its devices by then. What will
@@ -80,20 +81,18 @@ except RuntimeError as error:
 # %% [markdown]
 # ### Exercise 1.1: launch_env
 #
-# Write the environment for a new process. `launch_env(num_devices, env)` returns a
-# **copy** of the dict `env`.
+# `launch_env(num_devices, env)` returns a **copy** of the dict `env`, for a new process.
 #
-# - [a fresh process sees them] With the copy, a fresh Python process sees `num_devices`
-#   CPU devices.
-# - [other variables stay] Every other variable stays.
-# - [other flags stay] So do other flags in `XLA_FLAGS`, if there are any, in their order.
-# - [the old count is gone] Old device counts are gone, wherever they stand, also where
-#   there are two.
+# - [a fresh process sees them] With it, a fresh Python process sees `num_devices` CPU
+#   devices.
+# - [other variables stay] Other variables stay.
+# - [other flags stay] Other flags in `XLA_FLAGS` stay, in their order.
+# - [the old count is gone] Old device counts are gone, even two of them.
 # - [below one device] `num_devices` below 1: `ValueError`, and its text names that
 #   number.
 
 
-# %% exercise="launch_env" minutes=8 difficulty=1
+# %% exercise="launch_env" minutes=9 difficulty=1
 def launch_env(num_devices, env):
     """Returns a copy of `env` that gives a fresh process `num_devices` CPU devices.
 
@@ -243,9 +242,9 @@ draw_pmap("f", {"x": x}, {"y": y})
 
 # %% [markdown]
 # The results are stacked along the leading axis. `y` is one array; its rows, its
-# **shards**, still lie where they were computed. (`y * 2` keeps them there. But since JAX
-# 0.8 `y[:3]` is a full copy on each of the devices, and a `pmap` over its three rows
-# refuses it.)
+# **shards**, still lie where they were computed. (`y * 2` keeps them there. `y[:3]` does
+# not: since JAX 0.8 all three rows then lie on every one of the eight devices, and `pmap`
+# refuses them. It takes `np.asarray(y)[:3]`.)
 
 # %%
 draw_array(y, "y = pmap(f)(x)")
@@ -281,16 +280,16 @@ draw_pmap("mean", {"blocks": blocks}, {"means": means})
 # ### Exercise 1.2: shard_batch
 #
 # Batches are *pytrees*: arrays in nested dicts, lists and tuples, or one bare array.
-# `shard_batch(batch, num_devices)` cuts each array `(B, ...)` of a pytree, all of one
-# `B`, into `(num_devices, B / num_devices, ...)`. Where the blocks lie does not matter,
-# so `num_devices` may be any number from 1 on.
+# `shard_batch(batch, num_devices)` cuts each array `(B, ...)` of a pytree, all with the
+# same `B`, into `(num_devices, B / num_devices, ...)`. Where the blocks lie does not
+# matter, so `num_devices` may be any number from 1 on.
 #
 # - [the same tree] The tree keeps its containers: named tuples, ordered dicts and default
 #   dicts, too.
 # - [order stays] Order stays: device 0 gets the first `B / num_devices` rows.
 # - [dtypes stay] Dtypes stay; none has more than 32 bits.
 # - [uneven rows raise] Where `num_devices` does not divide `B`: `ValueError`, and its
-#   text names both sizes.
+#   text names `B` and `num_devices`.
 
 
 # %% exercise="shard_batch" minutes=8 difficulty=1
@@ -397,16 +396,17 @@ expect_like_solution(
 
 # %% [markdown]
 # From here on, results lie on devices. JAX *traces* a function: it runs it once, with
-# stand-ins for arrays, and writes down the operations, a program. Where an exercise below
-# says *one row per device*, this holds, for `D` rows, 1 to 8:
+# stand-ins for arrays, and writes down the operations, a program. *One row per device*
+# means, for any number `D` of rows from 1 to 8:
 #
 # - [row d on device d] Row `d` of the result is computed on device `d`,
 #   `jax.devices()[d]`, and stays there.
 # - [it traces] The check reads the traced program: on the arrays that your function is
 #   given, use `jnp`, not `np`.
 #
-# These arrays come from NumPy or `jnp.asarray`, or lie already where `pmap` wants them:
-# row `d` on device `d`, what all devices need on each.
+# The arrays you are given come from NumPy or `jnp.asarray`, or are placed already: row
+# `d` on device `d`, a shared argument on every device. Your functions may compile in each
+# call; section 5 tells what that costs.
 
 # %% [markdown]
 # ### Exercise 1.3: parallel_square
@@ -532,8 +532,8 @@ expect_close(seen, {"result": x[:3] ** 2, "deleted": [False]})
 # ## 3. pmap beside vmap
 #
 # `jax.vmap(f)` also maps a function over a leading axis, and gives the same numbers.
-# But it places nothing: `f` becomes one larger operation, which runs where its input
-# lies, here on **one** device. `pmap` starts `f` on **many**.
+# But it places nothing: each operation of `f` becomes one larger operation, which runs
+# where its input lies, here on **one** device. `pmap` starts `f` on **many**.
 #
 # They combine: `pmap` over the device axis, `vmap` inside over a device's own rows.
 
@@ -569,8 +569,9 @@ draw_pmap("total", {"x": x}, {"totals": totals}, {"params": params})
 
 # %% [markdown]
 # **Common mistake: no `in_axes`.** Then `pmap` looks for a device axis in the
-# parameters too. You are lucky if that fails. Below, `w: f32[8, 8]` and `b: f32[8]`
-# have one by accident: each device gets one row of `w` and one number of `b`.
+# parameters too. You are lucky if that fails, today with a `ValueError` that speaks of
+# `partitioned` or `squeeze`. Below, `w: f32[8, 8]` and `b: f32[8]` have one by accident:
+# each device gets one row of `w` and one number of `b`.
 
 # %%
 square = {
@@ -582,20 +583,6 @@ print("right:   ", jax.pmap(predict, in_axes=(None, 0))(square, x).shape)
 print("no error:", jax.pmap(predict)(square, x).shape)
 
 # %% [markdown]
-# **Arguments that are no data.** A number that decides a *shape*, or a function, must
-# be known while JAX traces. `static_broadcasted_argnums` names such arguments: all
-# devices get them, and each new value compiles another program.
-
-# %%
-repeat = jax.pmap(jnp.tile, static_broadcasted_argnums=1)
-x = np.ones((num_devices, 2), np.float32)
-print("each row twice:", repeat(x, 2).shape, "  3 times:", repeat(x, 3).shape)
-try:
-    jax.pmap(jnp.tile, in_axes=(0, None))(x, 2)
-except TypeError:
-    print("broadcast as data: TypeError, its value is unknown")
-
-# %% [markdown]
 # ### Exercise 1.4: parallel_predict
 #
 # `parallel_predict(params, x)` runs `predict` above on `D` devices. The parameters
@@ -603,9 +590,8 @@ except TypeError:
 #
 # - [a prediction of each block] The result is `(D, B, C)`, one row per device: block `d`
 #   of `x`, predicted with the same parameters.
-# - [no stacked parameters] Do not copy the parameters yourself: with more than one
-#   device, no array of the traced program repeats `w` `D` times or more, be it as
-#   `(D, F, C)`, below each other, or once per row of a block.
+# - [no stacked parameters] Do not stack copies of the parameters: with `D` above 1, no
+#   array of the traced program may hold `w` `D` times or more.
 
 
 # %% exercise="parallel_predict" minutes=6 difficulty=1
@@ -719,8 +705,8 @@ expect_arrays(seen, largest=3 * 24 * 20 - 1)
 #
 # ## 5. pmap compiles for you
 #
-# `pmap` includes `jit`: it traces your function **once**; all eight devices run the one
-# compiled program.
+# `pmap` includes `jit`: it traces your function **once** for all eight devices, which run
+# the one compiled program.
 #
 # **Predict, then run.** How often is `count_traces` traced in the three calls, then in
 # the two loops?
@@ -753,11 +739,12 @@ for name, function in (("made once", parallel), ("made anew", new_function)):
 
 # %% [markdown]
 # A new shape or dtype means a new program. So does a new *function*: JAX finds a compiled
-# program by the function object.
+# program by the function object. Since JAX 0.8 a new placement counts, too: a loop whose
+# second step receives `pmap`'s own results compiles twice.
 #
 # **Common mistake: compiling at each call.** A lambda, or a function defined inside of
-# another, is new each time, so its `pmap` compiles again: right numbers, dozens of times
-# as slow. Give `pmap` one function, made outside of the loop.
+# another, is new each time, so its `pmap` compiles again: right numbers, often more
+# than a hundred times as slow. Give `pmap` one function, made outside of the loop.
 
 # %% [markdown]
 # ## 6. Randomness of its own for each device
@@ -855,8 +842,8 @@ print("same as pmap:", np.allclose(today(params, x), totals))
 # </details>
 # <details><summary>An error: 2 is not 8</summary>
 #
-# It may be smaller. An error is more than 8, or mapped arguments of several leading
-# sizes.
+# It may be smaller. Errors are more than 8 rows, or mapped arguments whose leading sizes
+# differ.
 #
 # </details>
 # <details><summary>Each row is shared by four devices</summary>
@@ -900,7 +887,8 @@ print("same as pmap:", np.allclose(today(params, x), totals))
 # ## Going further
 #
 # The core of the lesson ends here. Three exercises follow, and replicas that drift, for
-# another sitting (then run all cells above first). Their points count like any other's.
+# another sitting (then run all cells above first). Their points count like any other's;
+# no later lesson needs them.
 
 # %% [markdown]
 # The web is full of "then" ("gone": not in today's JAX):
@@ -1058,8 +1046,8 @@ expect_close(seen, {"result": points, "deleted": [False] * 2})
 #
 # - [a list of layers] It returns a list with `{"w": (D, n_in, n_out), "b": (D, n_out)}`
 #   for each pair of neighbours in `sizes`, all f32.
-# - [normal weights] Weights are normal with mean zero and standard deviation
-#   `1 / sqrt(n_in)`.
+# - [normal weights] Weights are normal, not truncated (as `lecun_normal`'s are), with
+#   mean zero and standard deviation `1 / sqrt(n_in)`.
 # - [zero biases] Biases are zero.
 # - [a key for each] All weights are independent draws, over all layers and devices.
 # - [the key decides] The same `key` gives the same parameters, another `key` others.
@@ -1067,7 +1055,7 @@ expect_close(seen, {"result": points, "deleted": [False] * 2})
 # The arrays may lie anywhere, on the host, too.
 
 
-# %% exercise="init_ensemble" minutes=15 difficulty=2
+# %% exercise="init_ensemble" minutes=16 difficulty=2
 def init_ensemble(key, num_devices, sizes):
     """Draws one multi-layer perceptron per device.
 
@@ -1266,6 +1254,20 @@ expect(seen, not alike, headline, seen="draws in common", expected="independent 
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# **Arguments that are no data.** A number that decides a *shape*, or a function, must
+# be known while JAX traces. `static_broadcasted_argnums` names such arguments: all
+# devices get them, and each new value compiles another program.
+
+# %%
+repeat = jax.pmap(jnp.tile, static_broadcasted_argnums=1)
+x = np.ones((num_devices, 2), np.float32)
+print("each row twice:", repeat(x, 2).shape, "  3 times:", repeat(x, 3).shape)
+try:
+    jax.pmap(jnp.tile, in_axes=(0, None))(x, 2)
+except TypeError:
+    print("broadcast as data: TypeError, its value is unknown")
+
+# %% [markdown]
 # ## 8. Training without talking
 #
 # Now train: `y = 2x - 1` plus noise, 8 points on each device. All start at the line that
@@ -1298,11 +1300,9 @@ start = {
 # %%
 step, losses = jax.pmap(local_step), jax.pmap(mse)
 params, slopes = start, []
-for number in range(60):
-    slopes.append(np.asarray(params["w"])[:, 0])
+for _ in range(60):
+    slopes.append(np.asarray(params["w"])[:, 0])  # waits for the step before
     params = step(params, train_x, train_y)
-    if number % 10 == 9:
-        jax.block_until_ready(params)  # Python runs ahead of the devices: wait for them
 for when, state in (("before", start), ("after", params)):
     values = np.asarray(losses(state, train_x, train_y))
     print("loss", when, " ".join(f"{value:.2f}" for value in values))
@@ -1320,23 +1320,24 @@ draw_replicas(slopes, "slope w", "Replicas without communication (true slope: 2)
 # %% [markdown]
 # ### Exercise 1.7: local_sgd_steps
 #
-# Measure this drift.
+# Measure this drift. Write two functions.
 #
 # `local_sgd_steps(params, x, y, lr, num_steps)` starts from `{"w": (D, F), "b": (D,)}`
-# and returns such parameters, one row per device.
+# and returns the same form, one row per device.
 #
-# - [each device descends] Each device takes `num_steps` steps of gradient descent on
-#   `mse` with the learning rate `lr`, from its own row of `params`, on its own
-#   `x: (D, B, F)` and `y: (D, B)`. `num_steps` may be 0.
-# - [no communication] It sends nothing between devices.
-# - [the largest difference] `replica_spread(params)` returns one number for a tree of
-#   arrays `(D, ...)`, floats or small ints: the largest absolute difference of any entry from
-#   the replicas' mean of that entry, over all arrays. It may use NumPy.
+# - [each device descends] Each device takes `num_steps` steps (0 or more) of gradient
+#   descent on `mse` with learning rate `lr`, from its own row of `params`, on its own
+#   `x: (D, B, F)` and `y: (D, B)`.
+# - [no communication] Devices send nothing.
 #
-# Only `params`, `x` and `y` are traced; `lr` and `num_steps` stay Python numbers.
+# The check passes `lr` and `num_steps` as Python numbers; it traces the others.
+#
+# [the largest difference] `replica_spread(params)` returns one number for a tree of arrays
+# `(D, ...)`, floats or small ints: the largest absolute difference of any entry from the
+# replicas' mean of that entry, over all arrays. It may use NumPy.
 
 
-# %% exercise="local_sgd_steps" minutes=25 difficulty=3
+# %% exercise="local_sgd_steps" minutes=24 difficulty=3
 def local_sgd_steps(params, x, y, lr, num_steps):
     """Takes `num_steps` SGD steps on each device's own data.
 
@@ -1378,7 +1379,8 @@ def replica_spread(params):
 # - Write the whole run for one device, then `pmap` it. `lr` and `num_steps` may come
 #   from the enclosing function, which then compiles in each call.
 # - `jax.lax.fori_loop(0, num_steps, step, params)` loops inside the compiled program;
-#   its `step` takes `(i, params)`. A Python loop works too.
+#   its `step` takes `(i, params)`. A Python loop works too, inside of the function that
+#   you `pmap`: with 0 steps, too, the result lies on the devices.
 # - For the spread, `jax.tree.leaves(params)` lists the arrays; the mean is over axis 0.
 
 
@@ -1430,8 +1432,7 @@ def check_placed(params, x, y, lr, num_steps):  # of what lies there, and must s
 # %% check="local_sgd_steps" points=3
 num_devices = jax.device_count()
 data = np.float32(np.random.default_rng(4).normal(size=(num_devices, 6, 4)))
-x, y = data[..., :3], data[..., 3]
-rows = np.ones((num_devices, 3), np.float32)
+x, y, rows = data[..., :3], data[..., 3], np.ones((num_devices, 3), np.float32)
 params = {"w": rows, "b": 0 * rows[:, 0]}
 expected = check_run(params, x, y, 0.05, 20)
 causes = {
@@ -1449,6 +1450,7 @@ statement("it traces", "no communication")
 expect_collectives(seen, {})
 statement("row d on device d")
 expect_devices(seen, num_devices)
+expect_devices(observe(local_sgd_steps, params, x, y, 0.05, 0), num_devices)
 alone = observe(check_steps_alone, 0.05, 3, params, x, y)
 expect(alone, not alone.value, "One device did the steps, before the rows were spread.")
 statement("the largest difference")

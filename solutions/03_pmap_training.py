@@ -11,11 +11,11 @@
 #
 # - train with `pmap`: replicate, shard, step, sync, unreplicate;
 # - tell a synchronised run from one that only looks healthy;
-# - count the rows of a last batch that does not divide;
+# - weight the rows of a last batch that does not divide (second part);
 # - port a step to `shard_map` without its silent eightfold gradient.
 #
 # **You need** lessons 1 and 2. **Time**: about 90 minutes, a pause before section 3;
-# then a second part of 117.
+# then a second part of 130.
 
 # %% setup=true
 
@@ -49,13 +49,12 @@ def line_step(line, x, y):  # on one device: f32[] each, x and y: f32[16]
 rng = np.random.default_rng(0)
 line_x = np.float32(rng.normal(size=(8, 16)))  # shard
 line_y = np.float32(2 * line_x - 1 + 0.5 * rng.normal(size=(8, 16)))
-zeros = Line(np.zeros(8, np.float32), np.zeros(8, np.float32))  # replicate
+# replicate: a stack on the host; pmap sends row d to device d
+zeros = Line(np.zeros(8, np.float32), np.zeros(8, np.float32))
 step = jax.pmap(line_step, axis_name="devices")
 line = step(zeros, line_x, line_y)
 shown = {"weight": zeros.weight, "x": line_x}  # bias and y lie likewise
-draw_pmap(
-    "line_step", shown, {"weight": line.weight}, sync="pmean of the\ngradients, update"
-)
+draw_pmap("line_step", shown, {"weight": line.weight}, sync="pmean of the\ngradients")
 
 # %% [markdown]
 # **Predict, then run.** After 1000 steps, how far apart are the eight replicas? And how
@@ -84,11 +83,6 @@ draw_array(line.weight, "line.weight")
 # - [arguments stay] A function leaves its arguments unchanged and alive: it donates none.
 #   It may return its argument, or a view of it.
 # - [nothing is remembered] Its result depends on its arguments, not on earlier calls.
-#
-# Where an exercise says what devices compute or send, its check traces your code: use no
-# `float()` and no NumPy on traced arrays. To send *once* is one all-reduce of each
-# number, in one array or in several: of the loss, and of gradients or new parameters.
-# Losses and steps are compared with those of 64 bits, up to the rounding of 32.
 
 # %% [markdown]
 # ### Exercise 3.1: replicate
@@ -106,7 +100,7 @@ draw_array(line.weight, "line.weight")
 # and returns the **first** row of each, an array or a NumPy scalar.
 
 
-# %% exercise="replicate" minutes=14 difficulty=1
+# %% exercise="replicate" minutes=15 difficulty=1
 def replicate(tree, num_devices):
     """Copies a tree to the first devices, one row of a new leading axis on each.
 
@@ -342,7 +336,12 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 #
 # `psum`'s replicas agree, too: equal is not yet right. Only `pmean` follows one device,
 # up to rounding. So the checks never ask whether the loss falls; they compare with the
-# reference.
+# 64-bit reference, to f32 rounding. You compute in f32.
+
+# %% [markdown]
+# Where an exercise says what devices compute or send, its check traces your code: use no
+# `float()` and no NumPy on traced arrays. *Once* means: each loss, and each gradient (or
+# new parameter), goes through exactly one all-reduce; how you group them is free.
 
 # %% [markdown]
 # ### Exercise 3.2: train_step
@@ -355,16 +354,18 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 # - [the loss before] The loss, `(D,)`, is the batch's mean **before** the step.
 # - [replicas agree] Equal replicas give equal rows, bit for bit.
 # - [own shard only] Each device computes its own shard.
-# - [sent once] It sends each gradient and the loss once, nothing else. (`leaf[0]`
-#   would send, too.)
-# - [one program] Calls of equal types, shapes and layouts share **one** program, for
-#   every `lr`.
-# - [integer parameters] Integer parameters raise JAX's `TypeError`.
+# - [sent once] It sends each gradient and the loss once, nothing else.
+# - [one program] Calls of equal types, shapes and placements (host, or which devices)
+#   share **one** program, for every `lr`.
+# - [integer parameters] Integer parameters raise JAX's `TypeError` (nothing to write).
 
 
 # %% exercise="train_step" minutes=15 difficulty=2
 def device_step(params, x, y, lr):
-    """Takes the step on one device, inside the axis "devices": x is (B, 10)."""
+    """Takes the step on one device, inside the axis "devices": x is (B, 10).
+
+    Returns this device's new replica, and the loss, f32 ().
+    """
     ### BEGIN SOLUTION
     loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
     loss, grads = jax.lax.pmean((loss, grads), "devices")
@@ -540,7 +541,7 @@ expect_replicas(seen)
 # %% [markdown]
 # ## 3. Porting to shard_map: the silent factor
 #
-# A good moment for a pause; afterwards run the cells above again.
+# A good moment for a pause; if the kernel has stopped, run the cells above again.
 #
 # `pmap` is a legacy name; new code uses `jax.shard_map`, on a *mesh*: devices in a row,
 # their axis named. Parameters are no longer stacked: the spec `P()` says *the same on all
@@ -566,7 +567,7 @@ def ported(params, x, y):  # params: whole, x: f32[64, 10]
 specs = (P(), P("devices"), P("devices"))
 ported = jax.jit(jax.shard_map(ported, mesh=mesh, in_specs=specs, out_specs=P()))
 params, (x, y) = init_mlp(0), mlp_data(1, 512)
-true_loss, true_grads = reference_perceptron(params, x, y)
+true_loss, true_grads = reference_perceptron(params, x, y)  # one device, 64 bits
 loss, grads = ported(params, x, y)
 print(f"loss: {loss / true_loss:.1f} x the reference")
 for name, grad in grads.items():
@@ -588,53 +589,30 @@ for name, grad in grads.items():
 # 4.)
 
 # %% [markdown]
-# **Predict, then run.** JAX finds a compiled program by its function. What `shard_map`
-# returns makes a new function each time you call it. Which of these compile in their
-# second and third calls?
-
-
-# %%
-def total(x):  # f32[8] on each device -> the sum of all 64
-    return jax.lax.psum(x.sum(), "devices")
-
-
-def mapped():
-    return jax.shard_map(total, mesh=mesh, in_specs=P("devices"), out_specs=P())
-
-
-ways = {
-    "shard_map alone": mapped(),
-    "jit made in each call": lambda x: jax.jit(mapped())(x),
-    "jit made once": jax.jit(mapped()),
-}
-for name, way in ways.items():
-    seen = [observe(way, np.ones(64, np.float32)) for _ in range(3)]
-    compiles = ["yes" if call.num_compiles else "no" for call in seen]
-    print(f"{name + ':':24}", *compiles)
-
-# %% [markdown]
-# Compiling takes many times as long as a small step. So make the program once and keep
-# it; `functools.cache` keeps one for each number of devices.
+# `shard_map` alone compiles in each call ("Going further" shows it). Make
+# `jit(shard_map(...))` once and keep it; `functools.cache` keeps one for each number of
+# devices. Leave compiling to `jit`: what `.lower().compile()` gives fits one input shape
+# only.
 
 # %% [markdown]
 # ### Exercise 3.3: shard_map_step
 #
 # [one step of SGD] `shard_map_step(params, x, y, lr, num_devices)` is `train_step` by
 # `jax.shard_map`, on a mesh of the first `num_devices` devices. Global arrays go in and
-# come out: `params` **without** a device axis, `x: (B, 10)`, `y: (B,)`. The numbers are
-# one device's. Leave compiling to `jit`: no `.compile()`.
+# come out: `params` **without** a device axis, `x: (B, 10)`, `y: (B,)`. Losses and
+# parameters equal one device's on the whole batch.
 #
 # - [the loss before] It returns `(params, loss)`: the loss before the step, `f32 ()`.
 # - [whole on each device] Each device of the mesh holds all of the result.
 # - [own rows only] Each computes its own rows only.
 # - [sent once] It sends each gradient and the loss once, nothing else.
-# - [one program] Calls of equal types, shapes, layouts and `num_devices` share **one**
+# - [one program] Calls of equal types, shapes, placements and `num_devices` share **one**
 #   program, for every `lr`.
 # - [rows do not divide] `B` does not divide by `num_devices`: `ValueError`; its text
 #   names both (`shard_map`'s does).
 
 
-# %% exercise="shard_map_step" minutes=12 difficulty=2
+# %% exercise="shard_map_step" minutes=13 difficulty=2
 @functools.cache
 def compiled_step(num_devices):
     """Makes the step's program for the first devices: once, then it is kept."""
@@ -657,7 +635,8 @@ def shard_map_step(params, x, y, lr, num_devices):
     """Takes one SGD step on global arrays, on a mesh of the first devices.
 
     Args:
-        params: as `init_mlp` makes them, of any width; on the host, or on each device.
+        params: as `init_mlp` makes them, of any width; on the host, or on each device
+            of the mesh.
         x: f32 (B, 10), the rows of all devices; on the host, or split over
             the first num_devices devices.
         y: f32 (B,), too.
@@ -675,7 +654,8 @@ def shard_map_step(params, x, y, lr, num_devices):
 
 # %% [markdown] hints="shard_map_step"
 # - Start from `ported` above: the same specs, and `P()` for `lr`.
-# - The mesh: `Mesh(jax.devices()[:num_devices], ("devices",))`.
+# - The mesh: `Mesh(jax.devices()[:num_devices], ("devices",))`. (`jax.make_mesh` now
+#   makes Explicit axes, for which `shard_map` refuses arrays of the host.)
 # - Inside: `loss_of(params)` returns `jax.lax.pmean(mlp_loss(params, x, y), "devices")`;
 #   its gradient needs no further sync.
 
@@ -796,21 +776,22 @@ expect_arrays(seen, largest=1200)
 # </details>
 
 # %% [markdown]
-# **2. Three devices hold 2, 2 and 1 rows. What is the mean loss over the five?**
+# **2. A loop calls `jax.jit(jax.shard_map(step, ...))(params, x, y)`. When does it
+# compile?**
 #
-# <details><summary>pmean of the local means</summary>
+# <details><summary>In the first round only</summary>
 #
-# This counts the single row twice as much as the others.
-#
-# </details>
-# <details><summary>psum of the local sums, divided by psum of the counts</summary>
-#
-# Right. Sum first, divide once.
+# JAX finds a program by its function, and here each round makes a new one.
 #
 # </details>
-# <details><summary>psum of the local means, divided by 5</summary>
+# <details><summary>In each round</summary>
 #
-# Too small as a rule, and weighted wrongly.
+# Right. Make the function once, before the loop.
+#
+# </details>
+# <details><summary>Once for each shape of the arrays</summary>
+#
+# This is so where the function stays the same.
 #
 # </details>
 
@@ -837,7 +818,7 @@ expect_arrays(seen, largest=1200)
 # %% [markdown]
 # ## Going further
 #
-# The first part ends here. The second, 117 minutes with a pause before section 6, adds
+# The first part ends here. The second, 130 minutes with a pause before section 6, adds
 # what real training needs; run the cells above first. Its exercises count like all
 # others. Most of their functions run on each device of a `pmap`, inside its axis, where
 # gradients need a collective of their own.
@@ -852,7 +833,7 @@ expect_arrays(seen, largest=1200)
 # | `jax.tree_map` | `jax.tree.map` |
 # | `jax.pmap(step, "devices")` | `jax.jit(jax.shard_map(step, ...))`; move `pmean` into the loss |
 # | `jax.experimental.shard_map` | `jax.shard_map` |
-# | `check_rep=False` | `check_vma=False`: gradients stay each device's own |
+# | `check_rep=False` | `check_vma=False`: gradients stay each device's own, so `pmean` them, as in `pmap`; a `pmean` in the loss does not do it |
 # | `jax.device_put_replicated`, `flax.jax_utils.replicate` | `jax.device_put(tree, NamedSharding(mesh, P()))`: no device axis |
 # | `jax.device_put_sharded` | `jax.device_put(x, NamedSharding(mesh, P("devices")))` |
 # | `flax.jax_utils.unreplicate` | nothing: no device axis to remove |
@@ -895,6 +876,36 @@ draw_losses(curves, "loss", "The eightfold gradient under two optimizers", log=F
 # AdamW hides it: it divides each gradient by that gradient's recent size, so a constant
 # factor cancels. Clipping by norm, a logged gradient norm or another optimizer brings it
 # back. Under SGD the loss falls even *faster*.
+
+# %% [markdown]
+# ### What compiles again
+#
+# JAX finds a compiled program by its function. What `shard_map` returns makes a new
+# function each time you call it. Which of these compile in their second and third calls?
+
+
+# %%
+def total(x):  # f32[8] on each device -> the sum of all 64
+    return jax.lax.psum(x.sum(), "devices")
+
+
+def mapped():
+    return jax.shard_map(total, mesh=mesh, in_specs=P("devices"), out_specs=P())
+
+
+ways = {
+    "shard_map alone": mapped(),
+    "jit made in each call": lambda x: jax.jit(mapped())(x),
+    "jit made once": jax.jit(mapped()),
+}
+for name, way in ways.items():
+    seen = [observe(way, np.ones(64, np.float32)) for _ in range(3)]
+    compiles = ["yes" if call.num_compiles else "no" for call in seen]
+    print(f"{name + ':':24}", *compiles)
+
+# %% [markdown]
+# A `jit` made in each call gets a new function in each. Compiling takes many times as
+# long as a small step.
 
 # %% [markdown]
 # ### What leaf[0] sends
@@ -961,10 +972,10 @@ print("devices without a true row:", np.sum(np.arange(0, 16, 2) >= 13))
 # - [a device's share] It returns the sum of `(mlp(params, x) - y) ** 2` over its true
 #   rows, divided by the number of true rows of **all** devices.
 # - [gradients add up] Shares add up to the mean, their gradients to its gradient.
-# - [masked rows do not matter] Masked rows hold any numbers up to a million.
+# - [masked rows do not matter] Masked rows hold any finite numbers within ±1,000,000.
 
 
-# %% exercise="pad_and_shard" minutes=15 difficulty=2
+# %% exercise="pad_and_shard" minutes=16 difficulty=2
 def pad_and_shard(batch, num_devices):
     """Pads a batch until it divides, and splits it over the devices.
 
@@ -999,7 +1010,7 @@ def weighted_loss(params, x, y, mask, axis_name):
         params: as `mlp` takes them.
         x: f32 (k, 10), this device's rows.
         y: f32 (k,).
-        mask: bool (k,), true for true rows; on all devices at least one is true.
+        mask: bool (k,), true for true rows: at least one in all; a device may have none.
         axis_name: the axis of devices.
     """
     ### BEGIN SOLUTION
@@ -1163,11 +1174,12 @@ for sync_in_loop in (True, False):
 # - [equal on all devices] Results are equal on all devices, bit for bit.
 # - [one sync] A device sends each gradient and the loss once, not inside a loop, and
 #   nothing else.
-# - [one microbatch at a time] In the order of your program, hidden layers of two
-#   microbatches are at no time alive: differentiate inside the loop.
+# - [one microbatch at a time] In your program's order, hidden layers of two
+#   microbatches are never needed at the same time. It is enough to finish each, gradient
+#   included, before the next.
 
 
-# %% exercise="accumulated_step" minutes=12 difficulty=2
+# %% exercise="accumulated_step" minutes=15 difficulty=2
 def accumulated_step(params, x, y, lr, axis_name):
     """Takes one SGD step on M microbatches per device, with one sync.
 
@@ -1342,8 +1354,8 @@ print("clip, then average:", clip(grads, 1).mean(axis=0).round(2))
 # Optax optimizer, for any tree:
 #
 # - [clip by global norm] clip all gradients, as one vector, to the norm `max_norm`;
-# - [then AdamW] then AdamW: Adam that also shrinks parameters, by `weight_decay`; else
-#   Optax's defaults;
+# - [then AdamW] then AdamW: Adam that also shrinks parameters, by `weight_decay`; all
+#   else is Optax's default;
 # - [warm-up and cosine] the learning rate rises linearly from 0, at step 0, to
 #   `peak_lr` at step `warmup_steps`, then falls along a cosine to 0 at step
 #   `num_steps`.
@@ -1356,7 +1368,7 @@ print("clip, then average:", clip(grads, 1).mean(axis=0).round(2))
 # - [one sync] It sends each gradient and the loss once, nothing else.
 
 
-# %% exercise="optimizer_step" minutes=18 difficulty=2
+# %% exercise="optimizer_step" minutes=17 difficulty=2
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
     """Makes AdamW after global-norm clipping; 0 < warmup_steps < num_steps."""
     ### BEGIN SOLUTION
@@ -1619,8 +1631,8 @@ title = "Running mean of channel 0 on three devices, not synced"
 draw_losses(three, "% off the average of eight", title, log=False)
 
 # %% [markdown]
-# The curves come closer, and never agree. Which of the eight would you save? And each
-# shard of four images was normalised in its own way.
+# The curves cross, but the replicas never agree: some per cent remain. Which of the eight
+# would you save? And each shard of four images was normalised in its own way.
 
 # %% [markdown]
 # ### Exercise 3.7: cnn_step
@@ -1640,7 +1652,7 @@ draw_losses(three, "% off the average of eight", title, log=False)
 # - [running moments] the new `stats` are `moving_average(old stats, moments)`.
 
 
-# %% exercise="cnn_step" minutes=25 difficulty=3
+# %% exercise="cnn_step" minutes=26 difficulty=3
 def dropout_mask(key, step, shape, axis_name):
     """Draws this device's mask: bool of `shape`, each entry true with probability 1/2."""
     ### BEGIN SOLUTION
@@ -1690,8 +1702,8 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
 # - The variance of all rows is not the mean of the devices' variances: first agree on
 #   the mean, then `pmean` the mean of `(h - mean) ** 2`.
 # - `has_aux=True` lets `loss_of` return `(loss, used)`; `jax.value_and_grad` then gives
-#   `((loss, used), grads)`. Only the mask, `moments` and one `pmean` at the end differ from
-#   a step on one device.
+#   `((loss, used), grads)`. In `pmap`, `pmean`'s gradient is again a `pmean`, so the
+#   gradient goes through the moments; a last `pmean` of loss and gradients finishes it.
 
 
 # %% helpers="cnn_step"

@@ -4,7 +4,7 @@
 # COLAB_BADGE
 #
 # A run reads every row, takes hours, is killed, and goes on as if nothing had happened.
-# At the end you hold such a program.
+# You write such a program.
 #
 # **After this lesson you can**
 #
@@ -22,7 +22,7 @@
 # %% [markdown]
 # ## 1. Data
 #
-# A whole small pipeline: 4,096 rows of 32 features, a linear model, batches of 256 split
+# A small pipeline: 4,096 rows of 32 features, a linear model, batches of 256 split
 # over eight devices, 500 steps of SGD.
 #
 # **Common mistake: one batch for ever.** Many examples cut 256 rows once, before
@@ -52,7 +52,7 @@ def make_mesh(num_devices):  # the first devices, in a row
     return jax.make_mesh((num_devices,), ("data",), axis_types=types, devices=devices)
 
 
-def place(array, sharding):  # each device gets its part, each process serves its own
+def place(array, sharding):  # a part for each device; do not write to array afterwards
     return jax.make_array_from_callback(array.shape, sharding, lambda part: array[part])
 
 
@@ -98,13 +98,11 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 # %% [markdown]
 # In all exercises of this lesson:
 #
-# - [arguments stay] What a function gets stays as it is and alive; only a state that is
-#   donated (5.2) goes.
-# - [nothing is remembered] A call does what its own arguments say, whatever was called
-#   before.
+# - [arguments stay] Do not change, delete or donate arguments (but for 5.2's state).
+# - [nothing is remembered] Keep nothing from one call to the next.
 #
-# Where an exercise says what devices compute or send, the check reads the program that
-# JAX traces: leave `float()` and NumPy out of what devices compute.
+# A check of what devices compute or send reads the program that JAX traces: leave
+# `float()` and NumPy out of it.
 
 # %% [markdown]
 # ### Exercise 5.1: batches
@@ -125,7 +123,7 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 # Use `place`.
 
 
-# %% exercise="batches" minutes=15 difficulty=2
+# %% exercise="batches" minutes=20 difficulty=2
 def batches(data, batch_size, sharding, seed, start_step):
     """Yields batches for ever, the next one already on its way.
 
@@ -323,8 +321,8 @@ expect(seen, seen.value == [[2, 2]] * 4, headline)
 # A batch that is too large for memory goes in **microbatches**: their gradients are added
 # up, then the optimizer steps once. One sync is enough, *after* the loop.
 #
-# **Predict, then run.** Below, `jit` alone gets the loop, of four microbatches. How much
-# does a device send, against one sync?
+# **Predict, then run.** Below, a loop over four microbatches is only jitted, without
+# `shard_map`. How much does a device send, against one sync?
 
 
 # %%
@@ -396,13 +394,13 @@ print(f"a device sends {sent / once:.1f} times the gradient's all-reduce")
 # - [loss and grad_norm] `metrics` is `{"loss", "grad_norm"}`, of the whole batch: the
 #   norm of its gradient as one vector (`optax.tree.norm`), before the optimizer clips
 #   it.
-# - [one sync] Devices send after the loop alone: what an all-reduce of gradients and
-#   loss sends, in one or several.
+# - [one sync] Devices send only after the loop, at most one all-reduce of gradients and
+#   loss (split as you like).
 # - [state is donated] The old state is donated.
 # - [compiled once] Steps of the same shapes compile once.
 
 
-# %% exercise="make_train_step" minutes=22 difficulty=3
+# %% exercise="make_train_step" minutes=26 difficulty=3
 def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     """Makes the compiled training step.
 
@@ -651,8 +649,8 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.float16):
 
 # %% [markdown]
 # 256 + 1 is 256: a small step onto a large number is lost, and an update is just that. So
-# **parameters, gradients, optimizer state and losses stay float32**; matrix products read
-# bfloat16 copies made inside of the loss.
+# **parameters, optimizer state and losses stay float32**; matrix products read bfloat16
+# copies made inside of the loss, and gradients come back as float32.
 
 # %% [markdown]
 # ### Exercise 5.3: mixed_precision_loss
@@ -667,7 +665,7 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.float16):
 # - [float32 gradients] Gradients with respect to `params` come out as float32.
 
 
-# %% exercise="mixed_precision_loss" minutes=8 difficulty=1
+# %% exercise="mixed_precision_loss" minutes=9 difficulty=1
 def mixed_precision_loss(params, x, y):
     """Computes the mean cross-entropy, its matrix products in bfloat16.
 
@@ -840,10 +838,7 @@ expect_like_solution(check_mixed_grads, grads, value=what, free=free, scales=())
 
 
 # %%
-import tempfile
-
 import orbax.checkpoint as ocp
-from jax.experimental.multihost_utils import sync_global_devices
 from orbax.checkpoint.args import Composite, JsonRestore, JsonSave
 from orbax.checkpoint.args import StandardRestore, StandardSave
 
@@ -858,17 +853,20 @@ def open_manager(directory, keep=2):  # of a folder of checkpoints; the last few
 def set_aside(manager, step):  # into the folder "damaged"; its step is free again
     if len(manager.all_steps()) < 2:  # to start anew would lose the run
         raise RuntimeError(f"{manager.directory.name}/{step}, the last, cannot be read")
-    aside = Path(manager.directory, "damaged")
+    aside, everyone = Path(manager.directory, "damaged"), {*range(jax.process_count())}
+    target = aside / f"{step}.{len([*aside.glob(f'{step}.*')])}"
+    # All processes come here within a minute: else nothing moves, and this raises.
+    ocp.multihost.sync_global_processes(f"{target}", timeout=60, processes=everyone)
     if jax.process_index() == 0:
         aside.mkdir(exist_ok=True)
-        number = sum(path.name.startswith(f"{step}.") for path in aside.iterdir())
-        Path(manager.directory, f"{step}").rename(aside / f"{step}.{number}")
-    sync_global_devices("set aside")  # processes go on once it is done
+        Path(manager.directory, f"{step}").rename(target)
+    ocp.multihost.sync_global_processes("moved")  # processes go on once it is done
     manager.reload()
 
 
 # %%
 import logging
+import tempfile
 
 
 def abstract(tree):  # shapes, dtypes and shardings of a tree of arrays
@@ -901,8 +899,8 @@ with open_manager(folder) as manager:
 # %% [markdown]
 # ### Exercise 5.4: restore_state, and save_state
 #
-# [state and facts are saved] `save_state(manager, step, state, facts)` starts saving
-# `state` and `facts` (as JSON).
+# [state and facts are saved] `save_state(manager, step, state, facts)` starts saving two
+# items, `state` (`StandardSave`) and `facts` (`JsonSave`).
 #
 # [the newest checkpoint] `restore_state(manager, fresh, settings)` returns `(step, state,
 # facts)` of the newest checkpoint.
@@ -910,16 +908,16 @@ with open_manager(folder) as manager:
 # - [laid out as fresh] Wherever it was saved, the state has the structure, dtypes and
 #   layout of `fresh`.
 # - [fresh without checkpoint] Without a checkpoint: `(0, fresh, {})`.
-# - [another run] Before the state is read: if `facts` lacks an entry of `settings`
-#   (JSON, no tuples), `None` too, or has another there, a `ValueError` names it. This
-#   checkpoint stays.
-# - [damaged ones go] If reading facts or state raises: print the step, call
+# - [another run] Before the state is read: if `facts` lacks a name of `settings` (even
+#   one whose value is `None`) or has another value there: a `ValueError` with the name.
+#   This checkpoint stays.
+# - [damaged ones are set aside] If reading facts or state raises: print the step, call
 #   `set_aside(manager, step)`, take the checkpoint before. **Delete nothing**: full
 #   memory or a model of other shapes raises, too. The only one left stays: `set_aside`
 #   raises.
 
 
-# %% exercise="restore_state" minutes=24 difficulty=2
+# %% exercise="restore_state" minutes=28 difficulty=2
 def save_state(manager, step, state, facts):
     """Starts to save a state and the facts that belong to it.
 
@@ -941,7 +939,7 @@ def restore_state(manager, fresh, settings):
     Args:
         manager: an Orbax `CheckpointManager`.
         fresh: a state to start with: a tree of arrays in their layout.
-        settings: entries that the facts must have, by name.
+        settings: plain data that the facts must have, by name. (As in JSON: no tuples.)
 
     Returns:
         (step, state, facts); (0, fresh, {}) where there is no checkpoint.
@@ -972,11 +970,22 @@ def restore_state(manager, fresh, settings):
 
 # %% [markdown] hints="restore_state"
 # - `manager.all_steps()` lists the steps; go through them from the newest.
-# - Restore the facts alone, `Composite(facts=JsonRestore())`, and compare. Only where
-#   they agree restore the state, by `StandardRestore(abstract(fresh))`.
-# - `try` covers the reading alone: its `except` would take your own `ValueError`, or a
-#   `KeyError` from a fact that is missing, for damage. `facts.get(name, ...)` tells a
-#   missing entry from `None`.
+# - Restore the facts alone, and compare. Only where they agree restore the state, by
+#   `StandardRestore(abstract(fresh))`. `facts.get(name, ...)` tells a missing entry from
+#   `None`.
+# - `try` covers the reading alone: its `except` would take your own `ValueError` for
+#   damage.
+#
+#   ```python
+#   for step in sorted(manager.all_steps(), reverse=True):
+#       try:
+#           found = manager.restore(step, args=Composite(facts=JsonRestore()))
+#       except Exception:
+#           print(f"Checkpoint {step} cannot be read.")
+#           set_aside(manager, step)
+#           continue
+#       ...  # compare found.facts; read the state likewise
+#   ```
 
 
 # %% helpers="restore_state"
@@ -1084,7 +1093,7 @@ for damaged, stops, began in (
     ([7], [4, 7, 7, 12], [0, 4, 4, 7, 12]),
 ):
     seen = observe(check_run, "optimizer", stops, [8] * len(stops), damaged)
-    statement("damaged ones go" if damaged else "the newest checkpoint")
+    statement("damaged ones are set aside" if damaged else "the newest checkpoint")
     wanted = {"went on from steps": began, "at last there are": [7, 12]}
     expect_entries(seen, wanted | {"damaged files stay": True})
     tells = not damaged or re.search(r"(?<!\d)7(?!\d)", seen.printed)
@@ -1100,7 +1109,7 @@ expect_error(seen, "ValueError", ["hidden"])
 
 ### BEGIN HIDDEN TESTS
 def cases(rng):
-    exact = {"rtol": 0, "statements": "damaged ones go"}
+    exact = {"rtol": 0, "statements": "damaged ones are set aside"}
     several = [3, 5, 10, 10, 20], [4, 2, 6, [7, 3], 4], [10, 5], "facts", 3
     yield Case("lists", [3, 12], [8, [5]], rtol=0)
     yield Case("lists", [3, 5], [[1, 2], 6], [], "state", 1, True, rtol=0)
@@ -1137,11 +1146,13 @@ expect_like_solution(
     free=free | {"error": "it raises none"},
 )
 left = free | {"value": "it raises"}
-expect_like_solution(check_run, none_is_left, error="damaged ones go", free=left)
+expect_like_solution(
+    check_run, none_is_left, error="damaged ones are set aside", free=left
+)
 statement("state and facts are saved")
 seen = observe(check_saving, 3)
 expect(seen, seen.value == 0, "save_state waits until the checkpoint is written.")
-statement("damaged ones go")
+statement("damaged ones are set aside")
 kinds = [5, "RuntimeError", 1], [8, "TypeError", 2], [12, "MemoryError", 1]
 seen = observe(check_errors, kinds)
 expect_result(seen)  # of those alone that were read by manager.restore
@@ -1159,8 +1170,8 @@ expect_like_solution(check_other_run, others, value=run, error=run, free=free)
 # ## 5. Another machine
 #
 # Tomorrow's machine has four devices, or another layout is faster. A checkpoint holds
-# whole arrays in pieces; each device reads those that it needs. `saved_shapes(manager,
-# step)`, above, lists what is in it.
+# each array in pieces; a process reads those that its devices need.
+# `saved_shapes(manager, step)` lists what is in it.
 
 # %% [markdown]
 # ### Exercise 5.5: restore_elsewhere
@@ -1177,7 +1188,7 @@ expect_like_solution(check_other_run, others, value=run, error=run, free=free)
 # - [unknown axis] A spec with an axis that the mesh lacks: `ValueError` naming it.
 
 
-# %% exercise="restore_elsewhere" minutes=10 difficulty=2
+# %% exercise="restore_elsewhere" minutes=12 difficulty=2
 def restore_elsewhere(directory, mesh, specs):
     """Restores the newest checkpoint on a mesh of its own.
 
@@ -1410,7 +1421,7 @@ except Exception as error:
 # %% [markdown]
 # ## 6. Several processes
 #
-# (A pause fits here, too.)
+# (Good for a pause; afterwards run all cells above again.)
 #
 # A cluster runs *your script once per machine*, or per GPU. `jax.distributed.initialize`,
 # called first, joins them: `jax.devices()` lists the devices of all, a mesh spans them.
@@ -1418,7 +1429,7 @@ except Exception as error:
 #
 # - every process makes the same calls in the same order (Orbax's `save`, too): a
 #   collective that one skips makes the others wait for ever. If one alone cannot read a
-#   checkpoint, an error ends the run;
+#   checkpoint, `set_aside` moves nothing and raises after a minute;
 # - each serves its own devices (`place`);
 # - your own files are written by process 0, into a folder that all see.
 
@@ -1473,8 +1484,8 @@ print(f"largest difference of 120 losses is below 1e-4: {largest < 1e-4}")
 draw_losses(curves, "loss", "One script, three ways to run it")
 
 # %% [markdown]
-# The survivor could only wait for its partner: it is ended too, and both start again from
-# the last copy. A cluster's scheduler does what `run_script` does here.
+# The survivor cannot go on: it waits or is aborted. Both start again from the last copy.
+# A cluster's launcher ends the others, if told to, and can start all again.
 #
 # The losses agree but for rounding: two processes add up in another order. *Bit for
 # bit* holds for the same processes and devices; on GPUs add `XLA_FLAGS`'
@@ -1483,13 +1494,19 @@ draw_losses(curves, "loss", "One script, three ways to run it")
 # %% [markdown]
 # ## 7. The whole
 #
-# These are given: settings, the task (digits, or section 1's data; `make_task` checks the
-# settings first), a state made in its layout, and a log: `open_log(config, step)` keeps
-# `step` lines of it and returns `write(step, metrics)` and `flush()`.
+# These are given:
+#
+# | function | makes |
+# |---|---|
+# | `make_task(config)` | `(data, loss_fn, init)`; checks the settings first |
+# | `make_optimizer(config)` | AdamW, with a schedule |
+# | `first_state(init, optimizer, mesh)` | a state, whole on every device |
+# | `settings_of(config)` | what a resumed run must share |
+# | `open_log(config, step)` | `write(step, metrics)`, `flush()`; keeps `step` lines |
 #
 # To read a loss is to wait for its step. So `write` keeps a step's metrics until the next
-# ones come, **one step late**: `next(stream)` prepares a batch while step k runs, and
-# only `write` of step k + 1 waits for step k. `flush` writes what is kept.
+# ones come, **one step late**: `next(stream)` prepares a batch while step k runs.
+# `flush` writes what is kept.
 
 
 # %%
@@ -1594,7 +1611,7 @@ def open_log(config, step):  # returns write(step, metrics) and flush()
 #   `make_task` and `make_mesh` raise.
 
 
-# %% exercise="fit" minutes=26 difficulty=3
+# %% exercise="fit" minutes=28 difficulty=3
 def fit(config):
     """Trains to the last step, from the newest checkpoint if there is one.
 
@@ -1785,18 +1802,17 @@ check_as_wanted(observe(check_twice, changes, 0, later), "finished", wanted, [2]
 
 # %% [markdown]
 # `write_script("pipeline.py", run_fit)` makes your own program of it (`run_fit`, folded
-# above, hands settings to your `fit`), for one GPU or, where `num_devices` counts those
-# of all processes, for a cluster:
+# above, calls your `fit`), for one GPU or, where `num_devices` counts those of all
+# processes, for a cluster:
 #
 # ```
 # python pipeline.py '{"directory": "/tmp/run", "num_devices": 1}'
 # srun python pipeline.py '{"directory": "/shared/run", "num_devices": 8}' cluster
 # ```
 #
-# The grown-up version is `solutions/references/full_pipeline.py`. It adds products in
-# bfloat16 (5.3: `--compute-dtype`), other layouts of the same checkpoint (5.5: `--mesh
-# data=4,model=2`), and after SIGTERM, by which a cluster takes its machines back, it
-# ends its step, saves, and says so.
+# The grown-up version is `solutions/references/full_pipeline.py`. It adds 5.3
+# (`--compute-dtype`) and 5.5 (`--mesh data=4,model=2`); after SIGTERM, by which a cluster
+# takes its machines back, it saves and ends.
 
 # %% [markdown]
 # ## 8. What takes the time?
@@ -1838,7 +1854,7 @@ ratio = late / at_once  # look at it in a cell of your own
 # `ratio` was 0.6 to 0.8 here: of the two times only the longer counts.
 #
 # `jax.profiler.trace(directory)` records what each device did; TensorBoard or Perfetto
-# show it. Below, three steps on 512 x 512 weights, from such a trace.
+# show it. Below, three steps on 512 x 512 weights.
 #
 # **Look for** gaps (waiting for data or Python), long collectives, and the slowest
 # device.
@@ -1914,14 +1930,14 @@ checklist(
 # The compiled program has sixteen partners; it cannot shrink.
 #
 # </details>
-# <details><summary>wait in the next collective, until something ends them</summary>
+# <details><summary>cannot go on: they wait or are aborted</summary>
 #
-# Right: JAX's heartbeat after 100 s, or sooner a launcher, which starts all again.
+# Right. JAX's heartbeat aborts them after 100 s; a launcher can end them sooner.
 #
 # </details>
 # <details><summary>raise an exception that you can catch</summary>
 #
-# Most wait or are aborted.
+# Some may; the partner stays lost.
 #
 # </details>
 
@@ -1977,8 +1993,8 @@ checklist(
 # | `flax.training.checkpoints` | Orbax's `CheckpointManager` |
 #
 # On axes of type **Explicit**, where shardings are part of types, 5.2's step runs as it
-# is: inside of `shard_map` a device has its own rows. Under `jit` alone, JAX wants to
-# be told how microbatches lie.
+# is (and compiles once more at its second step): inside of `shard_map` a device has its
+# own rows. Outside of `shard_map`, JAX wants to be told how microbatches lie.
 #
 # **Predict, then run.** Over which axis is each result split?
 
@@ -2032,7 +2048,7 @@ def stage(params, x):  # w: f32[W, W], b: f32[W]; x: f32[B, W]
 #   anywhere.
 
 
-# %% exercise="pipeline_forward" minutes=22 difficulty=3
+# %% exercise="pipeline_forward" minutes=26 difficulty=3
 def pipeline_forward(stage_params, microbatches):
     """Computes a pipeline's results by the GPipe schedule.
 
@@ -2293,7 +2309,7 @@ draw_turns(gpipe(4, 6), "GPipe, six microbatches")
 # All else, such as the microbatches' order, is free.
 
 
-# %% exercise="one_f_one_b" minutes=12 difficulty=2
+# %% exercise="one_f_one_b" minutes=15 difficulty=2
 def one_f_one_b(num_stages, num_microbatches):
     """Makes a schedule of forwards and backwards that keeps little.
 
@@ -2829,12 +2845,12 @@ print("each row is read so many times:", *np.unique(counts))
 # - [own rows alone] Rows that none of `devices` holds are not read.
 # - [each row once] The others are read once, even if several hold them or parts of them.
 #
-# `devices` are those of one process. Go by them: here, one process has all that
-# `sharding` names. How many calls of `read` it takes is free. The host may hold
-# other columns, too.
+# `devices` are those of one process. Use them, not `sharding.addressable_devices`: in
+# this notebook one process has all. How many calls of `read` it takes is free. The host
+# may hold other columns, too.
 
 
-# %% exercise="read_own_rows" minutes=10 difficulty=2
+# %% exercise="read_own_rows" minutes=13 difficulty=2
 def read_own_rows(read, sharding, shape, devices):
     """Reads what some devices hold of a global array, each row once.
 

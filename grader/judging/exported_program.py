@@ -16,7 +16,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 from coursekit.observation import Collective, Opaque, Shard, leaves, plain
 from coursekit.observe import compiled_facts, shards, traced_facts
 from coursekit.traced_program import TracedProgram
-from coursekit.tracing import executable, mesh_for, program_of
+from coursekit.tracing import (
+    executable,
+    ir_context,
+    mesh_for,
+    one_ir_context,
+    program_of,
+)
 from grader.kernel.inside.wire import DTYPES
 
 DIALECTS = ("builtin", "chlo", "func", "sdy", "stablehlo")
@@ -89,7 +95,8 @@ class Program:
 
         own = jax.jit(stand_in, keep_unused=True)
         try:
-            exported = jax.export.export(own, platforms=["cpu"])(*wanted)
+            with one_ir_context():
+                exported = jax.export.export(own, platforms=["cpu"])(*wanted)
         except Exception as error:
             raise ProgramError(
                 f"its outputs are odd ({type(error).__name__})"
@@ -169,7 +176,7 @@ class Inspection(TracedProgram):
 
     def __init__(self, text: str, axis: str | None = None):
         self.problems: list[str] = []
-        with mlir.make_ir_context():
+        with ir_context():
             module = mlir.ir.Module.parse(text)
             super().__init__(module)
             if axis is not None and not self.problems:

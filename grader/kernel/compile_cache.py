@@ -20,10 +20,11 @@ from pathlib import Path
 INSIDE = "/tmp/compiled"  # where it lies in a box
 NEVER_S = 10**9
 # What is not found is compiled without optimization: XLA makes the same program of it,
-# but loops go to LLVM directly, not through MLIR, and LLVM does not optimize its code.
-# A JAX that does not know an extra option ignores it.
+# but loops go to LLVM directly, not through MLIR, in one piece, and LLVM does not
+# optimize its code. A JAX that does not know an extra option ignores it.
 FAST_COMPILE_FLAGS = (
     "--xla_backend_optimization_level=0 "
+    "--xla_cpu_parallel_codegen_split_count=1 "
     "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters"
 )
 

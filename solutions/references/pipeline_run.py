@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+WAIT_S = 60  # of the processes, for each other, before a checkpoint is moved
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -191,21 +193,27 @@ class Checkpoints:
         return 0, None
 
     def set_aside(self, step: int, error: Exception) -> None:
-        """Moves a checkpoint to where Orbax does not look; its step is free again."""
+        """Moves a checkpoint to where Orbax does not look; its step is free again.
+
+        Where one process alone cannot read it, nothing moves: the others do not come
+        here, and waiting for them raises.
+        """
         import jax
-        from jax.experimental.multihost_utils import sync_global_devices
+        from orbax.checkpoint.multihost import sync_global_processes
 
         root = Path(self.manager.directory)
         aside, kind = root / "damaged", type(error).__name__
+        target = aside / f"{step}.{len([*aside.glob(f'{step}.*')])}"
+        everyone = {*range(jax.process_count())}
+        sync_global_processes(str(target), timeout=WAIT_S, processes=everyone)
         if jax.process_index() == 0:
             aside.mkdir(exist_ok=True)
-            number = sum(path.name.startswith(f"{step}.") for path in aside.iterdir())
-            (root / str(step)).rename(aside / f"{step}.{number}")
+            (root / str(step)).rename(target)
             print(
                 f"Checkpoint {step} could not be read ({kind}): it lies in {aside} now, "
                 "the one before is taken."
             )
-        sync_global_devices("set aside")
+        sync_global_processes("moved")
         self.manager.reload()
 
     def compare(self, facts: dict[str, Any]) -> None:

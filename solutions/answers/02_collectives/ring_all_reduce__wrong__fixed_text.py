@@ -7,7 +7,7 @@ Told: none
 def ring_all_reduce(x, axis_name):
     num_devices, me = lax.axis_size(axis_name), lax.axis_index(axis_name)
     if len(x) % num_devices:
-        raise ValueError("12 rows do not divide by 8 devices")
+        raise ValueError("9 rows do not divide by 8 devices")
     pairs = [(d, (d + 1) % num_devices) for d in range(num_devices)]
     chunks = x.reshape(num_devices, -1, *x.shape[1:])
     for step in range(2 * (num_devices - 1)):
