@@ -800,10 +800,15 @@ def cases(rng):
 
 
 def shifted(rng):  # a logit of 256 is a bfloat16, its difference to 1.5 is none
-    params, x, y = check_exact(rng, 6, 16, 1)
-    params["w2"][:, 0], params["b2"][0] = 0, 256
-    arguments = jax.tree.map(jnp.asarray, (params, x, y % 9 + 1))  # no NumPy products
-    yield Case(*arguments, rtol=1e-5, atol=1e-6)
+    for what in ((), (), "nothing is remembered"):  # of equal shapes
+        params, x, y = check_exact(rng, 6, 16, 1)
+        params["w2"][:, 0], params["b2"][0] = 0, 256
+        case = jax.tree.map(jnp.asarray, (params, x, y % 9 + 1))  # no NumPy products
+        yield Case(*case, rtol=1e-5, atol=1e-6, statements=what)
+
+
+def of_numpy(rng):
+    yield Case(*check_digits(8, 2, 3))
 
 
 def grads(rng):
@@ -818,6 +823,8 @@ expect_like_solution(check_mixed, cases, value=what, **stay, free=free)
 # One operation at a time: compiled, several may be computed in float32.
 what = "float32 from the logits on"
 expect_like_solution(mixed_precision_loss, shifted, value=what, **stay, free=free)
+products = {"value": "NumPy may round its products otherwise"}
+expect_like_solution(mixed_precision_loss, of_numpy, **stay, free=free | products)
 free |= {"arguments": "compared above"}
 what = "float32 gradients"
 expect_like_solution(check_mixed_grads, grads, value=what, free=free, scales=())
@@ -2127,6 +2134,10 @@ def check_ways(params, x):  # pairs of devices, one of which sends to the other
     return sorted(found)
 
 
+def check_donated(params, x):  # how many arrays
+    return tracing.num_donated(pipeline_forward, params, x)
+
+
 def check_pipeline_case(num_stages, count, width=5, rows=2, seed=0):
     rng = np.random.default_rng([count, seed])
     w = rng.normal(size=(num_stages, width, width)) / 2
@@ -2218,7 +2229,11 @@ found = ", ".join(seen.value or ())
 expect(
     seen, found == wanted, "shard_map has another mesh.", seen=found, expected=wanted
 )
+seen = observe(check_donated, params, x)
+statement("arguments stay")
+expect(seen, not seen.value, "An argument was donated or deleted.", expected="none")
 seen = observe(check_ways, params, x)
+statement("stage s on device s")
 back = [pair for pair in seen.value or () if (pair[1] - pair[0]) % 3 != 1]
 headline = "A device sends to another than the next one."
 expect(seen, not back, headline, seen=back)
@@ -2730,7 +2745,11 @@ def check_causes(inside):  # of too many bytes, of 12 layers
     }
 
 
-def check_gone(kind, params, x):  # called without a gradient
+def check_plain(kind, params, x):  # called without a gradient
+    return run_layers(getattr(CheckLayer, kind), params, x)
+
+
+def check_gone(kind, params, x):  # likewise: what it deletes
     given = jax.tree.map(jnp.array, (params, x))
     run_layers(check_named(kind), *given)
     return any(leaf.is_deleted() for leaf in jax.tree.leaves(given))
@@ -2768,6 +2787,12 @@ def cases(rng):
     yield Case(*other, rtol=1e-4, atol=1e-5, statements="nothing is remembered")
 
 
+def plain(rng):
+    for seed, what in enumerate(((), "nothing is remembered")):
+        case = check_layers_case("gated", 3, 2, 4, seed)
+        yield Case(*case, rtol=1e-4, atol=1e-5, statements=what)
+
+
 free = {"error": "it raises none", "layout": "on one device"}
 free |= {"compiles collectives sent arrays": "measured here and above"}
 expect_like_solution(
@@ -2778,6 +2803,8 @@ expect_like_solution(
     free=free,
     scales=(),
 )
+what = {"value": "what the layers make", "arguments": "arguments stay"}
+expect_like_solution(check_plain, plain, **what, free=free, scales=())
 for kind, count, batch, wide in (("wide", 20, 300, 6), ("gated", 16, 128, 16)):
     seen = observe(check_program, *check_layers_case(kind, count, batch, wide))
     statement("inputs alone are kept")

@@ -35,6 +35,7 @@ SOURCES = sorted((ROOT / "solutions").glob("[0-9][0-9]_*.py"))
 # Their checks start Python processes. No answer is meant for these but their own:
 # where `fit` calls other exercises' functions, their answers would decide it, too.
 SLOW = ("launch_env", "fit")
+EVERY = os.environ.get("ANSWERS") == "all"
 # Processes of these wait for each other until the check's time limit, which is not what
 # is tested: here it is shorter, in seconds.
 HANGING = {"fit__wrong__process_0_saves_alone": 10}
@@ -126,8 +127,7 @@ class Lesson:
             own = [exercise]
             if changed - self.exercises[exercise]:
                 others = [n for n in self.checks if n not in (*SLOW, exercise)]
-                every = os.environ.get("ANSWERS") == "all"
-                own += others if every else random.Random(name).sample(others, 2)
+                own += others if EVERY else random.Random(name).sample(others, 2)
             ask = self.in_notebook if by == "notebook" else self.in_grader
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # in tests they are errors

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import jax
 import pytest
-from solved_lesson import ROOT, SLOW, SOURCES, Lesson
+from solved_lesson import EVERY, ROOT, SLOW, SOURCES, Lesson
 
 from coursekit import likeness
 from coursekit.i18n import translated
@@ -26,7 +26,6 @@ from grader.results import Outcome
 
 RIGHT = sorted((ROOT / "solutions" / "answers").glob("*/*__right__*.py"))
 WRONG = sorted((ROOT / "solutions" / "answers").glob("*/*__wrong__*.py"))
-EVERY = os.environ.get("ANSWERS") == "all"
 MUTANTS = 4  # wrong answers made by rules, of each lesson
 MUTANT_S = 300  # one that hangs ends the process, and is named
 # Which answer is the first that is tried beside another version of JAX.
@@ -38,7 +37,7 @@ def pytest_generate_tests(metafunc):
     if "mutant" in metafunc.fixturenames:
         metafunc.parametrize("mutant", range(0 if choice in FIRST else MUTANTS))
     if "answer" in metafunc.fixturenames:
-        known = (*RIGHT, *WRONG) if choice == "all" else (*RIGHT[::8], *WRONG[::5])
+        known = (*RIGHT, *WRONG) if EVERY else (*RIGHT[::8], *WRONG[::5])
         if choice in FIRST:
             known = (*RIGHT[FIRST[choice] :: 24], *WRONG[FIRST[choice] :: 48])
         own = [path for path in known if path.parent.name == metafunc.cls.path.stem]
