@@ -47,10 +47,11 @@ def line_step(line, x, y):  # on one device: f32[] each, x and y: f32[16]
 
 
 rng = np.random.default_rng(0)
-line_x = np.float32(rng.normal(size=(8, 16)))  # shard
-line_y = np.float32(2 * line_x - 1 + 0.5 * rng.normal(size=(8, 16)))
+num_devices = jax.device_count()  # 8, unless you run on real devices
+line_x = np.float32(rng.normal(size=(num_devices, 16)))  # shard
+line_y = np.float32(2 * line_x - 1 + 0.5 * rng.normal(size=line_x.shape))
 # replicate: a stack on the host; pmap sends row d to device d
-zeros = Line(np.zeros(8, np.float32), np.zeros(8, np.float32))
+zeros = Line(*np.zeros((2, num_devices), np.float32))
 step = jax.pmap(line_step, axis_name="devices")
 line = step(zeros, line_x, line_y)
 shown = {"weight": zeros.weight, "x": line_x}  # bias and y lie likewise
@@ -65,7 +66,7 @@ for number in range(1, 1000):
     line = step(line, line_x, line_y)
     if number % 10 == 9:
         jax.block_until_ready(line)  # Python runs ahead of the devices: wait for them
-replicas = np.asarray(line)  # f32[2, 8]
+replicas = np.asarray(line)  # f32[2, D]
 first = replicas[:, 0]  # unreplicate
 fit = np.polyfit(np.float64(line_x).ravel(), np.float64(line_y).ravel(), 1)
 for name, (w, b) in {"eight devices": first, "least squares": fit}.items():
@@ -178,16 +179,17 @@ tree = {"w": w, "more": [np.int8(7), (np.uint8([1, 2]), np.float16(0.5))]}
 given, wanted = {"lr": 0.25, "n": 3}, {"lr": np.float32(0.25), "n": np.int32(3)}
 cause = "a stack is one array in one place: pmap, or a sharding, spreads its rows"
 causes = {cause: lambda seen: len(seen.layout.get('["w"]', ())) < 2}
-for num_devices in (8, 4):
-    seen = observe(replicate, tree | given, num_devices)
+there = jax.device_count()
+for many in (there, there // 2):
+    seen = observe(replicate, tree | given, many)
     statement("a row on each device")
-    expect_devices(seen, num_devices, causes=causes)
+    expect_devices(seen, many, causes=causes)
     statement("dtypes stay", "a row on each device")
-    rows = [tree | wanted] * num_devices
+    rows = [tree | wanted] * many
     expect_close(seen, jax.tree.map(lambda *leaves: np.stack(leaves), *rows))
 statement("too many replicas")
-for many in (9, 16):
-    expect_error(observe(replicate, tree, many), "ValueError", mentions=[many, 8])
+for many in (there + 1, 2 * there):
+    expect_error(observe(replicate, tree, many), "ValueError", mentions=[many, there])
 rows = np.arange(24, dtype=np.float32).reshape(8, 3)
 causes = {
     "the replicas were averaged": {"a": rows.mean(0)},
@@ -311,22 +313,22 @@ def train(sync):
         params = jax.tree.map(lambda p, g: p - 0.01 * g, params, sync(grads, "devices"))
         return params, jax.lax.pmean(loss, "devices")
 
-    parallel = jax.pmap(step, axis_name="devices")
-    params = jax.pmap(lambda _: init_mlp(0), "devices")(np.arange(8))  # replicate
+    parallel, params = jax.pmap(step, "devices"), copies(init_mlp(0), num_devices)
     record = np.zeros((2, 50))  # the replicas' spread, and the loss
     for n in range(50):
-        params, loss = parallel(params, *mlp_data(1, 8, 64))
+        params, loss = parallel(params, *batch)
         record[:, n] = np.ptp(np.asarray(params["w1"]), axis=0).max(), loss[0]
     return record
 
 
-runs = {"one device": reference_sgd(init_mlp(0), *mlp_data(1, 8, 64), 0.01, 50)}
+batch = mlp_data(1, num_devices, 64)
 syncs = {"pmean": jax.lax.pmean, "psum": jax.lax.psum, "no sync": lambda g, _: g}
+runs = {"one device": reference_sgd(init_mlp(0), *batch, 0.01, 50)}
 runs |= {name: train(sync) for name, sync in syncs.items()}
 print("step ", *(f"{name:>10}" for name in runs))
 for n in (0, 10, 25, 49):
     print(f"{n:4} ", *(f"{losses[n]:10.3f}" for _, losses in runs.values()))
-spreads = {name: runs[name][0] for name in ("no sync", "pmean", "psum")}
+spreads = {name: runs[name][0] for name in sorted(syncs)}
 draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 
 # %% [markdown]
@@ -454,32 +456,34 @@ def check_two_steps(params, x, y, lr):
 
 
 # %% check="train_step" points=3
-params, (x, y) = init_mlp(1), mlp_data(2, 8, 16)
-(after, [loss]), (far, _) = (reference_sgd(params, x, y, lr, 1) for lr in (0.1, 0.8))
-seen = observe(train_step, copies(params, 8), x, y, np.float32(0.1), traced=True)
+params, many = init_mlp(1), jax.device_count()
+x, y = mlp_data(2, many, 16)
+after, [loss] = reference_sgd(params, x, y, 0.1, 1)
+far, _ = reference_sgd(params, x, y, 0.1 * many, 1)
+seen = observe(train_step, copies(params, many), x, y, np.float32(0.1), traced=True)
 statement("one step of SGD", "the loss before")
-expect_shapes(seen, copies((params, loss), 8))
+expect_shapes(seen, copies((params, loss), many))
 statement("replicas agree")
 causes, cause = check_unsent(), "gradients are combined, losses are not"
 causes[cause] = lambda seen: np.ptp(seen.value[0]["w1"], axis=0).max() == 0
 expect_replicas(seen, causes=causes)
 statement("one step of SGD", "the loss before")
 causes = {
-    "the gradients were added up: 8 times too large": (far, loss),
-    "gradients and loss were added up, not averaged": (far, 8 * loss),
+    f"the gradients were added up: {many} times too large": (far, loss),
+    "gradients and loss were added up, not averaged": (far, many * loss),
 }
 causes["that is the loss after the step"] = after, reference_perceptron(after, x, y)[0]
-close = {"rtol": 1e-4, "atol": 1e-5, "mistakes": copies(causes, 8)}
-expect_close(seen, copies((after, loss), 8), **close)
+close = {"rtol": 1e-4, "atol": 1e-5, "mistakes": copies(causes, many)}
+expect_close(seen, copies((after, loss), many), **close)
 statement("a row on each device")
-expect_devices(seen, 8)
+expect_devices(seen, many)
 statement("own shard only")
-expect_arrays(seen, never=(128, 32))
+expect_arrays(seen, never=(16 * many, 32))
 statement("sent once")
-expect_one_sync(seen, params, 8)
+expect_one_sync(seen, params, many)
 statement("one program")
 lr = np.float32(np.random.rand())  # new in each run
-again = observe(train_step, copies(params, 8), x, -y, lr)
+again = observe(train_step, copies(params, many), x, -y, lr)
 expect(again, not again.num_compiles, "Another lr compiled anew.")
 
 
@@ -670,33 +674,34 @@ def check_placed_step(params, x, y, lr, num_devices):  # what it gives, and dele
 
 
 # %% check="shard_map_step" points=4
-params, (x, y), causes = init_mlp(1), mlp_data(7, 64), {}
+params, many, causes = init_mlp(1), jax.device_count(), {}
+x, y = mlp_data(7, 8 * many)
 after, [loss] = reference_sgd(params, x, y, 0.1, 1)
-for times in (8, 64, 1 / 8, 4, 16, 1 / 4):
+for times in (many, many**2, 1 / many, many / 2, many**2 / 4, 2 / many):
     far = reference_sgd(params, x, y, 0.1 * times, 1)[0]
     cause = f"the gradient is {times:g} times the right one"
-    causes |= {cause: (far, loss), f"{cause}; the loss is a sum": (far, 8 * loss)}
-for num_devices, how in ((8, "traced"), (4, "compiled")):
+    causes |= {cause: (far, loss), f"{cause}; the loss is a sum": (far, many * loss)}
+for number, how in ((many, "traced"), (max(2, many // 2), "compiled")):
     statement("one step of SGD", "the loss before")
-    inputs = params, x, y, np.float32(0.1), num_devices
+    inputs = params, x, y, np.float32(0.1), number
     seen = observe(shard_map_step, *inputs, **{how: True})
     expect_close(seen, (after, loss), rtol=1e-4, atol=1e-5, mistakes=causes)
     statement("whole on each device")
     where = {len(pieces) for pieces in seen.layout.values()}
-    headline = f"The result is not on all {num_devices} devices."
-    expect(seen, where == {num_devices}, headline, seen=f"on {max(where, default=0)}")
+    headline = f"The result is not on all {number} devices."
+    expect(seen, where == {number}, headline, seen=f"on {max(where, default=0)}")
     statement("sent once")
-    expect_one_sync(seen, params, num_devices)
-    expect_moved(seen, at_least=0.99 * 4 * 386 * 2 * (num_devices - 1) / num_devices)
+    expect_one_sync(seen, params, number)
+    expect_moved(seen, at_least=0.99 * 4 * 386 * 2 * (number - 1) / number)
 statement("own rows only")
-expect_arrays(seen, never=(64, 32))
+expect_arrays(seen, never=(8 * many, 32))
 statement("one program")
 lr = np.float32(np.random.rand())  # new in each run
-again = observe(shard_map_step, params, x, -y, lr, 8)
+again = observe(shard_map_step, params, x, -y, lr, many)
 expect(again, not again.num_compiles, "Another lr compiled anew.")
 statement("rows do not divide")
-uneven = observe(shard_map_step, params, x[:13], y[:13], 0.1, 8)
-expect_error(uneven, "ValueError", mentions=[13, 8])
+uneven = observe(shard_map_step, params, x[:13], y[:13], 0.1, many)
+expect_error(uneven, "ValueError", mentions=[13, many])
 
 
 ### BEGIN HIDDEN TESTS
@@ -919,7 +924,7 @@ from coursekit.compiled_program import CompiledProgram
 from jax.sharding import NamedSharding
 
 by_device = NamedSharding(mesh, P("devices"))
-stacked = jax.device_put(np.ones((8, 1000), np.float32), by_device)  # as pmap's lie
+stacked = jax.device_put(np.ones((num_devices, 1000), np.float32), by_device)
 program = CompiledProgram(jax.jit(lambda leaf: leaf[0]).lower(stacked).compile())
 print("leaf[0]:", *map(str, program.collectives or ["nothing"]))
 shard = stacked.addressable_shards[0].data
@@ -947,11 +952,11 @@ def pad_rows(a, num_rows):  # appends rows of zeros
 params = init_mlp(0) | {"b2": np.float32([0.5])}  # now a row of zeros has an error
 x, y = mlp_data(3, 13)
 truth, _ = reference_perceptron(params, x, y)
-x, y = pad_rows(x, 16).reshape(8, 2, 10), pad_rows(y, 16).reshape(8, 2)
+x, y = (pad_rows(a, 16).reshape(num_devices, -1, *a.shape[1:]) for a in (x, y))
 local = jax.pmap(mlp_loss, in_axes=(None, 0, 0))(params, x, y)
 print(f"mean over 13 true rows:  {truth:.4f}")
-print(f"mean over 8 devices:     {np.mean(local):.4f}")
-print("devices without a true row:", np.sum(np.arange(0, 16, 2) >= 13))
+print(f"mean over {num_devices} devices:     {np.mean(local):.4f}")
+print("devices without a true row:", np.sum(np.arange(0, 16, len(x[0])) >= 13))
 
 # %% [markdown]
 # The second mean counts three rows of zeros as if they were true.
@@ -1045,32 +1050,34 @@ def check_counts(params, padded, mask, truth):  # what other counts than all's g
     means = [reference_perceptron(params, *rows) for rows in own if len(rows[0])]
     causes = {"masked rows were counted like true ones": every}
     causes["masked rows were added up"] = scaled(mask.size / mask.sum(), every)
-    causes["the shares add up to 8 times the mean"] = scaled(8, truth)
+    many = len(mask)
+    causes[f"the shares add up to {many} times the mean"] = scaled(many, truth)
     cause = "each device divided by the number of its own true rows"
     return causes | {cause: jax.tree.map(lambda *parts: sum(parts), *means)}
 
 
 # %% check="pad_and_shard" points=3
-params, (x, y) = init_mlp(1), mlp_data(4, 16)
+params, many = init_mlp(1), jax.device_count()
+x, y = mlp_data(4, 2 * many)
 x[3], y[3] = 0, 0  # a true row as well
 statement("rows of zeros", "order and dtypes stay", "the mask")
-for num_rows in (16, 13):
-    mask = np.arange(16).reshape(8, 2) < num_rows
+for num_rows in (2 * many, 2 * many - min(3, many - 1)):
+    mask = np.arange(2 * many).reshape(many, 2) < num_rows
     true = x[:num_rows], y[:num_rows]
-    padded = tuple(pad_rows(a, 16).reshape(8, 2, *a.shape[1:]) for a in true)
+    padded = tuple(pad_rows(a, 2 * many).reshape(many, 2, *a.shape[1:]) for a in true)
     causes = {"a true row of zeros was taken for padding": (padded, padded[1] != 0)}
-    expect_close(observe(pad_and_shard, true, 8), (padded, mask), mistakes=causes)
+    expect_close(observe(pad_and_shard, true, many), (padded, mask), mistakes=causes)
 statement("an empty batch")
-expect_error(observe(pad_and_shard, (x[:0], y[:0]), 8), "ValueError")
+expect_error(observe(pad_and_shard, (x[:0], y[:0]), many), "ValueError")
 truth, (masked_x, masked_y) = reference_perceptron(params, *true), padded
 masked_x[~mask], masked_y[~mask] = 7, 7
 causes = check_counts(params, padded, mask, truth)
-close = {"rtol": 1e-4, "atol": 1e-5, "mistakes": copies(causes, 8)}
-cause = "that is nan, as 0 / 0 is: device 7 has no true row"
+close = {"rtol": 1e-4, "atol": 1e-5, "mistakes": copies(causes, many)}
+cause = f"that is nan, as 0 / 0 is: device {many - 1} has no true row"
 close["causes"] = {cause: lambda seen: np.isnan(seen.value[0]).all()}
 statement("a device's share", "gradients add up", "masked rows do not matter")
-seen = observe(check_summed, copies(params, 8), *padded, mask, "i", axis="i")
-expect_close(seen, copies(truth, 8), **close)
+seen = observe(check_summed, copies(params, many), *padded, mask, "i", axis="i")
+expect_close(seen, copies(truth, many), **close)
 
 
 ### BEGIN HIDDEN TESTS
@@ -1158,8 +1165,9 @@ def add_rounds(rows, sync_in_loop):  # rows: f32[4, 100], a row per round
 
 
 mapped = jax.pmap(add_rounds, "devices", static_broadcasted_argnums=1)
+rows = np.ones((num_devices, 4, 100), np.float32)
 for sync_in_loop in (True, False):
-    for sent in collectives(mapped, np.ones((8, 4, 100), np.float32), sync_in_loop):
+    for sent in collectives(mapped, rows, sync_in_loop):
         print(f"{sent.bytes_moved:,.0f} bytes from each device: {sent}")
 
 # %% [markdown]
@@ -1245,28 +1253,29 @@ def check_alive(params, x, y, lr, axis_name):  # most hidden layers alive at a t
 
 
 # %% check="accumulated_step" points=2
-params, (x, y) = init_mlp(1), mlp_data(5, 8, 4, 16)
+params, there = init_mlp(1), jax.device_count()
+x, y = mlp_data(5, there, 4, 16)
 (after, [loss]), small, found = reference_sgd(params, x, y, 0.1, 1), params, []
 for m in range(4):
     small, [first] = reference_sgd(small, x[:, m], y[:, m], 0.1, 1)
     found.append(first)
 causes = {"each microbatch took a step of its own": (small, np.mean(found))}
-for who, many in {"microbatches": 4, "devices": 8}.items():
+for who, many in {"microbatches": 4, "devices": there}.items():
     far = reference_sgd(params, x, y, many * 0.1, 1)[0]
     causes[f"the gradients of the {who} were added up, not averaged"] = far, loss
     causes[f"gradients and losses of the {who} were added up"] = far, many * loss
-inputs = (copies(params, 8), x, y, 0.1, "devices")
+inputs = (copies(params, there), x, y, 0.1, "devices")
 seen = observe(accumulated_step, *inputs, axis="devices", traced=True)
 statement("one step of SGD", "the loss before")
-expect_shapes(seen, copies((after, loss), 8))
+expect_shapes(seen, copies((after, loss), there))
 statement("equal on all devices")
 expect_replicas(seen, causes=check_unsent())
 statement("one step of SGD", "the loss before")
-close = {"rtol": 1e-4, "atol": 1e-5, "mistakes": copies(causes, 8)}
-expect_close(seen, copies((after, loss), 8), **close)
+close = {"rtol": 1e-4, "atol": 1e-5, "mistakes": copies(causes, there)}
+expect_close(seen, copies((after, loss), there), **close)
 statement("one sync")
 expect_collectives(seen, in_loop=False)
-expect_one_sync(seen, params, 8)
+expect_one_sync(seen, params, there)
 statement("one microbatch at a time")
 for shape in ((64, 32), (4, 16, 32), (32, 32), (2, 16, 32)):
     expect_arrays(seen, never=shape)
@@ -1466,29 +1475,29 @@ def check_other(params, x, y, momentum, axis_name):  # two steps of another opti
 
 
 # %% check="optimizer_step" points=3
-params, (x, y), settings = init_mlp(1), mlp_data(6, 8, 16), (0.05, 4, 12, 2.0, 0.1)
+settings, there = (0.05, 4, 12, 2.0, 0.1), jax.device_count()
+params, (x, y) = init_mlp(1), mlp_data(6, there, 16)
 y[0] *= 4  # a hard shard
 run = functools.partial(check_reference, params, x, y, 12)
 causes = {"clipping saw each device's own gradient": run(settings, clip_first=True)}
+far, losses = causes["the gradients were added up"] = run((0.05, 4, 12, 2 / there, 0.1))
 for cause, other in {
-    "the gradients were added up": (0.05, 4, 12, 2.0 / 8, 0.1),
     "nothing was clipped (by global norm, before AdamW)": (0.05, 4, 12, np.inf, 0.1),
     "the learning rate is constant": (0.05, 0, np.inf, 2.0, 0.1),
     "the cosine ends early: Optax counts the warm-up in": (0.05, 4, 8, 2.0, 0.1),
     "there is no weight decay": (0.05, 4, 12, 2.0, 0),
 }.items():
     causes[cause] = run(other)
-far, losses = causes["the gradients were added up"]
-causes["gradients and losses were added up"] = far, 8 * losses
-inputs = (copies(params, 8), x, y, 12, *settings)
+causes["gradients and losses were added up"] = far, there * losses
+inputs = (copies(params, there), x, y, 12, *settings)
 seen = observe(check_run, *inputs, axis="devices", traced=True)
 statement("equal on all devices")
 expect_replicas(seen, causes=check_unsent())
 statement("clip by global norm", "then AdamW", "warm-up and cosine", "like one device")
-close = {"rtol": 1e-3, "atol": 1e-4, "mistakes": copies(causes, 8)}
-expect_close(seen, copies(run(settings), 8), **close)
+wanted, causes = copies((run(settings), causes), there)
+expect_close(seen, wanted, rtol=1e-3, atol=1e-4, mistakes=causes)
 statement("one sync")
-expect_one_sync(seen, params, 8, 12)
+expect_one_sync(seen, params, there, 12)
 
 
 ### BEGIN HIDDEN TESTS
@@ -1621,12 +1630,13 @@ def local_stats(state, x):  # x: f32[4, 8, 8, 1]
 
 
 images, labels = load_images()
-state, history = copies(init_cnn(0), 8), []
+state, history = copies(init_cnn(0), num_devices), []
 for number in range(40):
-    state = local_stats(state, images[32 * number :][:32].reshape(8, 4, 8, 8, 1))
+    rows = images[32 * number :][:32].reshape(num_devices, -1, 8, 8, 1)
+    state = local_stats(state, rows)
     history.append(np.asarray(state["stats"][0]["mean"])[:, 0])
 percent = 100 * (history / np.mean(history, axis=1, keepdims=True) - 1)
-three = {f"device {d}": percent[:, d] for d in (0, 3, 6)}
+three = {f"device {d}": percent[:, d] for d in (0, 3, 6) if d < num_devices}
 title = "Running mean of channel 0 on three devices, not synced"
 draw_losses(three, "% off the average of eight", title, log=False)
 
@@ -1710,6 +1720,21 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
 import dataclasses
 
 
+def check_keys(key, step, many):  # what masks are drawn from, and mistakes
+    fold, every = jax.random.fold_in, range(many)
+    alike = "every device drops the same units: fold the device's index in"
+    causes = {alike: [fold(key, step)] * many}
+    causes["the step is not in the key"] = [fold(key, d) for d in every]
+    cause = "the device came before the step"
+    causes[cause] = [fold(fold(key, d), step) for d in every]
+    return [fold(fold(key, step), d) for d in every], causes
+
+
+def check_images(many):  # of four on each device, brighter ones on later devices
+    x = np.random.default_rng(0).random((1, 8, 8, 4, many)) * np.arange(1, many + 1)
+    return np.float32(x).T, np.int32(np.arange(4 * many) % 10).reshape(many, 4)
+
+
 @jax.jit
 def check_cnn_step(state, keep, x, y, lr):  # one device, the rows of all
     x, y, keep = (a.reshape(-1, *a.shape[2:]) for a in (x, y, keep))
@@ -1741,30 +1766,25 @@ def check_moments(seen, state, x, right):
 
 
 # %% check="cnn_step" points=4
-key, fold, shape = jax.random.key(5), jax.random.fold_in, (4, 16)
-masks = check_masks([fold(fold(key, 3), d) for d in range(8)], shape)
-causes = {
-    "every device drops the same units: fold the device's index in": [fold(key, 3)] * 8,
-    "the step is not in the key": [fold(key, d) for d in range(8)],
-    "the device came before the step": [fold(fold(key, d), 3) for d in range(8)],
-}
+key, shape, many = jax.random.key(5), (4, 16), jax.device_count()
+keys, causes = check_keys(key, 3, many)
+masks = check_masks(keys, shape)
 causes = {cause: check_masks(keys, shape) for cause, keys in causes.items()}
-inputs = (jnp.stack([key] * 8), np.int32([3] * 8))
+inputs = (jnp.stack([key] * many), np.int32([3] * many))
 statement("step, then device")
 seen = observe(dropout_mask, *inputs, shape, "devices", axis="devices")
 expect_close(seen, masks, mistakes=causes)
-x = np.float32(np.random.default_rng(0).random((1, 8, 8, 4, 8)) * np.arange(1, 9)).T
-y, state = np.int32(np.arange(32) % 10).reshape(8, 4), init_cnn(1, (3,), hidden=16)
-expected, added = (check_cnn_step(state, masks, x, y, lr) for lr in (0.2, 1.6))
-inputs = (copies(state, 8), *inputs, x, y, 0.2, "devices")
+(x, y), state = check_images(many), init_cnn(1, (3,), hidden=16)
+expected, added = (check_cnn_step(state, masks, x, y, lr) for lr in (0.2, 0.2 * many))
+inputs = (copies(state, many), *inputs, x, y, 0.2, "devices")
 statement("moments of all rows", "running moments")
 seen = observe(cnn_step, *inputs, axis="devices")
 check_moments(seen, state, x, expected)
 statement("equal on all devices")
 expect_replicas(seen)
 statement("one step of SGD", "this mask")
-causes = {"the gradients were added up, not averaged": copies(added, 8)}
-expect_close(seen, copies(expected, 8), rtol=1e-3, atol=1e-4, mistakes=causes)
+causes = {"the gradients were added up, not averaged": copies(added, many)}
+expect_close(seen, copies(expected, many), rtol=1e-3, atol=1e-4, mistakes=causes)
 
 
 ### BEGIN HIDDEN TESTS
@@ -1814,16 +1834,16 @@ expect_like_solution(cnn_step, steps, value=proven, **stay, free=free, scales=()
 
 # %%
 def train_digits(state, images, labels):
-    axes = (0, None, None, 0, 0)
+    axes, shape = (0, None, None, 0, 0), (num_devices, 64 // num_devices)
     step = jax.pmap(lambda *a: cnn_step(*a, 0.2, "devices"), "devices", in_axes=axes)
     for number in range(176):
-        rows = np.random.default_rng(number).choice(len(labels), (8, 8), replace=False)
+        rows = np.random.default_rng(number).choice(len(labels), shape, replace=False)
         state, loss = step(state, jax.random.key(0), number, images[rows], labels[rows])
         jax.block_until_ready(loss)
     return state
 
 
-stacked = jax.pmap(lambda _: init_cnn(0), "devices")(np.arange(8))  # replicate
+stacked = jax.pmap(lambda _: init_cnn(0), "devices")(np.arange(num_devices))
 seen = observe(train_digits, stacked, images[:1437], labels[:1437])
 if seen.error:
     print(f"cnn_step does not run yet: {seen.error.text}")

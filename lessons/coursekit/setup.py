@@ -80,8 +80,8 @@ def with_devices(num_devices: int, made_for: str = "") -> None:
     print(translated(f"Ready: {len(devices)} {kind} devices."))
     if len(devices) != num_devices:
         note = (
-            f"The text speaks of {num_devices} devices. Lessons 1 and 2 run on these; "
-            f"for the others unset JAX_PLATFORMS, which simulates {num_devices}."
+            f"The text speaks of {num_devices} devices. Lessons 1 to 3 run on these; 4 "
+            f"and 5 need {num_devices}: unset JAX_PLATFORMS, which simulates them."
         )
         print(translated(note))
     if devices[0].platform != "cpu":

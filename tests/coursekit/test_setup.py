@@ -147,8 +147,8 @@ def test_other_numbers_of_real_devices_are_taken_and_multiply_in_full(
         jax.config.update("jax_default_matmul_precision", before)
     assert capsys.readouterr().out.splitlines() == [
         f"Ready: {number} GPU devices.",
-        "The text speaks of 8 devices. Lessons 1 and 2 run on these; for the others"
-        " unset JAX_PLATFORMS, which simulates 8.",
+        "The text speaks of 8 devices. Lessons 1 to 3 run on these; 4 and 5 need 8:"
+        " unset JAX_PLATFORMS, which simulates them.",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Lessons 1 and 2 run on other numbers of devices than eight, visible checks included.
+"""Lessons 1 to 3 run on other numbers of devices than eight, visible checks included.
 
 Simulated devices stand for real ones, as `JAX_PLATFORMS=cuda` may find 2 or 4 of them.
 """
@@ -19,7 +19,8 @@ HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", re.DOTALL)
 
 
 @pytest.mark.parametrize(
-    ("lesson", "num_devices"), [("01_pmap_spmd", 2), ("02_collectives", 4)]
+    ("lesson", "num_devices"),
+    [("01_pmap_spmd", 2), ("02_collectives", 4), ("03_pmap_training", 4)],
 )
 def test_a_solved_lesson_runs_on_fewer_devices(lesson, num_devices, tmp_path):
     notebook = nbformat.read(ROOT / "solutions" / f"{lesson}.ipynb", as_version=4)
