@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import jax
@@ -22,7 +23,7 @@ import full_pipeline
 import pipeline_model
 import sharded_pipeline
 from full_pipeline import fit
-from orbax.checkpoint import CheckpointManager
+from orbax.checkpoint import CheckpointManager, multihost
 from pipeline_run import Checkpoints, Config, Metrics, SetupError
 
 SMALL = {"num_steps": 40, "save_every": 10, "hidden": 32, "compute_dtype": "float32"}
@@ -224,6 +225,18 @@ def test_a_checkpoint_that_memory_has_no_room_for_is_not_lost(tmp_path, monkeypa
     (folder / "damaged" / "40.0").rename(folder / "40")
     again = run(tmp_path)
     assert again["losses"] == [] and same(again["params"], result["params"])
+
+
+def test_a_checkpoint_that_one_process_alone_cannot_read_stays(tmp_path, monkeypatch):
+    def nobody_comes(*arguments, **options):
+        raise TimeoutError
+
+    (tmp_path / "40").mkdir()
+    monkeypatch.setattr(multihost, "sync_global_processes", nobody_comes)
+    manager = SimpleNamespace(directory=tmp_path, reload=lambda: None)
+    with pytest.raises(TimeoutError):
+        Checkpoints.set_aside(SimpleNamespace(manager=manager), 40, OSError())
+    assert [path.name for path in tmp_path.iterdir()] == ["40"]
 
 
 def test_sigterm_ends_a_run_after_its_step_and_it_goes_on_with_the_same_bits(
