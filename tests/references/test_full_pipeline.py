@@ -1,5 +1,6 @@
 """A run of the full pipeline survives kills, other meshes and bad settings."""
 
+import importlib
 import json
 import os
 import re
@@ -23,7 +24,7 @@ import full_pipeline
 import pipeline_model
 import sharded_pipeline
 from full_pipeline import fit
-from orbax.checkpoint import CheckpointManager, multihost
+from orbax.checkpoint import CheckpointManager
 from pipeline_run import Checkpoints, Config, Metrics, SetupError
 
 SMALL = {"num_steps": 40, "save_every": 10, "hidden": 32, "compute_dtype": "float32"}
@@ -232,6 +233,9 @@ def test_a_checkpoint_that_one_process_alone_cannot_read_stays(tmp_path, monkeyp
         raise TimeoutError
 
     (tmp_path / "40").mkdir()
+    # By its full name: `from orbax.checkpoint import multihost` gives another module
+    # until this one is imported, and the program holds this one's function.
+    multihost = importlib.import_module("orbax.checkpoint.multihost")
     monkeypatch.setattr(multihost, "sync_global_processes", nobody_comes)
     manager = SimpleNamespace(directory=tmp_path, reload=lambda: None)
     with pytest.raises(TimeoutError):
