@@ -819,7 +819,7 @@ expect(seen, not seen.value, "The caller's dict of parameters was changed.")
 # `jnp.mean` divides by all rows, not by a device's.
 #
 # </details>
-# <details><summary>Each device has its own gradient until you call `pmean`</summary>
+# <details><summary>Each device has its own gradient until you call <code>pmean</code></summary>
 #
 # An array has one value; `jit` binds no axis name.
 #

@@ -205,3 +205,11 @@ def test_no_check_changes_what_a_later_cell_reads(path):
             taken = {name: of_checks[name] for name in read & {*of_checks}}
             assert not taken, cell.source
             of_checks = {n: c for n, c in of_checks.items() if n not in bound}
+
+
+@pytest.mark.parametrize("path", EVERY_FILE, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_no_title_that_unfolds_shows_markdown(path):
+    """A browser shows what is inside of HTML tags as it is."""
+    for cell in cells(path, "markdown"):
+        for title in re.findall(r"<summary>(.*)</summary>", cell.source):
+            assert not re.search(r"`|\*\w|\w\*", title)
