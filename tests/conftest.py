@@ -1,5 +1,6 @@
 """Eight simulated devices for every test, and JAX at its strictest."""
 
+import atexit
 import gc
 import os
 import shutil
@@ -20,8 +21,10 @@ setup.with_devices(8)
 
 import jax
 
-# As in `grader/__main__.py`: imports and compiled programs make much that stays.
+# As in `grader/__main__.py`: imports and compiled programs make much that stays. At its
+# end a process would look through all of it several times.
 gc.set_threshold(100_000)
+atexit.register(gc.freeze)
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -43,6 +46,12 @@ def pytest_configure(config):
         os.environ[PROGRAMS] = folder = tempfile.mkdtemp(prefix="programs-")
         config.add_cleanup(lambda: os.environ.pop(PROGRAMS))
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure():
+    """Leaves little to collect, which pytest then does five times."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items):

@@ -18,6 +18,8 @@ each call). All figures come from one run:
 `--lessons 01 02` takes only these; `--submissions N` repeats the four kinds, with other
 known answers, up to N per lesson. `--ours` leaves the others out, to see how the time
 grows; `--levers` compares ours with itself without each thing that makes it fast.
+`--unanswered ring_attention step_bound` leaves these exercises as they are released, to
+compare with a commit that has fewer.
 """
 
 from __future__ import annotations
@@ -128,7 +130,9 @@ def answers(source: Path, lesson: Any, kind: str, number: int) -> dict[str, str]
     return solved
 
 
-def write_class(folder: Path, sources: Sequence[Path], count: int) -> dict[str, Any]:
+def write_class(
+    folder: Path, sources: Sequence[Path], count: int, unanswered: Sequence[str]
+) -> dict[str, Any]:
     """Writes a course folder with `count` submissions per lesson; returns lessons."""
     make_course(folder)
     classroom, lessons = Classroom(folder), {}
@@ -138,7 +142,9 @@ def write_class(folder: Path, sources: Sequence[Path], count: int) -> dict[str, 
             notebook = release(lesson)
             given = answers(source, lesson, kind, number // len(KINDS))
             for name, cell in exercises(notebook).items():
-                cell.source = given.get(name, cell.source) + f"\n# learner {number}\n"
+                if name not in unanswered:
+                    cell.source = given.get(name, cell.source)
+                    cell.source += f"\n# learner {number}\n"
             place = folder / "submitted" / f"{kind}{number:03}" / source.stem
             place.mkdir(parents=True)
             nbformat.write(notebook, place / f"{source.stem}.ipynb")
@@ -269,6 +275,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lessons", nargs="*", default=[])
     parser.add_argument("--submissions", type=int, default=len(KINDS))
+    parser.add_argument("--unanswered", nargs="*", default=[])
     parser.add_argument("--ours", action="store_true")
     parser.add_argument("--levers", action="store_true")
     options = parser.parse_args()
@@ -287,7 +294,7 @@ def compare(top: Path, sources: Sequence[Path], options: argparse.Namespace) -> 
     names = ["ours", "stock", "two", "otter", *LEVERS]
     folders = {name: top / name.replace(" ", "-") for name in names}
     made = {
-        name: write_class(folder, sources, options.submissions)
+        name: write_class(folder, sources, options.submissions, options.unanswered)
         for name, folder in folders.items()
     }
     for (
