@@ -2609,7 +2609,7 @@ is_shape = {"is_leaf": lambda shape: isinstance(shape, list)}
 params = jax.tree.map(lambda s: np.float32(rng.normal(size=s) / 8), shapes, **is_shape)
 moments, losses = optax.adam(0.005).init(params), []
 for step in range(300):
-    rows = (32 * step + np.arange(32)) % len(x)
+    rows = (16 * step + np.arange(16)) % len(x)
     params, moments, loss = text_step(params, moments, x[rows], y[rows])
     losses.append(float(loss))
 
