@@ -48,12 +48,6 @@ def pytest_configure(config):
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_unconfigure():
-    """Leaves little to collect, which pytest then does five times."""
-    gc.freeze()
-
-
 def pytest_collection_modifyitems(items):
     """Sorts what takes minutes to the front."""
     items.sort(key=lambda item: [*LONG, item.path.name].index(item.path.name))

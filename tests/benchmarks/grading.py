@@ -303,6 +303,9 @@ def compare(top: Path, sources: Sequence[Path], options: argparse.Namespace) -> 
         if folder != folders["ours"]:
             shutil.copy(folders["ours"] / SEED, folder / SEED)
     lessons = made["ours"]
+    known = {name for lesson in lessons.values() for name in exercises(lesson)}
+    if unknown := sorted({*options.unanswered} - known):
+        sys.exit(f"No exercise is called {', '.join(unknown)}: see solutions/.")
     took, cpu, otters = {}, {}, {}
 
     def measure(name: str, run: Callable[[], Any]) -> Any:
