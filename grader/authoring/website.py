@@ -53,6 +53,13 @@ BADGE = re.compile(r"\[!\[[^]]*\]\([^)]*\)\]\((https://colab\.[^)]*)\)")
 EXTRA = "_extra"  # what the site holds as it is
 LISTS = "_lessons.md"  # the lists of lessons, which index.md includes
 PICTURES = "pictures"
+# Documents stay until the end: collections would take a quarter of its time.
+SPHINX = """\
+import gc, sys
+from sphinx.cmd.build import main
+gc.set_threshold(100_000)
+sys.exit(main())
+"""
 OURS = ".nojekyll"  # has GitHub Pages serve _static/; what lacks it is never replaced
 
 
@@ -91,7 +98,7 @@ def build_site(to: Path | None = None) -> Path:
 
 def run_sphinx(sources: Path, made: Path) -> None:
     """Makes HTML of `sources` in a process of its own; warnings are errors."""
-    command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning"]
+    command = [sys.executable, "-c", SPHINX, "--quiet", "--fail-on-warning"]
     command += ["--doctree-dir", str(made.with_name("doctrees"))]
     modules = os.pathsep.join([str(ROOT), str(ROOT / "lessons")])
     env = os.environ | {"PYTHONPATH": modules, "JAX_PLATFORMS": "cpu"}

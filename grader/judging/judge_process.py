@@ -123,7 +123,8 @@ class JudgeProcess:
         Raises:
             JudgeError: the judge failed by itself.
         """
-        self.start()
+        if self.kill is None:
+            self.start()
         try:
             self.send({"learn": str(path)})
             self.receive(LEARN_S)

@@ -12,6 +12,7 @@ from nbformat import NotebookNode
 
 from grader.containment.backend import backend
 from grader.containment.limits import ContainmentError, Limits
+from grader.kernel.learner_box import start_fork_server
 from grader.results import to_json
 from grader.submissions.intake import Intake
 from grader.workers.cpu_affinity import pin_thread
@@ -86,7 +87,9 @@ def grade_there(task: str) -> str:
     submitted = Intake(notebook, tuple(facts["notes"]), tuple(facts["reasons"]))
     job = Job("", name, submitted, facts["hashes"])
     try:
-        if facts["prepare"]:
+        if facts["prepare"]:  # there is much to grade
+            if not facts["trusted"]:
+                start_fork_server()
             grader.fill_cache(job)
         record = grader.grade(job)
     except Exception as error:

@@ -122,22 +122,27 @@ class JobGrader:
         """
         if self.trusted:
             return
-        solve = functools.partial(self.solve, job.lesson)
+        file = known_solutions.find(job.hashes)
+        solve = functools.partial(self.solve, job.lesson, file)
         with self.filling[job.lesson]:
             folder = compile_cache.fill(compile_cache.find(job.hashes), solve)
-            file = known_solutions.find(job.hashes)
-            if not file.is_file():
+            if not file.is_file():  # the folder was there before, of another class
                 own = {"trusted": True, "compiled": folder, "adds": False}
                 with contextlib.suppress(JudgeError):  # then each judge observes it
                     JudgeProcess(self.lessons[job.lesson], **own).learn(file)
 
-    def solve(self, name: str, folder: Path) -> None:
-        """Grades a lesson's own solution, which adds what it compiles to a folder."""
+    def solve(self, name: str, file: Path, folder: Path) -> None:
+        """Grades a lesson's own solution, which adds what it compiles to a folder.
+
+        The same judge has observed what the solution does, and writes it into `file`.
+        """
         lesson, more = self.lessons[name], {"trusted": True, "compiled": folder}
         judge = JudgeProcess(lesson, **more)
         with contextlib.closing(judge):
             own = parse_submission(dumps(lesson).encode())
             grade_submission(own, lesson, name, judge, self.limits, **more)
+            with contextlib.suppress(JudgeError):
+                judge.learn(file)
 
     def close(self) -> None:
         """Ends the judges that wait; those at work end with their job."""
