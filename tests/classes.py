@@ -1,5 +1,6 @@
 """Makes a small class for tests of grading: a course folder and its submissions."""
 
+import functools
 from pathlib import Path
 
 import nbformat
@@ -8,6 +9,8 @@ from nbformat import NotebookNode
 
 from grader.authoring.notebook import exercises, release
 from grader.classroom.course import make_course
+from grader.containment.backend import backend
+from grader.containment.limits import ContainmentError
 
 RIGHT = {
     "double": "def double(x):\n    return x + x",
@@ -41,3 +44,16 @@ def answered(lesson: NotebookNode, **sources: str) -> NotebookNode:
     for name, source in sources.items():
         exercises(notebook)[name].source = source
     return notebook
+
+
+@functools.cache
+def is_trusted() -> bool:
+    """Tells whether code has to run trusted, since nothing here contains it.
+
+    Contained code starts sooner: in a fork of a process that has imported JAX.
+    """
+    try:
+        backend()
+    except ContainmentError:
+        return True
+    return False

@@ -287,28 +287,28 @@ def negate(x):
     assert {r.outcome for r in found.values()} == {Outcome.PASSED}
 
 
-def test_answer_may_use_what_the_lesson_computed(tmp_path):
+def test_answer_may_use_what_the_lesson_computed(trusted, tmp_path):
     demonstration = ('print("a demonstration")', "factor = 2\nprint(factor)")
     lesson = tiny.lesson(tmp_path / "course", demonstration)
     submitted = submission(lesson, double="def double(x):\n    return factor * x")
-    with contextlib.closing(JudgeProcess(lesson, trusted=True)) as judge:
+    with contextlib.closing(JudgeProcess(lesson, trusted=trusted)) as judge:
         intake = parse_submission(dumps(submitted).encode())
         result = grade_submission(
-            intake, lesson, "01_tiny", judge, Limits(), trusted=True
+            intake, lesson, "01_tiny", judge, Limits(), trusted=trusted
         )
     assert result.exercises[0].outcome is Outcome.PASSED
 
 
-def test_answer_may_use_it_also_beside_one_that_breaks_something(tmp_path):
+def test_answer_may_use_it_also_beside_one_that_breaks_something(trusted, tmp_path):
     demonstration = ('print("a demonstration")', "factor = 2\nprint(factor)")
     lesson = tiny.lesson(tmp_path / "course", demonstration)
     uses = "import math\n\n\ndef double(x):\n    return math.trunc(1) * factor * x"
     breaks = "import math\n\nmath.trunc = None\n\n\n" + NEGATE
     submitted = submission(lesson, double=uses, negate=breaks)
-    with contextlib.closing(JudgeProcess(lesson, trusted=True)) as judge:
+    with contextlib.closing(JudgeProcess(lesson, trusted=trusted)) as judge:
         intake = parse_submission(dumps(submitted).encode())
         result = grade_submission(
-            intake, lesson, "01_tiny", judge, Limits(), trusted=True
+            intake, lesson, "01_tiny", judge, Limits(), trusted=trusted
         )
     assert {one.outcome for one in result.exercises} == {Outcome.PASSED}
 

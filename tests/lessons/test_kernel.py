@@ -30,20 +30,20 @@ def step(params, x, y, average=lambda grads: grads):
     grads = average(jax.grad(loss)(params, x, y))
     return jax.tree.map(lambda p, g: p - 0.01 * g, params, grads)
 
-sizes = [(64, 128), (128, 128), (128, 10)]
+sizes = [(16, 32), (32, 32), (32, 10)]
 """
 JITTED = """
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 mesh = Mesh(jax.devices(), ("devices",))
 params = [jnp.full(size, 0.01) for size in sizes]
 params = jax.device_put(params, NamedSharding(mesh, P()))
-x, y = jnp.ones((512, 64)), jnp.ones((512, 10))
+x, y = jnp.ones((64, 16)), jnp.ones((64, 10))
 x, y = jax.device_put((x, y), NamedSharding(mesh, P("devices")))
 parallel = jax.jit(step)
 """
 PMAPPED = """
 params = [jnp.full((8, *size), 0.01) for size in sizes]
-x, y = jnp.ones((8, 64, 64)), jnp.ones((8, 64, 10))
+x, y = jnp.ones((8, 8, 16)), jnp.ones((8, 8, 10))
 average = lambda grads: jax.lax.pmean(grads, "devices")
 parallel = jax.pmap(lambda *inputs: step(*inputs, average), axis_name="devices")
 """

@@ -74,11 +74,14 @@ class Cluster:
         process.wait()
         process.stderr.close()
 
-    def add(self, *, course=True, change=None):
-        """Starts a worker, in a copy of the course where it needs one."""
+    def add(self, *, course=True, change=None, restarts=False):
+        """Starts a worker, in a copy of the course where it needs one.
+
+        With `restarts`, a process beside it starts another where it has died.
+        """
         place = self.folder / f"machine-{len(self.workers)}"
         if course:
-            skip = shutil.ignore_patterns(".*", "__pycache__", "tests", "*.ipynb")
+            skip = shutil.ignore_patterns(".*", "tests", "*.ipynb")
             shutil.copytree(ROOT, place, ignore=skip)
         else:
             place.mkdir()
@@ -86,7 +89,8 @@ class Cluster:
             with open(place / change, "a") as file:
                 file.write("# changed\n")
         words = ["dask_worker", self.address, "--nthreads", "1", "--no-dashboard"]
-        worker = self.start(place, [*words, "--memory-limit", "0"])
+        words += ["--memory-limit", "0", *["--no-nanny"] * (not restarts)]
+        worker = self.start(place, words)
         self.said(worker, r"Registered to:")
         self.workers.append(worker)
 
@@ -159,8 +163,8 @@ def test_workers_without_a_shared_folder_give_the_same_results_though_one_dies(
         own["double"] += f"\n# {number}"
         path = hand_in(tmp_path, f"learner{number}", answered(lesson, **own))
         jobs.append(job_of(f"learner{number}", NAME, path.parent, hashes))
-    cluster.add()
-    cluster.add()
+    cluster.add(restarts=True)
+    cluster.add(restarts=True)
     there = {}
     with contextlib.closing(
         DaskExecutor({NAME: lesson}, limits, cluster.address)
@@ -199,8 +203,8 @@ def test_the_command_starts_a_cluster_of_this_machine_and_its_grades_are_the_sam
 
 
 def test_a_submission_that_kills_its_workers_takes_no_other_one_with_it(cluster, small):
-    cluster.add()
-    cluster.add()
+    cluster.add(restarts=True)
+    cluster.add(restarts=True)
     names = ["a", "b", "poison", "c", "d", "e", "f"]
     done = graded_by(small, cluster, jobs_of(small, *names), run_there=stand_in())
     assert all(not one.error for one in done.values())
