@@ -308,7 +308,7 @@ expect_like_solution(
 )
 what = "nothing is remembered"
 free |= {"error": "it raises none", "layout arguments": "compared above"}
-expect_like_solution(check_two_streams, streams, value=what, free=free)
+expect_like_solution(check_two_streams, streams, scales=(), value=what, free=free)
 statement("one batch ahead")
 seen = observe(check_ready, (data[0], data[0][:, :3]), 40, 3, 4)
 headline = f"{seen.value} batches of two arrays were on the devices at each next()."

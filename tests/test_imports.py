@@ -7,7 +7,8 @@ from grader import ROOT
 
 # Third-party packages are imported once; a fork for each module imports it first.
 PROGRAM = """
-import os, sys
+import gc, os, sys
+gc.disable()  # collections would add a third
 import distributed, jupyter_client, matplotlib.pyplot, nbclient, nbgrader.api
 import nbgrader.preprocessors, optax, jax, PIL.Image
 

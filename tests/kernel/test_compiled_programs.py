@@ -1,4 +1,4 @@
-"""A check begins without the programs of those before, and judges the same."""
+"""Where memory is scarce, a check begins without earlier programs, and judges alike."""
 
 import json
 
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from grader.containment.limits import Limits
+from grader.kernel.inside import compiled_programs
 from grader.kernel.inside.compiled_programs import free_compiled_programs
 from grader.kernel.inside.wire import encode
 from grader.kernel.session import Session
@@ -16,13 +17,17 @@ def programs() -> int:
     return len(jax.local_devices()[0].client.live_executables())
 
 
-def test_programs_are_freed_and_still_run():
+def test_programs_are_freed_and_still_run(monkeypatch):
     @jax.jit
     def tripled(x):
         return 3 * x
 
     before = tripled(np.float32(2))
     held = programs()
+    monkeypatch.setattr(compiled_programs, "ENOUGH_MIB", float("inf"))
+    free_compiled_programs()  # there is memory for them
+    assert programs() == held
+    monkeypatch.setattr(compiled_programs, "ENOUGH_MIB", 1)
     free_compiled_programs()
     assert programs() < held
     assert tripled(np.float32(2)) == before
@@ -36,7 +41,8 @@ def asked(contained_here):
     """A learner's kernel that holds a program, and a way to ask for its calls."""
     with Session(Limits()) as session:
         session.run("import jax\nf = jax.jit(abs)\ng = jax.jit(lambda x: x)")
-        session.run("from grader.kernel.inside import responder")
+        session.run("from grader.kernel.inside import compiled_programs, responder")
+        session.run("compiled_programs.ENOUGH_MIB = 1")
 
         def ask(name, *, begins):
             question = {"ask": "call", "function": name, "axis": None, "id": 1}

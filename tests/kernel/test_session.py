@@ -385,8 +385,8 @@ for _ in range(3):
             pass
 signal.pause()
 """
-    limits = Limits(wall_s=40, cpu_s=8)
-    assert end_of(code, limits) == "limit: CPU: more than 8 s of all processes together"
+    limits = Limits(wall_s=40, cpu_s=4)
+    assert end_of(code, limits) == "limit: CPU: more than 4 s of all processes together"
 
 
 def test_the_number_of_processes_is_limited(contained_here):

@@ -44,7 +44,7 @@ def claiming(width, height):
 
 def with_text_bomb():
     whole = encoded(plain())
-    bomb = chunk(b"zTXt", b"Comment\0\0" + zlib.compress(b"\0" * 200_000_000))
+    bomb = chunk(b"zTXt", b"Comment\0\0" + zlib.compress(b"\0" * 200_000_000, 1))
     return whole[:33] + bomb + whole[33:]
 
 
