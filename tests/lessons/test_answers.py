@@ -7,7 +7,7 @@ does, too, in this process: a kernel for each of hundreds of answers would take 
 `ANSWERS=all` takes all answers, by both roads, and right ones with other hidden cases.
 By default every eighth wrong answer is tried, and every twelfth right one, which runs
 through a whole check; `tests/end_to_end/test_known_answers.py` grades the first ones of
-most exercises. `oldest` and `newest` take fewer.
+half of the exercises. `oldest` and `newest` take fewer.
 """
 
 import ast
