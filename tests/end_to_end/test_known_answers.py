@@ -42,7 +42,7 @@ def submissions(source, lesson):
     if os.environ.get("ANSWERS") == "all":
         yield "solved", {}
     else:
-        rows = [[one for number, one in enumerate(rows[0]) if number % 4 < 2]]
+        rows = [[one for number, one in enumerate(rows[0]) if number % 4 in (2, 3)]]
     for number, row in enumerate(rows):
         yield f"mixed-{number}", dict(filter(None, row))
 
