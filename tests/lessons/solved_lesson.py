@@ -164,7 +164,7 @@ class JudgeHere(Judge):
         return answer(question, self.learner)
 
     def check(self, exercise):
-        # Many answers make the same programs, which a judge frees before each check.
+        # Many answers make the same programs, which a judge may free before a check.
         with mock.patch.object(judge, "free_compiled_programs"):
             return super().check(exercise)
 

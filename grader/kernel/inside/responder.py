@@ -108,7 +108,7 @@ def functions(learner: dict[str, Any]) -> Mapping[str, Any]:
 def answer(question: str, *, begins: bool = False) -> None:
     """Publishes the answer to one question, a JSON object, as a display message.
 
-    If a check `begins` with it, the programs of the checks before are freed.
+    If a check `begins` with it, the programs of the checks before it may be freed.
     """
     if begins:
         free_compiled_programs()
