@@ -20,6 +20,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 from solved_lesson import EVERY, ROOT, SLOW, SOURCES, Lesson
 
 from coursekit import likeness
@@ -67,12 +68,16 @@ class Answers:
                 patch.setenv(name, value)  # for scripts
                 is_number = value.lstrip("-").isdigit()
                 jax.config.update(name.lower(), int(value) if is_number else value)
+            # A process keeps to the folder that it compiled into first.
+            compilation_cache.reset_cache()
             lesson = Lesson(cls.path)
             gc.freeze()  # what the lesson has made stays, as in a judge
             yield lesson
             folder = Path(kept["JAX_COMPILATION_CACHE_DIR"])
             lesson.write_known(folder.with_suffix(".pickle"))
+            assert any(folder.iterdir()), "no program was kept for kernels to read"
         jax.config.update("jax_compilation_cache_dir", None)
+        compilation_cache.reset_cache()
 
     @pytest.fixture(scope="class")
     @classmethod
