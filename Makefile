@@ -15,9 +15,9 @@ LEARNERS_TESTS = tests/coursekit tests/lessons solutions
 lab: .venv/ready
 	@.venv/bin/python -m grader lab $(if $(PORT),--port $(PORT))
 
-# Two files side by side (or classes: a lesson's answers are one): most of their time
-# goes into compiling and into starting kernels; a third one gains nothing.
-SIDE_BY_SIDE = -n 2 --dist loadscope --no-loadscope-reorder
+# Three files side by side (or classes: a lesson's answers are one): where one of them
+# waits, for a time limit or a browser, two cores still have enough to do.
+SIDE_BY_SIDE = -n 3 --dist loadscope --no-loadscope-reorder
 
 test: .venv/with-tests
 	.venv/bin/python -m pytest $(SIDE_BY_SIDE) --ignore=tests/references

@@ -471,4 +471,4 @@ def test_an_interrupt_ends_the_command_at_once_and_says_that_work_is_saved(
     assert process.returncode == 130
     assert "Stopped. What is finished is saved." in said
     assert "Traceback" not in said
-    assert grade(tmp_path / "class", now=NOW, limits=Limits(wall_s=3)) == 0
+    assert grade(tmp_path / "class", now=NOW, limits=Limits(wall_s=1)) == 0
