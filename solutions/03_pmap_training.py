@@ -380,7 +380,7 @@ def train_step(params, x, y, lr):
 
     Args:
         params: as `init_mlp` makes them, but f32 (D, ...), a replica per device.
-        x: f32 (D, B, 10).
+        x: f32 (D, B, 10); like params and y on the host, or row d on device d.
         y: f32 (D, B).
         lr: learning rate, a number.
 

@@ -1871,7 +1871,8 @@ def cases(rng):
     ):
         a, b = (np.float32(rng.normal(size=size)) for size in ((m, k), (k, n)))
         yield Case(30 * a + 10, b, num_devices)
-    yield Case(jnp.array(a[:3, :2]), jnp.array(a[:2, :2]), 1)
+    a, b = a[:3, :2], a[:2, :2]
+    yield from (Case(a, b, 1), Case(jnp.array(a), jnp.array(b), 1))
     for m, k, size, num_devices in ((10, 12, 10, 4), (9, 14, 14, 3), (3, 12, 3, 6)):
         a, b = np.ones((m, k), np.float32), np.ones((k, 2), np.float32)
         yield Case(a, b, num_devices, mentions=[size, num_devices])
@@ -2200,7 +2201,7 @@ show(axes.figure, f"Times of device 0. {words}: {texts}.")
 # - [pieces travel] Each device sends `D - 1` pieces, by `jax.lax.ppermute`, and nothing
 #   else.
 # - [never the whole] From three devices on, no array of the traced program is as large
-#   as `W`, but `x`, a part of it, or the result.
+#   as `W`, but those of `x` alone, or the result.
 # - [sends wait for no product] No send depends on `x`, nor waits for a product. A loop
 #   is fine.
 # - [no extra arithmetic] The products take no more multiplications than `x @ W`.
