@@ -133,7 +133,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         sharding: how a batch's rows lie.
         seed: of the epochs' orders.
         start_step: number of the first batch, from 0 on. The endless line is read up to
-            row 2**31 at most: int32 can count its rows.
+            row 2**31 - 1 at most: int32 can number its rows.
 
     Yields:
         A tuple of `jax.Array`s (batch_size, ...).
@@ -2867,7 +2867,8 @@ print("each row is read so many times:", *np.unique(counts))
 # [each device its part] `read_own_rows(read, sharding, shape, devices)` returns a list:
 # for each of `devices`, in their order, an array on it, its part of the global array of
 # `shape` as `sharding` lays it out. `read(first, last)` returns the global array's rows
-# from `first` to `last - 1`, whole, as a NumPy array; parts have its dtype.
+# from `first` to `last - 1`, whole, as a NumPy array; parts have its dtype (32 bits or
+# fewer).
 #
 # - [own rows alone] Rows that none of `devices` holds are not read.
 # - [each row once] The others are read once, even if several hold them or parts of them.
