@@ -2201,7 +2201,7 @@ show(axes.figure, f"Times of device 0. {words}: {texts}.")
 # - [pieces travel] Each device sends `D - 1` pieces, by `jax.lax.ppermute`, and nothing
 #   else.
 # - [never the whole] From three devices on, no array of the traced program is as large
-#   as `W`, but those of `x` alone, or the result.
+#   as `W`, but `x`, whole, rolled or cut, or the result.
 # - [sends wait for no product] No send depends on `x`, nor waits for a product. A loop
 #   is fine.
 # - [no extra arithmetic] The products take no more multiplications than `x @ W`.
