@@ -27,7 +27,7 @@ build: .venv/ready
 
 check: .venv/with-tests
 	.venv/bin/python -m grader build --check
-	.venv/bin/lint-imports
+	PYTHONPATH=lessons .venv/bin/lint-imports
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 

@@ -71,6 +71,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     course = command("course", run_course, "Make an nbgrader course folder.")
     course.add_argument("folder", type=Path)
     course.add_argument("--update", action="store_true", help="renew its source/")
+    course.add_argument(
+        "--all-or-nothing",
+        action=argparse.BooleanOptionalAction,
+        help="no credit for a part; --update keeps what the folder has",
+    )
     add_class_commands(command)
     return parser.parse_args(argv)
 
@@ -145,13 +150,16 @@ def run_build(options: argparse.Namespace) -> int:
 
 
 def run_check(options: argparse.Namespace) -> int:
-    """Grades the learner's own notebooks and prints a table."""
+    """Grades the learner's own notebooks; prints a table, and a card of what fails."""
     from grader.learner.own_work import check_own
     from grader.learner.progress import keep, write_page
+    from grader.pages.cards import cards_of_failures
     from grader.pages.terminal import table
 
     for result in check_own(options.lessons):
         print(table(result))
+        for card in cards_of_failures(result):
+            print(card + "\n")
         for note in result.notes:
             print(f"note: {note}")
         keep(result)
@@ -179,7 +187,9 @@ def run_course(options: argparse.Namespace) -> int:
     """Makes a course folder, or renews its lessons."""
     from grader.classroom.course import make_course
 
-    names = make_course(options.folder, update=options.update)
+    names = make_course(
+        options.folder, update=options.update, all_or_nothing=options.all_or_nothing
+    )
     print(f"{options.folder} now holds {', '.join(names)}.")
     if names:
         print(f"Next: python -m grader grade {options.folder} DOWNLOADS")

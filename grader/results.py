@@ -6,12 +6,16 @@ import dataclasses
 import enum
 import json
 from collections.abc import Mapping
+from typing import Any
+
+from lessons.coursekit.outcomes import StatementResult
 
 
 class Outcome(enum.StrEnum):
-    """What became of one exercise, in the words of coursekit/check.py."""
+    """What became of one exercise, in the words of coursekit/outcomes.py."""
 
     PASSED = "right"
+    PARTLY = "partly right"
     FAILED = "wrong"
     NOT_ATTEMPTED = "not attempted yet"
     RAISED = "your code raised"
@@ -38,6 +42,9 @@ class ExerciseResult:
         outcome: what became of it.
         points: points reached.
         max_points: points that count in the lesson's maximum; 0 of a bonus exercise.
+        worth: points to be had, a bonus included.
+        share: the part of these that was reached, 0 to 1.
+        statements: how each of its statements stands; none where nothing was checked.
         message: the first sentence of what went wrong, or "".
         details: (name, text) rows: what was called, seen, expected, likely.
         source: the learner's own code for it.
@@ -48,6 +55,9 @@ class ExerciseResult:
     outcome: Outcome
     points: float
     max_points: float
+    worth: float = 0.0
+    share: float = 0.0
+    statements: tuple[StatementResult, ...] = ()
     message: str = ""
     details: tuple[tuple[str, str], ...] = ()
     source: str = ""
@@ -76,8 +86,8 @@ class Result:
 
     @property
     def points(self) -> float:
-        """Sum of the points reached."""
-        return sum(exercise.points for exercise in self.exercises)
+        """Sum of the points reached, to two digits."""
+        return round(sum(exercise.points for exercise in self.exercises), 2)
 
     @property
     def max_points(self) -> float:
@@ -109,6 +119,9 @@ def from_json(text: str) -> Result:
                 **entry
                 | {
                     "outcome": Outcome(entry["outcome"]),
+                    "statements": tuple(
+                        map(read_statement, entry.get("statements", ()))
+                    ),
                     "details": tuple(map(tuple, entry["details"])),
                     "pictures": tuple(entry["pictures"]),
                 }
@@ -120,6 +133,16 @@ def from_json(text: str) -> Result:
         return Result(exercises=exercises, status=status, **lists, **facts)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"This is no result of the grader: {error!r}.") from None
+
+
+def read_statement(facts: Mapping[str, Any]) -> StatementResult:
+    """Reads how a statement stands from plain JSON."""
+    return StatementResult(**{name: frozen(value) for name, value in facts.items()})
+
+
+def frozen(value: Any) -> Any:
+    """Turns JSON's lists into tuples."""
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 @dataclasses.dataclass(frozen=True)

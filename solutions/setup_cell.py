@@ -1,15 +1,14 @@
 # Set-up: run this cell first. It gives this notebook its devices and its checks.
 import os, sys, urllib.request
 
-flags = os.environ.get("XLA_FLAGS", "")
-os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=8"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
 if "google.colab" in sys.modules:  # fetch the package that lies beside the lessons
     sys.path += urllib.request.urlretrieve("COURSEKIT_URL", "COURSEKIT_NAME")[:1]
 sys.path += ["..", "../lessons"]
 from coursekit import setup  # not found? Put this notebook into the folder lessons/.
 
-setup.with_devices(8, made_for="COURSEKIT_VERSION")
+setup.with_devices(8, lesson="COURSE_LESSON", made_for="COURSEKIT_VERSION")
 import jax
 import jax.numpy as jnp
 import numpy as np
-from coursekit.notebook import *
+from coursekit.notebook import COURSE_NAMES

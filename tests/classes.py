@@ -1,6 +1,9 @@
 """Makes a small class for tests of grading: a course folder and its submissions."""
 
 import functools
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -19,10 +22,16 @@ RIGHT = {
 WRONG = {"double": "def double(x):\n    return x", "negate": RIGHT["negate"]}
 
 
-def make_class(folder: Path, *changes: tuple[str, str]) -> NotebookNode:
+def make_class(
+    folder: Path,
+    *changes: tuple[str, str],
+    checks: str = tiny.CHECKS,
+    all_or_nothing: bool | None = None,
+) -> NotebookNode:
     """Writes a course of one tiny lesson and its class folder; returns the lesson."""
-    lesson = tiny.lesson(folder / "course", *changes)
-    make_course(folder / "class", root=folder / "course")
+    lesson = tiny.lesson(folder / "course", *changes, checks=checks)
+    course = folder / "course"
+    make_course(folder / "class", root=course, all_or_nothing=all_or_nothing)
     return lesson
 
 
@@ -44,6 +53,19 @@ def answered(lesson: NotebookNode, **sources: str) -> NotebookNode:
     for name, source in sources.items():
         exercises(notebook)[name].source = source
     return notebook
+
+
+def generate_assignment(course: Path, lesson: str) -> None:
+    """Lets nbgrader release a lesson: its gradebook gets the hidden cases, too."""
+    programs = os.path.dirname(sys.executable)  # nbgrader calls alembic by its name
+    path = os.pathsep.join([programs, os.environ.get("PATH", "")])
+    subprocess.run(
+        [sys.executable, "-m", "nbgrader", "generate_assignment", lesson],
+        cwd=course,
+        env=os.environ | {"PATH": path},
+        check=True,
+        capture_output=True,
+    )
 
 
 @functools.cache

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from coursekit.check import NOT_WRITTEN, Wrong
 from coursekit.observation import Observation, Shard, plain
+from coursekit.outcomes import NOT_WRITTEN, Wrong
 
 X = np.arange(16, dtype=np.float32).reshape(8, 2)
 ROWS = tuple(Shard(d, ((d, d + 1), (0, 2))) for d in range(8))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import copy
 import hashlib
+import html
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,16 +19,24 @@ from tqdm import tqdm
 from grader import ROOT, CourseError
 from grader.atomic_files import read_text, write, write_file
 from grader.authoring import coursekit
+from grader.authoring.check_source import checks_path, visible_source
+from grader.authoring.check_source import read_text as read_check_text
 from grader.authoring.execution import error_of, execute
 from grader.authoring.lesson import read_lesson, repository_address
 from grader.authoring.notebook import (
+    checks,
     dumps,
     exercises,
     lesson_paths,
     nbgrader_metadata,
+    points_for,
     release,
+    without_grading_facts,
+    without_hidden,
 )
 from grader.authoring.translation import languages, translated_files
+from lessons.coursekit.card import MARKS
+from lessons.coursekit.outcomes import LATER, RIGHT
 
 COMMAND = "python -m grader build"
 
@@ -43,31 +53,36 @@ def build(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
 
     Raises:
         SourceError: a source breaks a rule.
-        BuildError: a solved lesson's cell raises, or a released notebook holds what a
-            learner wrote.
+        BuildError: a solved lesson's cell raises, a solution does not get its points,
+            or a released notebook holds what a learner wrote.
     """
     files: dict[Path, str] = {}
     sources = {path: read(path, root) for path in lesson_paths(names, root)}
+    materials = lesson_sources(root)
     for path in sources:
         for language in ("", *languages(root)):
             refuse_to_overwrite_answers(released_path(path, language))
     for path, notebook in sources.items():
         code = sum(cell.cell_type == "code" for cell in notebook.cells)
         with tqdm(total=code, desc=path.stem, unit="cell", disable=None) as bar:
-            solved = execute(notebook, on_cell=bar.update)
+            solved = execute(
+                without_hidden(notebook), on_cell=bar.update, files=materials
+            )
         for number, cell in enumerate(solved.cells):
             error = error_of(cell) if cell.cell_type == "code" else None
             if error:
                 where = f"{path.name}, cell {number + 1} ({cell.id})"
                 raise BuildError(f"{where}: {error.ename}: {error.evalue}")
+        refuse_wrong_solutions(path, solved)
         # The kernel's own description names its Python's version.
-        solved.metadata = copy.deepcopy(notebook.metadata)
+        solved.metadata = without_grading_facts(notebook).metadata
         solved.metadata["course"] = {
-            "inputs": inputs_hash(notebook, root),
+            "inputs": inputs_hash(notebook, path),
             "outputs": outputs_hash(solved),
         }
         files[path.with_suffix(".ipynb")] = dumps(solved)
         files[released_path(path)] = dumps(release(notebook))
+    files |= visible_checks(sources, root)
     files |= translated_files(all_lessons(root), root)[0]
     changed = [path for path, text in files.items() if read_text(path) != text]
     for path in changed:
@@ -85,7 +100,7 @@ def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
     for path in lesson_paths(names, root):
         notebook = read(path, root)
         solved_path = path.with_suffix(".ipynb")
-        reason = why_stale(read_text(solved_path), notebook, root)
+        reason = why_stale(read_text(solved_path), notebook, path)
         if reason:
             found[solved_path] = reason
         if read_text(released_path(path)) != dumps(release(notebook)):
@@ -94,16 +109,24 @@ def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
     for path, text in translated.items():
         if read_text(path) != text:
             found[path] = "differs from what its source and its catalogue give"
+    for path, text in visible_checks(lesson_paths(names, root), root).items():
+        if read_text(path) != text:
+            found[path] = "differs from the visible part of its checks"
+    for path in checks_of_no_lesson(root):
+        found[path] = "holds the checks of no lesson"
     for path, texts in missing.items():
         if texts:
             named = "".join(f"\n  {text}" for text in texts)
             found[path] = f"lacks a translation, or has a stale (fuzzy) one, of:{named}"
-    for path in differing(archives(root)):
+    wanted = archives(root)
+    for path in differing(wanted):
         found[path] = "is not the archive of lessons/coursekit"
+    for path in earlier_archives(wanted):
+        found[path] = "is the archive of an earlier version"
     return found
 
 
-def why_stale(text: str, notebook: NotebookNode, root: Path) -> str:
+def why_stale(text: str, notebook: NotebookNode, source: Path) -> str:
     """Says why a solved notebook's file is not what a build would write, or ""."""
     if not text:
         return "is missing"
@@ -115,23 +138,87 @@ def why_stale(text: str, notebook: NotebookNode, root: Path) -> str:
     course = solved.metadata.pop("course", {})
     if not isinstance(course, dict):
         return "was edited by hand"
-    if course.get("inputs") != inputs_hash(notebook, root):
+    if course.get("inputs") != inputs_hash(notebook, source):
         return "was run with another source or other modules"
     if course.get("outputs") != outputs_hash(solved):
         return "has outputs that no build wrote"
     counts = [c.execution_count for c in solved.cells if c.cell_type == "code"]
     in_order = counts == list(range(1, len(counts) + 1))
-    same_cells = dumps(without_outputs(solved)) == dumps(without_outputs(notebook))
+    wanted = without_outputs(without_hidden(notebook))
+    same_cells = dumps(without_outputs(solved)) == dumps(wanted)
     if text != canonical or not in_order or not same_cells:
         return "differs from its source"
     return ""
 
 
 def archives(root: Path) -> dict[Path, bytes]:
-    """Makes the archive of the package, from which Colab's notebooks import it."""
+    """Makes the archive from which Colab's notebooks import the package.
+
+    The lessons' sources and checks are in it: with these, a check runs hidden cases.
+    """
     modules = coursekit.read(root)
     path = root / coursekit.archive_path(coursekit.version(modules))
-    return {path: coursekit.archive(modules)}
+    return {path: coursekit.archive(modules | lesson_sources(root))}
+
+
+def lesson_sources(root: Path) -> dict[str, str]:
+    """Reads the lessons' sources and checks, by their path in an archive."""
+    return {
+        path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
+        for source in lesson_paths(root=root)
+        for path in (source, checks_path(source))
+    }
+
+
+def earlier_archives(wanted: Iterable[Path]) -> list[Path]:
+    """Lists the archives that no notebook of today fetches."""
+    [path] = wanted
+    return [one for one in path.parent.glob("*.zip") if one != path]
+
+
+def visible_checks(sources: Iterable[Path], root: Path) -> dict[Path, str]:
+    """Makes the learners' copies of check modules, without hidden cases."""
+    folder = coursekit.folder(root) / "checks"
+    return {
+        folder / path.name: visible_source(read_check_text(checks_path(path)))
+        for path in sources
+    }
+
+
+def checks_of_no_lesson(root: Path) -> list[Path]:
+    """Lists the copies of checks whose lesson is gone."""
+    names = {path.name for path in lesson_paths(root=root)}
+    copies = (coursekit.folder(root) / "checks").glob("[0-9]*.py")
+    return [path for path in copies if path.name not in names]
+
+
+def refuse_wrong_solutions(path: Path, solved: NotebookNode) -> None:
+    """Raises `BuildError` where a solution does not get all points of its check.
+
+    A bonus has no points in nbgrader, so its check's value says nothing of it: what
+    counts is that the card calls the solution right. A statement that was not tried is
+    none that holds.
+    """
+    for exercise, cell in checks(solved).items():
+        results = [one for one in cell.outputs if one.output_type == "execute_result"]
+        points = nbgrader_metadata(cell)["points"]
+        cards = [one.data.get("text/html", "") for one in results]
+        values = [one.data.get("text/plain") for one in results]
+        is_right = values == [f"{points:g}"]
+        if not points:
+            is_right &= f'"{exercise}: {RIGHT}, ' in "".join(cards)
+        if not is_right or f">{MARKS[LATER]}</span>" in "".join(cards):
+            shown = [one.text for one in cell.outputs if one.output_type == "stream"]
+            said = " ".join([*map(plain_text, cards), *shown]).strip()
+            raise BuildError(
+                f"{path.name}: the solution of {exercise} does not get the "
+                f"{points_for(cell):g} points of its check. It says: {said or values}"
+            )
+
+
+def plain_text(card: str) -> str:
+    """Returns the words of a card, without its tags."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", card)).split())
 
 
 def pictures(root: Path) -> dict[Path, bytes]:
@@ -157,6 +244,8 @@ def differing(wanted: dict[Path, bytes]) -> list[Path]:
 
 def renewed(root: Path) -> list[Path]:
     """Writes the binary files that differ, once the notebooks are; returns them."""
+    for path in [*checks_of_no_lesson(root), *earlier_archives(archives(root))]:
+        path.unlink()
     wanted = archives(root) | pictures(root)
     changed = differing(wanted)
     for path in changed:
@@ -216,10 +305,12 @@ def refuse_to_overwrite_answers(released: Path) -> None:
         )
 
 
-def inputs_hash(notebook: NotebookNode, root: Path) -> str:
-    """Hashes what a run depends on: the cells' code and the learner's modules."""
-    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    code += [coursekit.version(coursekit.read(root))]
+def inputs_hash(notebook: NotebookNode, source: Path) -> str:
+    """Hashes what a run depends on: cells' code, checks, and the learner's modules."""
+    cells = without_hidden(notebook).cells  # hidden cases are in the checks' source
+    code = [cell.source for cell in cells if cell.cell_type == "code"]
+    code += [coursekit.version(coursekit.read(source.parents[1]))]
+    code += [read_check_text(checks_path(source))]
     return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:16]
 
 

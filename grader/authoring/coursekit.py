@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
-import shutil
+import re
 import zipfile
 from pathlib import Path, PurePosixPath
 
@@ -26,26 +27,45 @@ def read(root: Path = ROOT) -> dict[str, str]:
 
 
 def version(modules: dict[str, str]) -> str:
-    """Names the version of a package: the hash of its modules, messages left out.
+    """Names the version of a package: the hash of its modules.
 
-    `setup.version` in the package says the same.
+    Messages and the lessons' checks are left out, as `setup.version` in the package
+    leaves them out.
     """
     digest = hashlib.sha256()
-    for name in sorted(name for name in modules if "messages_" not in name):
+    for name in sorted(modules):
+        if "messages_" in name or is_lessons_checks(name):
+            continue
         digest.update(f"{name}\0{modules[name]}\0".encode())
     return digest.hexdigest()[:12]
 
 
-def archive_path(version: str) -> PurePosixPath:
-    """Names the archive of a version, from which Colab's notebooks import it.
+def is_lessons_checks(name: str) -> bool:
+    """Tells whether a module of the package holds the checks of one lesson."""
+    return bool(re.match(r"checks/\d", name))
 
-    Earlier ones stay: an old copy of a notebook goes on with what it was made for.
-    """
+
+def names_for_notebooks(modules: dict[str, str]) -> set[str]:
+    """Lists what `coursekit.notebook` offers, without importing it."""
+    return {
+        name
+        for module in ("notebook.py", "draw/__init__.py")
+        for node in ast.walk(ast.parse(modules.get(module, "")))
+        if isinstance(node, ast.Assign | ast.AugAssign)
+        and "__all__" in ast.unparse(node).split("=")[0]
+        for part in ast.walk(node.value)
+        if isinstance(part, ast.Constant)
+        for name in [part.value]
+    }
+
+
+def archive_path(version: str) -> PurePosixPath:
+    """Names the archive of a version, from which Colab's notebooks import it."""
     return PurePosixPath(f"docs/colab/coursekit-{version}.zip")
 
 
 def archive(modules: dict[str, str]) -> bytes:
-    """Packs a package as a zip file; the same modules give the same bytes."""
+    """Packs files of a package as a zip file; the same files give the same bytes."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as packed:
         for name in sorted(modules):
@@ -57,8 +77,9 @@ def archive(modules: dict[str, str]) -> bytes:
 
 
 def copy(target: Path, root: Path = ROOT) -> None:
-    """Copies the package into a folder, without what Python has compiled."""
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(
-        folder(root), target / "coursekit", ignore=ignored, dirs_exist_ok=True
-    )
+    """Copies the package into a folder, without the lessons' checks."""
+    for name, text in read(root).items():
+        if not is_lessons_checks(name):
+            path = target / "coursekit" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")

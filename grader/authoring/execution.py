@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from nbclient import NotebookClient
@@ -25,16 +25,22 @@ def execute(
     *,
     timeout_s: float = TIMEOUT_S,
     on_cell: Callable[[], None] = lambda: None,
+    files: Mapping[str, str] | None = None,
 ) -> NotebookNode:
     """Returns a copy of `notebook` with the outputs of a fresh run.
 
     Errors become outputs. A cell over `timeout_s` is interrupted and the next one runs;
     where the kernel dies, that cell and the ones behind it have no execution count.
-    `on_cell` is called after each code cell.
+    `on_cell` is called after each code cell. The package that the notebook imports also
+    holds `files`, by their path in it.
     """
     notebook = copy.deepcopy(notebook)
     with tempfile.TemporaryDirectory(prefix="lesson-") as folder:
         coursekit.copy(Path(folder))
+        for name, text in (files or {}).items():
+            path = Path(folder) / "coursekit" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
         running: list[int] = []
         client = NotebookClient(
             notebook,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import json
 import re
 import tomllib
 from pathlib import Path
@@ -14,15 +13,22 @@ from nbformat import NotebookNode
 
 from grader import ROOT
 from grader.authoring import coursekit
+from grader.authoring.check_source import (
+    ExerciseCheck,
+    checks_path,
+    read_text,
+    visible_source,
+)
 from grader.authoring.notebook import (
     CHECK_PREFIX,
     COURSE,
-    HELPERS_PREFIX,
     nbgrader_metadata,
+    with_checks,
 )
-from grader.authoring.source import Cell, read_source, statements
+from grader.authoring.source import Cell, checks_of, read_source
 
-MAX_WIDTH = 88  # columns of a line that the build writes
+ALWAYS_IMPORTED = ("check", "example", "observe", "scorecard")
+IMPORT_HIDDEN = "from coursekit.checks import hidden, solution"
 
 
 def read_lesson(path: Path, repository: str) -> NotebookNode:
@@ -34,14 +40,13 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
         SourceError: the source breaks one of the rules in CONTRIBUTING.md.
     """
     cells = read_source(path)
-    checks = {c.name: c for c in cells if c.mark == "check"}
-    made = []
+    checks = checks_of(path, cells)
+    made, setup = [], setup_source(path, cells, repository)
     if cells[0].mark == "exercise":
         with_exercise_facts(cells[0], cells[0], checks)
-    stated = {name: statements(cells, name) for name in checks}
     for position, cell in enumerate(cells):
         follower = cells[position + 1] if position + 1 < len(cells) else None
-        made.append(make_cell(cell, follower, checks, stated, repository, path.stem))
+        made.append(make_cell(cell, follower, cells, checks, setup, repository))
     metadata = {
         "kernelspec": {
             "display_name": "Python 3 (ipykernel)",
@@ -52,101 +57,80 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
     }
     notebook = nbformat.v4.new_notebook(cells=made, metadata=metadata)
     set_ids(notebook)
-    return notebook
+    return with_checks(notebook, visible_source(read_text(checks_path(path))))
 
 
 def make_cell(
     cell: Cell,
     follower: Cell | None,
-    checks: dict[str, Cell],
-    stated: dict[str, list[str]],
+    cells: list[Cell],
+    checks: dict[str, ExerciseCheck],
+    setup: str,
     repository: str,
-    lesson: str,
 ) -> NotebookNode:
     """Makes a notebook cell: generated text, the source's, and nbgrader's metadata."""
     source = cell.source
     if cell.mark == "setup":
-        template = cell.path.with_name("setup_cell.py").read_text(encoding="utf-8")
-        version = coursekit.version(coursekit.read(cell.path.parents[1]))
-        source = fill_in_setup(template, repository, version)
+        source = setup
     elif cell.mark == "exercise":
         source = f"# exercise: {cell.name}\n{source}"
-    elif cell.mark == "helpers":
-        source = f"# For the check of {cell.name}: nothing to do here.\n{source}"
     elif cell.mark == "check":
-        header = check_header(cell.name, cell.number("points"), stated[cell.name])
-        # Learners' check would end in these blank lines.
-        source = re.sub(r"\n{2,}(?=### BEGIN HIDDEN TESTS)", "\n", source)
-        source = f"{header}\n{indented(source)}"
+        solved = next(c for c in cells if (c.mark, c.name) == ("exercise", cell.name))
+        source = check_cell(checks[cell.name], solved.source)
     elif cell.mark == "scorecard":
-        maxima = {name: maximum(check) for name, check in checks.items()}
-        rows = "".join(f"    {name}={value},\n" for name, value in maxima.items())
-        source = f"scorecard(\n{rows})"
+        source = "scorecard()"
     elif cell.mark == "hints":
         source = details(cell)
     elif not cell.is_code:
-        source = source.replace("COLAB_BADGE", colab_badge(repository, lesson))
+        badge = colab_badge(repository, cell.path.stem)
+        source = source.replace("COLAB_BADGE", badge)
     if follower is not None and follower.mark == "exercise":
         source = with_exercise_facts(cell, follower, checks)
     if not cell.is_code:
         return nbformat.v4.new_markdown_cell(source)
-    return nbformat.v4.new_code_cell(source, metadata=grading_metadata(cell))
+    metadata = grading_metadata(cell, checks.get(cell.name))
+    return nbformat.v4.new_code_cell(source, metadata=metadata)
 
 
-def check_header(name: str, points: float, stated: list[str]) -> str:
-    """Writes the line that a check begins with, and the statements that it proves."""
-    words = [f'"{name}"', f"points={points}", f"statements={json.dumps(stated)}"]
-    line = f"with check({', '.join(words)}):"
-    if len(line) <= MAX_WIDTH:
+def check_cell(check: ExerciseCheck, solution: str) -> str:
+    """Writes the line that checks an exercise, below its hidden cases and solution.
+
+    nbgrader takes the lines between the marks out of what it releases, and puts them
+    back into what it grades.
+    """
+    line = f'check("{check.exercise}")'
+    if not check.hidden:
         return line
-    names = "".join(f"        {json.dumps(one)},\n" for one in stated)
-    words[-1] = f"statements=[\n{names}    ]"
-    return "with check(\n" + "".join(f"    {word},\n" for word in words) + "):"
-
-
-def indented(source: str) -> str:
-    """Indents code by four spaces, except inside strings over several lines."""
-    strings = (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Constant))
-    inside = {line for n in strings for line in range(n.lineno + 1, n.end_lineno + 1)}
-    lines = enumerate(source.split("\n"), 1)
-    return "\n".join(
-        line if number in inside or not line else f"    {line}"
-        for number, line in lines
+    text = re.sub(r"(?m)^\s*### (BEGIN|END) SOLUTION\n?", "", solution)
+    text = text.replace("\\", r"\\").replace("'''", r"\'\'\'")
+    return (
+        f"### BEGIN HIDDEN TESTS\n{IMPORT_HIDDEN}\n\n"
+        f"solution('''\n{text}\n''')\n\n\n{check.hidden}\n\n\n"
+        f"### END HIDDEN TESTS\n{line}"
     )
 
 
-def maximum(check: Cell) -> float:
-    """Says how many points of a check count in the lesson's maximum: 0 of a bonus."""
-    return 0 if check.marks.get("bonus") else check.number("points")
-
-
-def grading_metadata(cell: Cell) -> dict:
-    """Writes nbgrader's metadata; a failed check must not stop a "run all".
-
-    JupyterLab shows helpers folded.
-    """
+def grading_metadata(cell: Cell, check: ExerciseCheck | None) -> dict:
+    """Writes nbgrader's metadata."""
     is_check, is_exercise = cell.mark == "check", cell.mark == "exercise"
-    prefixes = {"check": CHECK_PREFIX, "helpers": HELPERS_PREFIX}
     metadata = {
         "grade": is_check,
-        "grade_id": prefixes.get(cell.mark, "") + cell.name,
+        "grade_id": (CHECK_PREFIX if is_check else "") + cell.name,
         "locked": not is_exercise,
         "schema_version": 3,
         "solution": is_exercise,
         "task": False,
     }
-    if cell.mark == "helpers":
-        return {"nbgrader": metadata, "jupyter": {"source_hidden": True}}
     if not is_check:
         return {"nbgrader": metadata}
-    metadata["points"] = maximum(cell)
-    found = {"nbgrader": metadata, "tags": ["raises-exception"]}
-    if cell.marks.get("bonus"):
-        found[COURSE] = {"bonus": cell.number("points")}
-    return found
+    metadata["points"] = check.maximum
+    bonus = {COURSE: {"bonus": check.points}} if check.bonus else {}
+    return {"nbgrader": metadata} | bonus
 
 
-def with_exercise_facts(cell: Cell, exercise: Cell, checks: dict[str, Cell]) -> str:
+def with_exercise_facts(
+    cell: Cell, exercise: Cell, checks: dict[str, ExerciseCheck]
+) -> str:
     """Writes minutes, difficulty and points below the heading of an exercise."""
     heading = re.match(rf"### Exercise [\d.]+: {exercise.name}\b.*\n", cell.source)
     if cell.is_code or not heading:
@@ -157,8 +141,8 @@ def with_exercise_facts(cell: Cell, exercise: Cell, checks: dict[str, Cell]) -> 
     minutes, difficulty = exercise.number("minutes"), exercise.number("difficulty")
     if difficulty not in (1, 2, 3):
         exercise.fail(f"difficulty is {difficulty}.", "Choose 1, 2 or 3.")
-    points = checks[exercise.name].number("points")
-    bonus = "bonus " if checks[exercise.name].marks.get("bonus") else ""
+    points = checks[exercise.name].points
+    bonus = "bonus " if checks[exercise.name].bonus else ""
     worth = f"{points} {bonus}point{'' if points == 1 else 's'}"
     facts = f"\n*About {minutes} minutes. Difficulty {difficulty} of 3. {worth}.*\n"
     return heading.group() + facts + cell.source[heading.end() :]
@@ -201,14 +185,31 @@ def repository_address(root: Path = ROOT) -> str:
         return tomllib.load(file)["tool"]["course"]["repository"].rstrip("/")
 
 
-def fill_in_setup(template: str, repository: str, version: str) -> str:
-    """Writes the set-up cell: where Colab finds the package, and which version."""
+def setup_source(path: Path, cells: list[Cell], repository: str) -> str:
+    """Writes a lesson's set-up cell.
+
+    It says where Colab finds the package, of which version and lesson the notebook is,
+    and imports by name what the lesson's cells use of the package.
+    """
+    template = path.with_name("setup_cell.py").read_text(encoding="utf-8")
+    modules = coursekit.read(path.parents[1])
+    version = coursekit.version(modules)
     name = coursekit.archive_path(version).as_posix()
+    used = {
+        node.id
+        for cell in cells
+        if cell.is_code
+        for node in ast.walk(ast.parse(cell.source))
+        if isinstance(node, ast.Name)
+    }
+    names = sorted({*ALWAYS_IMPORTED, *used & coursekit.names_for_notebooks(modules)})
     return (
         template.strip()
         .replace("COURSEKIT_URL", f"{repository}/raw/main/{name}")
         .replace("COURSEKIT_NAME", name.rpartition("/")[2])
         .replace("COURSEKIT_VERSION", version)
+        .replace("COURSE_LESSON", path.stem)
+        .replace("COURSE_NAMES", ", ".join(names))
     )
 
 

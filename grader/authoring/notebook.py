@@ -23,10 +23,11 @@ from nbgrader.preprocessors import (
 from traitlets.config import Config
 
 from grader import ROOT
-from lessons.coursekit.check import NOT_WRITTEN
+from lessons.coursekit.outcomes import NOT_WRITTEN
 
-# Before an exercise's name: the grade ids of its check, and of what that check uses.
-CHECK_PREFIX, HELPERS_PREFIX = "check-", "helpers-"
+CHECK_PREFIX = "check-"  # before an exercise's name: the grade id of its check
+HIDDEN = re.compile(r"(?s)### BEGIN HIDDEN TESTS\n(.*?)### END HIDDEN TESTS")
+GRADING_FACTS = ("checks", "seed")  # of a lesson's metadata; in no file
 COURSE = "course"  # where our own facts stand in a cell's metadata
 STUB = f'raise NotImplementedError("{NOT_WRITTEN}")'
 # Learners may play with every cell but the checks; grading restores what they changed.
@@ -38,8 +39,7 @@ RELEASE_CONFIG = {
 
 def release(notebook: NotebookNode) -> NotebookNode:
     """Makes what learners open: stubs for solutions, no hidden tests, no outputs."""
-    notebook, resources = copy.deepcopy(notebook), {}
-    notebook.metadata.pop("seed", None)  # of the hidden tests' cases
+    notebook, resources = without_grading_facts(notebook), {}
     config = Config(RELEASE_CONFIG)
     for step in (
         LockCells,
@@ -50,6 +50,31 @@ def release(notebook: NotebookNode) -> NotebookNode:
     ):
         notebook, resources = step(config=config).preprocess(notebook, resources)
     return notebook
+
+
+def without_hidden(notebook: NotebookNode) -> NotebookNode:
+    """Copies a lesson without its hidden cases; its solutions stay."""
+    return ClearHiddenTests().preprocess(without_grading_facts(notebook), {})[0]
+
+
+def with_checks(notebook: NotebookNode, source: str) -> NotebookNode:
+    """Adds to a lesson the source of its visible checks, for those who grade."""
+    notebook.metadata["checks"] = source
+    return notebook
+
+
+def without_grading_facts(notebook: NotebookNode) -> NotebookNode:
+    """Copies a lesson without what only those who grade it add to it."""
+    notebook = copy.deepcopy(notebook)
+    for name in GRADING_FACTS:
+        notebook.metadata.pop(name, None)
+    return notebook
+
+
+def hidden_source(cell: NotebookNode) -> str:
+    """Returns the hidden cases in a check's cell, or ""."""
+    found = HIDDEN.search(cell.source)
+    return found[1] if found else ""
 
 
 def exercises(notebook: NotebookNode) -> dict[str, NotebookNode]:

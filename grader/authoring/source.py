@@ -10,22 +10,15 @@ from typing import NoReturn
 import jupytext
 from nbformat import NotebookNode
 
-from grader import CourseError
+from grader.authoring.check_source import ExerciseCheck, checks_path, read_checks
+from grader.authoring.source_error import SourceError
 
-MARKS = ("setup", "exercise", "hints", "helpers", "check", "scorecard")
-OPTIONS = {"exercise": ("minutes", "difficulty"), "check": ("points", "bonus")}
-REGIONS = ("SOLUTION", "HIDDEN TESTS")
+MARKS = ("setup", "exercise", "hints", "check", "scorecard")
+OPTIONS = {"exercise": ("minutes", "difficulty")}
+REGION = "SOLUTION"
 # Before a statement, its name, which learners do not see: "- [nan] Masked entries ..."
 ANCHOR = re.compile(r"(?m)^(- |)\[([a-z0-9][^\[\]\n]*)\] ")
-MAX_LINES, MAX_WORDS, MAX_SOLUTION_LINES = 20, 120, 15
-MAX_HELPER_LINES = 80  # of a folded cell
-
-
-class SourceError(CourseError):
-    """A fault in a lesson's source: file, line, what is wrong and how to fix it."""
-
-    def __init__(self, path: Path, line: int, problem: str, remedy: str):
-        super().__init__(f"{path}:{line}: {problem} {remedy}")
+MAX_LINES, MAX_SOLUTION_LINES = 20, 15
 
 
 class Cell:
@@ -95,7 +88,6 @@ def read_source(path: Path) -> list[Cell]:
     check_marks(cells)
     for cell in cells:
         check_size(cell)
-    check_statements(cells)
     return cells
 
 
@@ -110,20 +102,12 @@ def check_marks(cells: list[Cell]) -> None:
             cell.fail(f'Duplicate {cell.mark} "{cell.name}".', "Rename one of the two.")
         if cell.mark:
             named[cell.mark, cell.name] = cell
-        if cell.marks.get("bonus", True) is not True:
-            cell.fail(
-                f'bonus of "{cell.name}" is {cell.marks["bonus"]!r}.',
-                "Write bonus=true, or leave it out.",
-            )
         if cell.mark and cell.is_code != (cell.mark != "hints"):
             kind = "a text cell: # %% [markdown]" if cell.is_code else "a code cell"
             cell.fail(
                 f'{cell.mark} "{cell.name}" is in the wrong cell.', f"Use {kind}."
             )
-        if (
-            cell.mark in ("check", "helpers", "hints")
-            and ("exercise", cell.name) not in named
-        ):
+        if cell.mark in ("check", "hints") and ("exercise", cell.name) not in named:
             cell.fail(
                 f'{cell.mark} "{cell.name}" has no exercise before it.',
                 f"Add a cell '# %% exercise=\"{cell.name}\"' or correct the name.",
@@ -142,42 +126,51 @@ def check_marks(cells: list[Cell]) -> None:
                 cell.fail(f'Exercise "{name}" has no {what}.', remedy)
 
 
-def check_statements(cells: list[Cell]) -> None:
-    """Checks that each exercise's statements are proven, and nothing else demanded."""
-    for check in (cell for cell in cells if cell.mark == "check"):
-        texts, name = texts_of(cells, check.name), check.name
-        stated = [anchor for cell in texts for anchor in cell.anchors]
-        if not texts:
-            continue  # the lesson says so of every exercise without a text
-        if not stated:
+def checks_of(path: Path, cells: list[Cell]) -> dict[str, ExerciseCheck]:
+    """Reads a lesson's checks, which must prove what its text states and nothing else.
+
+    Raises:
+        SourceError: they do not.
+    """
+    path = checks_path(path)
+    found = read_checks(path)
+    for cell in (one for one in cells if one.mark == "check"):
+        if cell.name not in found:
+            problem = f'There is no check of "{cell.name}".'
+            remedy = f'Add a function with @visible("{cell.name}", ...).'
+            raise SourceError(path, 1, problem, remedy)
+    for name, check in found.items():
+        texts = texts_of(cells, name)
+        own = [anchor for cell in texts for anchor in cell.anchors]
+        if texts and not own:
             problem = f"The text of {name} states nothing by name."
             texts[0].fail(problem, "Begin a statement with its name: [name] ...")
         for cell in texts:
             for line in cell.unnamed:
                 problem = f'A statement of {name} has no name: "{line}"'
                 cell.fail(problem, "Begin it with one: - [name] ...")
-        proofs = Proofs(check)
-        for anchor in stated:
-            if anchor not in proofs.words:
-                remedy = f'Write statement("{anchor}") before an expectation of it.'
-                check.fail(f'Nothing proves "{anchor}" of {name}.', remedy)
-        for anchor, line in proofs.names.items():
-            if anchor not in statements(cells, name):
+        for anchor in own:
+            if anchor not in check.statements:
+                problem = f'Nothing proves "{anchor}" of {name}.'
+                remedy = "Name it in @visible, and prove it."
+                raise SourceError(path, check.line, problem, remedy)
+        for anchor in check.statements:
+            if texts and anchor not in (*own, *shared(cells)):
                 remedy = f"Mark the sentence that does: - [{anchor}] ..."
-                check.fail(f'{name} does not state "{anchor}".', remedy, line)
+                problem = f'The text of {name} does not state "{anchor}".'
+                raise SourceError(path, check.line, problem, remedy)
+    for name, check in found.items():
+        if not any(cell.mark == "check" and cell.name == name for cell in cells):
+            problem = f'The lesson has no exercise "{name}".'
+            raise SourceError(path, check.line, problem, "Remove its check.")
+    return found
 
 
-def statements(cells: list[Cell], exercise: str) -> list[str]:
-    """Lists what an exercise states, and what the lesson states of all of them.
-
-    Of the latter those that its check proves.
-    """
-    checks = {cell.name: cell for cell in cells if cell.mark == "check"}
-    of_exercises = [cell for name in checks for cell in texts_of(cells, name)]
-    shared = [n for c in cells if c not in of_exercises for n in c.anchors]
-    own = [name for cell in texts_of(cells, exercise) for name in cell.anchors]
-    proven = Proofs(checks[exercise]).words if shared else ()
-    return list(dict.fromkeys([*own, *(name for name in shared if name in proven)]))
+def shared(cells: list[Cell]) -> list[str]:
+    """Lists what a lesson states of several exercises."""
+    names = [cell.name for cell in cells if cell.mark == "exercise"]
+    of_exercises = [cell for name in names for cell in texts_of(cells, name)]
+    return [n for c in cells if c not in of_exercises for n in c.anchors]
 
 
 def texts_of(cells: list[Cell], exercise: str) -> list[Cell]:
@@ -193,66 +186,23 @@ def texts_of(cells: list[Cell], exercise: str) -> list[Cell]:
     return []
 
 
-class Proofs:
-    """What a check cell proves.
-
-    Attributes:
-        names: statements that it names, and at which of its lines.
-        words: these, and all other texts in the cell: a variable may hold a name.
-
-    Raises:
-        SourceError: an expectation stands before the first `statement`.
-    """
-
-    def __init__(self, cell: Cell):
-        nodes = list(ast.walk(ast.parse(cell.source)))
-        self.words = {n.value for n in nodes if isinstance(n, ast.Constant)}
-        self.names: dict[str, int] = {}
-        calls = [node for node in nodes if isinstance(node, ast.Call)]
-        calls = [call for call in calls if isinstance(call.func, ast.Name)]
-        begun = min(
-            (c.lineno for c in calls if c.func.id == "statement"), default=10**6
-        )
-        for call in calls:
-            line, named = call.lineno - 1, []
-            if call.func.id == "statement":
-                named = call.args
-            elif call.func.id == "Case":
-                named = [k.value for k in call.keywords if k.arg == "statements"]
-            elif call.func.id == "expect_like_solution":
-                options = ("free", "compiled", "scales", "one_by_one", None)
-                named = [k.value for k in call.keywords if k.arg not in options]
-            elif call.func.id.startswith("expect") and call.lineno < begun:
-                remedy = 'Write statement("...") before it.'
-                cell.fail("An expectation proves no statement.", remedy, line)
-            for node in named:
-                texts = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
-                self.names |= dict.fromkeys(texts, line)
-
-
 def check_size(cell: Cell) -> None:
     """Checks regions, syntax, and the limits of a cell's length."""
     if not cell.is_code:
-        words = len(re.sub(r"<[^>]*>|\$[^$]*\$", " ", cell.source).split())
-        if words > MAX_WORDS and cell.mark != "hints":
-            cell.fail(f"The text has {words} words.", f"Split it: {MAX_WORDS} at most.")
         return
-    sizes = {region: region_lines(cell, region) for region in REGIONS}
-    if cell.mark == "exercise" and not sizes["SOLUTION"]:
+    solution = region_lines(cell, REGION)
+    if cell.mark == "exercise" and not solution:
         remedy = "Put ### BEGIN SOLUTION and ### END SOLUTION around the answer."
         cell.fail(f'Exercise "{cell.name}" has no solution region.', remedy)
-    if sizes["SOLUTION"] > MAX_SOLUTION_LINES:
-        problem = f"The solution has {sizes['SOLUTION']} lines."
+    if solution > MAX_SOLUTION_LINES:
+        problem = f"The solution has {solution} lines."
         cell.fail(problem, f"Shorten it to {MAX_SOLUTION_LINES}.")
-    visible = len(re.findall(r"(?m)^\s*(?!### |statement\()\S", cell.source)) - sum(
-        sizes.values()
-    )
-    if cell.mark == "check" and not visible:
-        remedy = "Move a line before ### BEGIN HIDDEN TESTS: learners see only those."
-        cell.fail(f'Check "{cell.name}" has only hidden tests.', remedy)
-    most = MAX_HELPER_LINES if cell.mark == "helpers" else MAX_LINES
-    if visible > most and cell.mark != "exercise":
-        cell.fail(f"The code has {visible} lines.", f"Split it: {most} at most.")
+    if cell.mark == "check" and cell.source.strip():
+        remedy = f"Move its code to {checks_path(cell.path)}."
+        cell.fail(f'The check of "{cell.name}" is written by the build.', remedy)
+    code = len(re.findall(r"(?m)^\s*(?!### )\S", cell.source)) - solution
+    if code > MAX_LINES and cell.mark != "exercise":
+        cell.fail(f"The code has {code} lines.", f"Split it: {MAX_LINES} at most.")
     try:
         tree = ast.parse(cell.source)
     except SyntaxError as error:

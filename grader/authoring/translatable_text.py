@@ -72,11 +72,15 @@ def template(node: ast.AST) -> str:
     return text
 
 
+# Patterns, flags, imports, HTML, calls and style sheets.
+CODE = re.compile(r"[\\|\n]|\(\?|^--|^import |^<|^\w+\(|[a-z]:[^;]+;[a-z]")
+
+
 def is_prose(text: str) -> bool:
     """Tells messages from names, patterns and code."""
     words = re.sub(r"\{\d+\}", " ", text)
     return bool(
         " " in text.strip()
         and re.search("[A-Za-z]{3,}", words)
-        and not re.search(r"[\\|\n]|\(\?|^--|^import ", text)
+        and not CODE.search(text)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from babel.messages import Catalog, pofile
@@ -17,26 +17,21 @@ from nbformat import NotebookNode
 
 from grader import ROOT, CourseError
 from grader.authoring import coursekit
-from grader.authoring.notebook import (
-    CHECK_PREFIX,
-    HELPERS_PREFIX,
-    dumps,
-    nbgrader_metadata,
-    release,
-)
+from grader.authoring.check_source import checks_path, read_checks, visible_source
+from grader.authoring.check_source import read_text as read_check_text
+from grader.authoring.notebook import dumps, lesson_paths, release
 from grader.authoring.translatable_text import messages, rewritten
 
 # The learner's modules with messages; pictures keep their English labels.
 MESSAGE_MODULES = (
-    *("setup", "check", "observation", "observe", "expect", "expect_program"),
-    *("likeness", "processes", "script"),
+    *("setup", "outcomes", "card", "notebook", "observation", "observe", "expect"),
+    *("expect_program", "reference_checks", "processes", "script"),
 )
 COMMON = "common"  # the catalogue of what these modules say, and several lessons
 SHORT_TEXTS = (  # which nothing tells from names
     *("called", "seen", "expected", "likely", "where", "wrong", "right", "total"),
-    *("holds", "fails", "untested", "seed"),
-    *("result", "devices", "microbatches", "nothing", "In words"),
-    *("{1} of {2}", "{1}: {2} of {3} point{4}."),
+    *("holds", "fails", "later", "again", "essential"),
+    *("devices", "microbatches", "nothing", "In words", "{1} of {2}"),
 )
 COLAB_NOTE = (
     "In Colab the checks speak English. A cell with `%env COURSE_LANGUAGE={1}`, "
@@ -62,7 +57,7 @@ def catalogue_path(language: str, name: str, root: Path = ROOT) -> Path:
 
 def all_texts(released: Mapping[str, NotebookNode], root: Path) -> dict[str, list[str]]:
     """Lists what is to be translated, by catalogue; what lessons share, once."""
-    found = {name: texts_of(lesson) for name, lesson in released.items()}
+    found = {name: texts_of(name, lesson, root) for name, lesson in released.items()}
     counts = Counter(text for texts in found.values() for text in texts)
     common = dict.fromkeys([COLAB_NOTE, *SHORT_TEXTS])
     for name in MESSAGE_MODULES:
@@ -94,7 +89,7 @@ def translated_files(
         return files, missing
     released = {name: release(lesson) for name, lesson in lessons.items()}
     texts = all_texts(released, root)
-    said = {text for one in released.values() for text in check_messages(one)}
+    said = {text for name in released for text in check_messages(name, root)}
     said |= set(texts[COMMON])
     for language in languages(root):
         translated: dict[str, str] = {}
@@ -169,21 +164,20 @@ def merge(catalogue: Catalog, texts: Iterable[str], language: str) -> str:
     return "\n".join(lines)
 
 
-def texts_of(released: NotebookNode) -> list[str]:
+def texts_of(name: str, released: NotebookNode, root: Path) -> list[str]:
     """Lists a lesson's texts: its prose, then its checks' messages, each once."""
     found: list[str] = []
     for cell in released.cells:
         if cell.cell_type == "markdown":
             rewritten(cell.source, lambda text: found.append(text) or text)
-    return list(dict.fromkeys([*found, *check_messages(released)]))
+    return list(dict.fromkeys([*found, *check_messages(name, root)]))
 
 
-def check_messages(released: NotebookNode) -> Iterator[str]:
-    """Finds the messages in a lesson's checks, and in what they use."""
-    for cell in released.cells:
-        name = nbgrader_metadata(cell).get("grade_id", "")
-        if name.startswith((CHECK_PREFIX, HELPERS_PREFIX)):
-            yield from messages(cell.source)
+def check_messages(name: str, root: Path) -> list[str]:
+    """Finds what a lesson's visible checks say, and how they name their statements."""
+    [path] = map(checks_path, lesson_paths([name], root))
+    names = [one for check in read_checks(path).values() for one in check.statements]
+    return [*messages(visible_source(read_check_text(path))), *names]
 
 
 def translate(lesson: NotebookNode, translated: dict[str, str], language: str):

@@ -35,7 +35,6 @@ TEXTS = {  # on the pages, in each language
         "download": "Download notebook",
         "solved": "Solved notebook",
         "setup": "Show the set-up",
-        "helpers": "Show what the check uses",
         "scorecard": "Show the scorecard's code",
     },
     "ko": {
@@ -45,7 +44,6 @@ TEXTS = {  # on the pages, in each language
         "download": "노트북 내려받기",
         "solved": "풀이 노트북",
         "setup": "준비 코드 보기",
-        "helpers": "확인에 쓰이는 코드 보기",
         "scorecard": "점수표 코드 보기",
     },
 }
@@ -148,8 +146,8 @@ def page(
 ) -> NotebookNode:
     """Makes a lesson's page: the released cells, the solved demonstrations' outputs.
 
-    Exercises hold their stubs; of a check neither hidden tests nor the verdict on our
-    solution are shown. Set-up, helpers and scorecard are folded. `links` stand in the
+    Exercises hold their stubs; the cards of our solutions are not shown. Set-up and
+    scorecard are folded. `links` stand in the
     badge's place; the drawn pictures are written into the folder `pictures`.
     """
     made = copy.deepcopy(released)

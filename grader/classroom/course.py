@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import secrets
+import shutil
 from pathlib import Path
+
+from nbformat import NotebookNode
 
 from grader import ROOT
 from grader.authoring import coursekit
 from grader.authoring.build import read
-from grader.authoring.notebook import dumps, lesson_paths
+from grader.authoring.notebook import dumps, lesson_paths, without_grading_facts
 from grader.classroom.folder import SEED
 
+NO_PART = "partial_credit=False"  # what the set-up cell of such a lesson says
 CONFIG = '''\
 """nbgrader's settings for this course; `nbgrader --help-all` explains each."""
 
@@ -33,10 +38,18 @@ c.FileNameCollectorPlugin.named_regexp = (
 '''
 
 
-def make_course(folder: Path, *, update: bool = False, root: Path = ROOT) -> list[str]:
+def make_course(
+    folder: Path,
+    *,
+    update: bool = False,
+    all_or_nothing: bool | None = None,
+    root: Path = ROOT,
+) -> list[str]:
     """Writes nbgrader_config.py and source/ into `folder`; returns the lessons' names.
 
     With `update` the lessons in source/ are renewed; everything else stays as it is.
+    With `all_or_nothing` their exercises give no part of their points: the set-up cell
+    says so, and all who run or grade them follow it. None: as the folder has it.
 
     Raises:
         ValueError: `folder` lies in the course's repository, is a file, or already
@@ -58,17 +71,43 @@ def make_course(folder: Path, *, update: bool = False, root: Path = ROOT) -> lis
             f"{folder} is not empty. Choose another folder, or renew its lessons with "
             "--update."
         )
-    notebooks = {path.stem: dumps(read(path, root)) for path in lesson_paths(root=root)}
-    for name, text in notebooks.items():
+    notebooks = {path.stem: read(path, root) for path in lesson_paths(root=root)}
+    for name, notebook in notebooks.items():
         target = folder / "source" / name
+        place = target / f"{name}.ipynb"
+        if all_or_nothing or (all_or_nothing is None and gives_no_part(place)):
+            without_partial_credit(notebook)
+        text = dumps(without_grading_facts(notebook))
         target.mkdir(parents=True, exist_ok=True)
-        (target / f"{name}.ipynb").write_text(text, encoding="utf-8")
+        place.write_text(text, encoding="utf-8")
+        # Modules that are gone would make it another version of the package.
+        shutil.rmtree(target / "coursekit", ignore_errors=True)
         coursekit.copy(target, root)
+        checks = target / "coursekit" / "checks" / f"{name}.py"
+        checks.write_text(notebook.metadata["checks"], encoding="utf-8")
     if not update:
         write_seed(folder)
         folder.chmod(0o700)  # solutions, submissions and scores will lie here
         config.write_text(CONFIG.format(root=str(root)), encoding="utf-8")
     return list(notebooks)
+
+
+def without_partial_credit(notebook: NotebookNode) -> None:
+    """Makes the set-up cell ask for all statements of an exercise, or no points.
+
+    Raises:
+        ValueError: the set-up cell is not one that can be asked.
+    """
+    [setup] = (cell for cell in notebook.cells if cell.id == "setup")
+    call = re.compile(r"(setup\.with_devices\([^()]*)\)")
+    setup.source, found = call.subn(rf"\1, {NO_PART})", setup.source)
+    if found != 1:
+        raise ValueError("The set-up cell does not call setup.with_devices(...) once.")
+
+
+def gives_no_part(path: Path) -> bool:
+    """Tells whether the class's lesson in a file is all or nothing."""
+    return path.is_file() and NO_PART in path.read_text(encoding="utf-8")
 
 
 def write_seed(folder: Path) -> None:

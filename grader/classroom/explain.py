@@ -9,10 +9,10 @@ from grader.authoring.notebook import names_lesson
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom
 from grader.classroom.publishing import decided, published_key
+from grader.pages.cards import plain_card
 from grader.pages.terminal import summary, table
 from grader.results import Status
 
-SHORT = 40  # characters of a message; the table cuts longer ones
 Say = Callable[[str], None]
 
 
@@ -47,10 +47,7 @@ def explain(folder: Path, student: str, lesson: str, *, say: Say = print) -> int
             say(f"{name}: {line}")
     say("\n" + table(counts).rstrip())
     for one in record.result.exercises:
-        if len(one.message) > SHORT:
-            say(f"  {one.exercise}  message: {one.message}")
-        for row, text in one.details:
-            say(f"  {one.exercise}  {row}: {text}")
+        say("\n" + plain_card(one))
     scores = gradebook.scores_of(
         classroom.db_url, classroom.course_id, submission.lesson, submission.student
     )

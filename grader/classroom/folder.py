@@ -11,9 +11,7 @@ from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
 
-from grader import ROOT
-from grader.authoring.lesson import read_lesson, repository_address
-from grader.authoring.notebook import checks, nbgrader_metadata
+from grader.authoring.notebook import with_checks
 from grader.classroom.roster import read_names
 from grader.classroom.store import Store
 
@@ -40,7 +38,7 @@ class Classroom:
         store: where its results and its log are kept.
 
     Raises:
-        ValueError: `folder` is no course folder.
+        ValueError: `folder` is no course folder, or one of an earlier version.
     """
 
     def __init__(self, folder: Path):
@@ -51,7 +49,18 @@ class Classroom:
                 f"{folder} is no course folder: it has no nbgrader_config.py. Make one "
                 f"with: python -m grader course {folder}"
             )
-        settings = PyFileConfigLoader(config.name, path=str(self.folder)).load_config()
+        loader = PyFileConfigLoader(config.name, path=str(self.folder))
+        try:
+            settings = loader.load_config()
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("grader."):
+                raise
+            raise ValueError(
+                f"{config} imports {error.name}, as an earlier version of the course "
+                "wrote it. Make a new folder with `python -m grader course`, and take "
+                "the lines that import something of the grader from its "
+                "nbgrader_config.py."
+            ) from None
         self.directory = CourseDirectory(config=settings, root=str(self.folder))
         self.store = Store(self.folder / "grading")
         self._read: dict[str, NotebookNode] = {}
@@ -74,11 +83,23 @@ class Classroom:
         return self.directory.course_id
 
     def lesson(self, name: str) -> NotebookNode:
-        """Reads a solved lesson with its hidden tests, as the class has it."""
+        """Reads a solved lesson with its checks, as the class has it.
+
+        Raises:
+            ValueError: an earlier version of the course made it.
+        """
         if name not in self._read:
             source = self.folder / self.directory.source_directory / name
             notebook = nbformat.read(source / f"{name}.ipynb", as_version=4)
-            self._read[name] = current(notebook, name, self.folder)
+            checks = source / "coursekit" / "checks" / f"{name}.py"
+            if not checks.is_file():
+                raise ValueError(
+                    f"{checks} is missing: the lesson was made by an earlier version "
+                    f"of the course. Renew it: python -m grader course {self.folder} "
+                    "--update"
+                )
+            text = checks.read_text(encoding="utf-8")
+            self._read[name] = with_checks(notebook, text)
             self._read[name].metadata["seed"] = self.seed
         return self._read[name]
 
@@ -142,30 +163,3 @@ class Classroom:
     def names(self) -> dict[str, str]:
         """Maps learners' ids to names, which only exports and pages show."""
         return read_names(self.roster)
-
-
-def current(notebook: NotebookNode, name: str, folder: Path) -> NotebookNode:
-    """Returns a class's lesson; today's in place of one made before December 2026.
-
-    The modules that such a lesson imports are gone.
-
-    Raises:
-        ValueError: today's lesson of that name has other exercises or points.
-    """
-    setup = next((cell.source for cell in notebook.cells if cell.id == "setup"), "")
-    if "\nimport start\n" not in setup:
-        return notebook
-    path = ROOT / "solutions" / f"{name}.py"
-    today = read_lesson(path, repository_address()) if path.is_file() else None
-    if today is None or points_of(today) != points_of(notebook):
-        raise ValueError(
-            f"The lesson {name} in {folder / 'source'} was made by an earlier version "
-            f"of the course. Renew it: python -m grader course {folder} --update"
-        )
-    return today
-
-
-def points_of(lesson: NotebookNode) -> dict[str, float]:
-    """Maps a lesson's exercises to their points."""
-    found = checks(lesson).items()
-    return {name: nbgrader_metadata(check)["points"] for name, check in found}

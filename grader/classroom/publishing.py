@@ -13,9 +13,9 @@ from grader.atomic_files import read_text, write
 from grader.authoring.notebook import checks, dumps, exercises, release, title
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
+from grader.pages.cards import card
 from grader.pages.class_report import class_report
 from grader.pages.feedback import feedback_page
-from grader.pages.wording import worth
 from grader.results import ExerciseResult, Outcome, Record, Result, Status
 
 
@@ -67,10 +67,15 @@ def decided(classroom: Classroom, submission: Submission, result: Result) -> Res
 def by_hand(one: ExerciseResult, points: float) -> ExerciseResult:
     """Replaces what a check said by what a person decided."""
     full = points >= (one.max_points or 1)  # of a bonus, any point
-    outcome = Outcome.PASSED if full else Outcome.FAILED
-    said = "" if outcome is Outcome.PASSED else "A person gave these points."
+    part = Outcome.PARTLY if points else Outcome.FAILED
     return dataclasses.replace(
-        one, outcome=outcome, points=points, message=said, details=()
+        one,
+        outcome=Outcome.PASSED if full else part,
+        points=points,
+        share=points / one.worth if one.worth else 0.0,
+        message="" if full else "A person gave these points.",
+        statements=(),
+        details=(),
     )
 
 
@@ -137,9 +142,9 @@ def records(classroom: Classroom) -> Iterator[tuple[Submission, Record | None]]:
 
 
 def autograded_notebook(lesson: NotebookNode, result: Result) -> NotebookNode:
-    """Makes the notebook that nbgrader shows: answers, and each check's verdict.
+    """Makes the notebook that nbgrader shows: answers, and each check's card.
 
-    It holds the checks as they were released: hidden tests never reach a learner.
+    It holds the checks as they were released: hidden cases never reach a learner.
     """
     notebook = release(lesson)
     answered, checked = exercises(notebook), checks(notebook)
@@ -152,18 +157,10 @@ def autograded_notebook(lesson: NotebookNode, result: Result) -> NotebookNode:
 
 
 def said(one: ExerciseResult, status: Status) -> NotebookNode:
-    """Makes a check's output as nbgrader reads it: an error means no points."""
-    points = worth(one.points, one.max_points)
+    """Makes a check's output: the points as text, for nbgrader, and its card."""
     if status is Status.NEEDS_REVIEW:
         text = f"{one.exercise}: a person will look at it.\n"
         return nbformat.v4.new_output("stream", text=text)
-    if one.outcome is Outcome.PASSED:
-        return nbformat.v4.new_output(
-            "stream", text=f"Right: {one.exercise}. {points}.\n"
-        )
-    lines = [f"{one.outcome.capitalize()}: {one.message}"]
-    lines += [f"  {name:<10}{text}" for name, text in one.details]
-    text = "\n".join([*lines, f"{one.exercise}: {points}."])
-    return nbformat.v4.new_output(
-        "error", ename=one.outcome.name, evalue=one.message, traceback=[text]
-    )
+    points = one.points if one.max_points else 0  # a bonus has no points in nbgrader
+    data = {"text/plain": f"{points:g}", "text/html": card(one)}
+    return nbformat.v4.new_output("execute_result", data=data, execution_count=1)

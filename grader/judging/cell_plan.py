@@ -127,24 +127,3 @@ def is_special(cell: NotebookNode) -> bool:
     return cell.id in ("setup", "scorecard") or any(
         nbgrader_metadata(cell).get(mark) for mark in ("solution", "grade")
     )
-
-
-def asked_for(lesson: NotebookNode) -> list[str]:
-    """Names what a check may observe: learners' functions, and those that call them.
-
-    A lesson's own cells may define, say, a loop of training steps around a learner's
-    step: such a function runs where the step is, in the learner's process.
-    """
-    found = [n for cell in exercises(lesson).values() for n in defined(cell.source)]
-    own = [
-        (node.name, {name.id for name in ast.walk(node) if isinstance(name, ast.Name)})
-        for cell in lesson.cells
-        if cell.cell_type == "code" and not is_special(cell)
-        for node in parse(cell.source).body
-        if isinstance(node, ast.FunctionDef)
-    ]
-    for _ in own:  # as often as one may call another
-        for name, used in own:
-            if name not in found and used & {*found}:
-                found.append(name)
-    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from nbformat import NotebookNode
 
@@ -12,7 +13,14 @@ from grader.containment.limits import Limits
 from grader.judging.judge_process import JudgeProcess
 from grader.judging.tampering import evidence
 from grader.judging.trial import CheckedExercise, Trial
-from grader.results import ExerciseResult, Outcome, Result, Status
+from grader.results import (
+    ExerciseResult,
+    Outcome,
+    Result,
+    StatementResult,
+    Status,
+    read_statement,
+)
 from grader.submissions.answers import Answers, answer, extract_answers
 from grader.submissions.clean_text import clean_text
 from grader.submissions.intake import Intake, why_other_lesson
@@ -87,7 +95,11 @@ def nothing_to_grade(
     """Makes the result of a submission that holds no work on this lesson."""
     exercises = tuple(
         ExerciseResult(
-            exercise, Outcome.NOT_ATTEMPTED, 0, nbgrader_metadata(check)["points"]
+            exercise,
+            Outcome.NOT_ATTEMPTED,
+            0,
+            nbgrader_metadata(check)["points"],
+            points_for(check),
         )
         for exercise, check in checks(lesson).items()
     )
@@ -106,10 +118,20 @@ def exercise_result(
     return ExerciseResult(
         exercise=exercise,
         outcome=checked.outcome,
-        points=points_for(check) if checked.outcome is Outcome.PASSED else 0,
+        points=round(points_for(check) * checked.share, 2),
         max_points=nbgrader_metadata(check)["points"],
+        worth=points_for(check),
+        share=checked.share,
+        statements=tuple(map(statement_result, checked.statements)),
         message=clean_text(checked.message, 500),
         details=tuple((name, clean_text(text, 1000)) for name, text in checked.details),
         source=answers.exercises.get(exercise, "")[:MAX_SOURCE],
         pictures=tuple(filter(None, map(judge.picture, drawn))),
     )
+
+
+def statement_result(facts: dict[str, Any]) -> StatementResult:
+    """Reads how a statement stands; what comes from the learner is cleaned and cut."""
+    rows = [(name, clean_text(text, 1000)) for name, text in facts["rows"]]
+    cleaned = {"headline": clean_text(facts["headline"], 500), "rows": rows}
+    return read_statement(facts | cleaned)

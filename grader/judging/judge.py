@@ -8,16 +8,19 @@ programs run in children of this process.
 from __future__ import annotations
 
 import base64
+import collections
 import contextlib
+import dataclasses
 import gc
 import io
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from coursekit import check, expect, likeness
+from coursekit import expect, outcomes, reference_checks
+from coursekit.checks import CheckModule
 from grader.judging import known_solutions
 from grader.judging.observer import NoObservation, Observer, Remote
 from grader.judging.program_children import ProgramChildren
@@ -45,9 +48,10 @@ class Judge:
     """Holds one lesson's checks and solutions, and runs one check at a time.
 
     `setup` is the lesson's set-up cell, `definitions` what its other cells define,
-    `solutions` the exercises' cells as solved, `functions` the names that checks may
-    observe, `checks` the check cells by exercise, `seed` that of the generated cases;
-    the file `known` says what solutions do, if it is there: see known_solutions.py.
+    `solutions` the exercises' cells as solved, `functions` the names that these define,
+    `checks` the source of the visible checks, `hidden` that of the hidden cases by
+    exercise, `seed` that of the generated cases; the file `known` says what solutions
+    do, if it is there: see known_solutions.py.
     Learners' programs run in `children`, or, without them, in this process.
     """
 
@@ -60,40 +64,38 @@ class Judge:
         definitions: list[str],
         solutions: list[str],
         functions: list[str],
-        checks: dict[str, str],
+        checks: str,
+        hidden: dict[str, str],
         seed: int = 0,
         known: str = "",
         children: ProgramChildren | None = None,
     ):
         self.send, self.receive, self.children = send, receive, children
-        self.namespace: dict[str, Any] = {"__name__": "__judge__"}
-        self.checks = {
-            exercise: compile(source, f"<check of {exercise}>", "exec")
-            for exercise, source in checks.items()
-        }
-        compares = likeness.expect_like_solution.__name__
-        self.comparing = [name for name, source in checks.items() if compares in source]
+        self.functions = functions
         solved: dict[str, Any] = {"__name__": "__solution__"}
         with contextlib.redirect_stdout(io.StringIO()):
-            for source in [setup, *definitions]:
-                exec(source, self.namespace)
             for source in [setup, *definitions, *solutions]:
                 exec(source, solved)
-        own = Observer(lambda asked: answer(asked, solved), lambda runs: None)
         run_program = children.answer if children else None
+        own = Observer(lambda asked: answer(asked, self.ours), lambda runs: None)
         observer = Observer(self.ask, self.running, run_program, own.known)
         self.own, self.observer = own, observer
-        self.namespace |= {name: Remote(name) for name in functions}
-        self.namespace["observe"] = observer.observe
+        self.module = CheckModule(checks, "<checks>", observer.observe)
+        for source in hidden.values():
+            self.module.add_hidden(source)
+        # A learner's functions are names here; the lesson's own are what they are.
+        self.module.bind(solved | {name: Remote(name) for name in functions})
         # What the solution does is observed on the same way, here.
-        likeness.solutions = {name: solved[name] for name in functions}
-        likeness.ways = {
-            "learner": observer.observe,
-            "solution": lambda f, *a, **how: own.observe(Remote(f.__name__), *a, **how),
+        ours = self.module.compare_with(solved, {})
+        self.ours = collections.ChainMap(ours.namespace, solved)
+        reference_checks.ways |= {
+            "solution": lambda f, *a, **how: own.observe(Remote(f.__name__), *a, **how)
         }
-        likeness.seed = seed
+        compares = reference_checks.expect_like_solution.__name__
+        self.comparing = [name for name, source in hidden.items() if compares in source]
+        reference_checks.seed = seed
         cases, programs, self.counts = known_solutions.read(known)
-        likeness.take_solved_cases(cases)
+        reference_checks.take_solved_cases(cases)
         own.own.update(programs)
         expect.count_devices = remembered(expect.count_devices, self.counts)
 
@@ -106,12 +108,13 @@ class Judge:
             OSError: the file cannot be written.
             RuntimeError: a check refuses its solution, which is no measure then.
         """
-        self.namespace["observe"] = likeness.ways["learner"] = self.own.observe
+        self.module.namespace["observe"] = self.own.observe
+        reference_checks.ways |= {"learner": self.own.observe}
         for exercise in self.comparing:
             said = self.check(exercise)
             if said["verdict"] != Outcome.PASSED.name:
                 raise RuntimeError(f"{exercise}, as solved: {said['message']}")
-        cases = likeness.solved_cases()
+        cases = reference_checks.solved_cases()
         known_solutions.write(path, cases, self.own.own, self.counts)
 
     def ask(self, question: dict) -> dict:
@@ -131,29 +134,27 @@ class Judge:
         free_compiled_programs()
         self.observer.exported.clear()
         self.own.exported.clear()
-        check._results.pop(exercise, None)
         try:
             with contextlib.redirect_stdout(io.StringIO()):
-                exec(self.checks[exercise], dict(self.namespace))
+                found = self.module.run(exercise)
         except NoObservation as end:
+            if end.kind == "missing" and end.function not in self.functions:
+                return verdict(Outcome.BROKEN, str(end))  # nothing a learner writes
             reply = verdict(ENDINGS[end.kind], str(end))
             if end.kind == "distrusted":
                 reply["evidence"] = str(end)
             return reply | {"ended": end.kind}
-        except check.NotPassed as error:
-            # In a notebook a name may be missing; here the learners' are always there.
-            ours = isinstance(error.__context__, NameError)
-            outcome = Outcome.BROKEN if ours else Outcome(error.outcome)
-            return verdict(outcome, error.headline, error.rows)
         except BaseException as error:
             return verdict(Outcome.BROKEN, f"{type(error).__name__}: {error}")
-        found, _ = check._results.get(exercise, ("", 0))
-        if found != "right":
-            return verdict(Outcome.BROKEN, "The check ended without a verdict.")
-        return verdict(Outcome.PASSED, "", check._standings.get(exercise))
+        outcome = Outcome(found.outcome)
+        statements = [dataclasses.asdict(one) for one in found.statements]
+        if any(one["standing"] == outcomes.LATER for one in statements):
+            return verdict(Outcome.BROKEN, "The check did not try every statement.")
+        reply = verdict(outcome, found.headline, found.rows)
+        return reply | {"share": found.share, "statements": statements}
 
 
-def answer(question: dict, functions: dict[str, Any]) -> dict:
+def answer(question: dict, functions: Mapping[str, Any]) -> dict:
     """Answers a question as a learner's process does."""
     return {"answer": json.dumps(responder.reply(question, functions))}
 
@@ -173,10 +174,11 @@ def remembered(
     return count
 
 
-def verdict(outcome: Outcome, message: str, details: dict | None = None) -> dict:
+def verdict(outcome: Outcome, message: str, details: Iterable = ()) -> dict:
     """Makes a verdict: outcome, first sentence, rows of what was seen and expected."""
-    rows = [[name, text] for name, text in (details or {}).items()]
-    return {"verdict": outcome.name, "message": message, "details": rows}
+    rows = [[name, text] for name, text in details]
+    found = {"verdict": outcome.name, "message": message, "details": rows}
+    return found | {"share": 0.0, "statements": []}
 
 
 def main() -> None:
@@ -200,7 +202,7 @@ def main() -> None:
 
     judge = Judge(send, receive, children=children, **receive())
     gc.freeze()  # what the lesson has made stays: no collection need look at it
-    send({"ready": list(judge.checks)})
+    send({"ready": list(judge.module.checks)})
     while True:
         message = receive()
         if "check" in message:

@@ -21,15 +21,16 @@ from nbformat import NotebookNode
 from grader import ROOT, CourseError
 from grader.authoring import coursekit
 from grader.authoring.execution import environment
-from grader.authoring.notebook import checks, exercises
+from grader.authoring.notebook import checks, exercises, hidden_source
 from grader.containment.box import Box
 from grader.containment.fork_server import running_server
 from grader.containment.inside.deadline import LONGEST
 from grader.containment.limits import DEFAULT_WALL_S, Limits
 from grader.containment.process import BoxProcess
 from grader.judging import known_solutions
-from grader.judging.cell_plan import asked_for, definitions, is_special
+from grader.judging.cell_plan import definitions, is_special
 from grader.kernel import compile_cache
+from grader.submissions.definitions import defined
 
 MODULE = "grader.judging.judge"
 FOLDERS = [str(ROOT), str(ROOT / "lessons")]  # where a judge finds what it imports
@@ -232,7 +233,12 @@ def material(lesson: NotebookNode) -> dict[str, Any]:
         "setup": next(c.source for c in lesson.cells if c.id == "setup"),
         "definitions": [definitions(cell.source) for cell in own],
         "solutions": [cell.source for cell in exercises(lesson).values()],
-        "functions": asked_for(lesson),
-        "checks": {name: cell.source for name, cell in checks(lesson).items()},
+        "functions": [n for c in exercises(lesson).values() for n in defined(c.source)],
+        "checks": lesson.metadata["checks"],
+        "hidden": {
+            name: source
+            for name, cell in checks(lesson).items()
+            if (source := hidden_source(cell))
+        },
         "seed": lesson.metadata.get("seed", 0),
     }

@@ -12,7 +12,15 @@ import jax
 import numpy as np
 
 from coursekit.observation import Failure, Observation, Shard, leaves
-from grader.kernel.inside.wire import ERROR_TEXT, MAX_ITEMS, WireError, decode, require
+from grader.kernel.inside.wire import (
+    ERROR_TEXT,
+    MAX_ITEMS,
+    MAX_TRACE,
+    MAX_TRACE_LINE,
+    WireError,
+    decode,
+    require,
+)
 
 FACTS = {"value", "layout", "error", "printed", "changed", "num_compiles"}
 MAX_LINE, MAX_BRACKETS = 2**25, 2**19
@@ -68,15 +76,15 @@ def read_error(facts: Any) -> Failure | None:
     """Reads the description of an exception."""
     if facts is None:
         return None
-    names = {"kinds", "message", "line", "code", "function"}
+    names = {"kinds", "message", "function", "trace"}
     require(type(facts) is dict and facts.keys() == names, "no description of an error")
-    kinds, line = facts["kinds"], facts["line"]
+    kinds, trace = facts["kinds"], facts["trace"]
     several = type(kinds) is list and 1 <= len(kinds) <= MAX_KINDS
     require(several, "an error without a class, or with too many")
-    require(line is None or (type(line) is int and 0 <= line < 2**31), "no line number")
+    require(type(trace) is list and len(trace) <= MAX_TRACE, "no lines of code")
     return Failure(
         tuple(text(kind, MAX_NAME) for kind in kinds),
-        line=line,
+        trace=tuple(text(line, MAX_TRACE_LINE) for line in trace),
         **{name: text(facts[name], most) for name, most in ERROR_TEXT.items()},
     )
 

@@ -40,11 +40,12 @@ class NoObservation(BaseException):
     Attributes:
         kind: what happened: "missing", "died", "timed out", "unreadable", "distrusted",
             "program died" or "program timed out".
+        function: the name of what is missing.
     """
 
-    def __init__(self, kind: str, message: str):
+    def __init__(self, kind: str, message: str, function: str = ""):
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.function = kind, function
 
 
 def distrusted(name: str, why: object) -> NoObservation:
@@ -87,7 +88,7 @@ class Observer:
 
     def observe(
         self,
-        function: Remote,
+        function: Callable | Remote,
         *arguments: Any,
         traced: bool = False,
         compiled: bool = False,
@@ -107,9 +108,7 @@ class Observer:
         and layout are the call's own, as without `traced`: a check for which that is
         too little asks for a fact of the program.
         """
-        if not isinstance(function, Remote):
-            raise TypeError("observe takes a learner's function, by its name")
-        name = function.__name__
+        name = function.__name__  # what it means there, the learner's process knows
         call = describe_call(name, arguments, axis)
         traced = traced or compiled
         program = None
@@ -247,7 +246,7 @@ class Observer:
         except WireError as error:
             raise NoObservation("distrusted", f"{name}: {error}") from None
         if "missing" in reply:
-            raise NoObservation("missing", f"{name} is not defined.")
+            raise NoObservation("missing", f"{name} is not defined.", name)
         return reply
 
 

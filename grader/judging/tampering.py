@@ -17,8 +17,9 @@ COURSE = re.compile(r"(coursekit(?!\.draw\b|\.notebook\.draw_)|grader)\b")
 # What the set-up cell imports, by the names that it gives; learners may reuse a name.
 SET_UP = {
     "setup": "coursekit.setup",
-    "check": "coursekit.check.check",
-    "scorecard": "coursekit.check.scorecard",
+    "check": "coursekit.notebook.check",
+    "example": "coursekit.notebook.example",
+    "scorecard": "coursekit.notebook.scorecard",
     "observe": "coursekit.observe.observe",
     "collectives": "coursekit.tracing.collectives",
 }

@@ -38,6 +38,8 @@ class CheckedExercise:
 
     outcome: Outcome
     message: str = ""
+    share: float = 0.0
+    statements: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     details: tuple[tuple[str, str], ...] = ()
     pictures: list[str] = dataclasses.field(default_factory=list)
 
@@ -50,7 +52,9 @@ def checked_exercise(said: dict[str, Any], ran: CellResult) -> CheckedExercise:
     details = tuple((str(name), str(text)) for name, text in said["details"])
     if said.get("ended") == "died":
         return CheckedExercise(outcome, "It gave no answer.")
-    return CheckedExercise(outcome, said["message"], details)
+    return CheckedExercise(
+        outcome, said["message"], said["share"], said["statements"], details
+    )
 
 
 class Trial:
@@ -79,7 +83,10 @@ class Trial:
         setup = next(step.source for step in self.steps if step.kind == "setup")
         own = [step.lean for step in self.steps if step.kind == "lesson"]
         names = [n for cell in exercises(lesson).values() for n in defs(cell.source)]
-        self.define = f"{RESPONDER}.define({setup!r}, {own!r}, {names!r})"
+        checks_source = lesson.metadata["checks"]
+        self.define = (
+            f"{RESPONDER}.define({setup!r}, {own!r}, {names!r}, {checks_source!r})"
+        )
         self.stubs = stubs(clean, lesson)
         self.judge, self.limits = judge, limits
         self.how = {"trusted": trusted, "root": root, "compiled": compiled}
@@ -126,11 +133,11 @@ class Trial:
                     name, lean="NameError" not in found[name].message
                 )
                 ended = name in self.skipped and again.outcome is not Outcome.TIMED_OUT
-                if again.outcome is Outcome.PASSED or ended:
+                if again.share > found[name].share or ended:
                     found[name] = again
             if self.was_changed_later(name, found[name]):
                 again = self.retry_as_it_stood(name)
-                if again.outcome is Outcome.PASSED:
+                if again.share > found[name].share:
                     found[name] = again
         for name, checked in found.items():
             checked.pictures = self.pictures(name)

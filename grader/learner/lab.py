@@ -36,10 +36,7 @@ def start_lab(port: int | None = None, *, browser: bool = True) -> None:
     settings = str(Path(__file__).parent / "jupyter")
     others = os.environ.get("JUPYTER_CONFIG_PATH", "")
     paths = os.pathsep.join(filter(None, [settings, others]))
-    # A notebook of an earlier version imports a module that tells what to do.
-    earlier = str(Path(__file__).parent / "earlier_notebooks")
-    modules = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), earlier]))
-    env = {**os.environ, "JUPYTER_CONFIG_PATH": paths, "PYTHONPATH": modules}
+    env = {**os.environ, "JUPYTER_CONFIG_PATH": paths}
     if os.name == "nt":  # where exec would return to the shell at once
         sys.exit(subprocess.call(arguments, env=env))
     os.execve(sys.executable, arguments, env)

@@ -17,7 +17,7 @@ from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
 from grader.results import Result
 from grader.submissions.intake import read_submission
-from lessons.coursekit.i18n import translated
+from lessons.coursekit import i18n
 
 
 def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:
@@ -54,13 +54,6 @@ def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:
         if path != released_path(source):
             note = f"{path.relative_to(root).as_posix()} was graded: it was saved last."
             result = dataclasses.replace(result, notes=(*result.notes, note))
-        yield in_language(result, path.parent.name)
-
-
-def in_language(result: Result, name: str) -> Result:
-    """Writes what the checks said in the language of the notebook's folder."""
-    said = (
-        dataclasses.replace(one, message=translated(one.message, name))
-        for one in result.exercises
-    )
-    return dataclasses.replace(result, exercises=tuple(said))
+        name = path.parent.name
+        i18n.chosen = name if i18n.is_spoken(name) else ""  # for those who show it
+        yield result

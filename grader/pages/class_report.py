@@ -112,6 +112,11 @@ def _counted(exercise: Exercise, budget: PageBudget) -> dict[str, Any]:
         "name": budget.line(exercise.name, 80),
         "counts": [exercise.outcomes[outcome] for outcome in OUTCOMES],
         "share": round(100 * num_right / num_all),
+        "statements": [
+            (budget.line(one.name, 80), one.is_essential, one.failed, one.tried)
+            for one in exercise.statements
+            if one.failed
+        ],
         "failures": [
             (
                 failure.count,

@@ -8,11 +8,24 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from grader.results import ExerciseResult, Outcome, Result, Status
+from grader.results import (
+    ExerciseResult,
+    Outcome,
+    Result,
+    StatementResult,
+    Status,
+)
 from grader.submissions.clean_text import clean_line
+from lessons.coursekit.outcomes import FAILS, HOLDS
 
 GRADED = (Status.GRADED, Status.GRADED_WITH_NOTE)
-FAILURES = (Outcome.FAILED, Outcome.RAISED, Outcome.TIMED_OUT, Outcome.BROKEN)
+FAILURES = (
+    Outcome.PARTLY,
+    Outcome.FAILED,
+    Outcome.RAISED,
+    Outcome.TIMED_OUT,
+    Outcome.BROKEN,
+)
 NUM_BINS = 10
 
 
@@ -26,12 +39,26 @@ class Failure:
 
 
 @dataclasses.dataclass(frozen=True)
+class Statement:
+    """One statement of an exercise: in how many answers it fails, of how many tried."""
+
+    name: str
+    is_essential: bool
+    failed: int
+    tried: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Exercise:
-    """One exercise in all graded submissions; the most frequent failures first."""
+    """One exercise in all graded submissions; the most frequent failures first.
+
+    Statements are in the exercise's order.
+    """
 
     name: str
     outcomes: Mapping[Outcome, int]
     failures: tuple[Failure, ...]
+    statements: tuple[Statement, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +110,31 @@ def sum_up_exercises(results: Iterable[Result]) -> list[Exercise]:
         for entry in result.exercises if result.status in GRADED else ():
             entries.setdefault(entry.exercise, []).append(entry)
     return [
-        Exercise(name, Counter(e.outcome for e in same), group_failures(same))
+        Exercise(
+            name,
+            Counter(one.outcome for one in same),
+            group_failures(same),
+            count_statements(same),
+        )
         for name, same in entries.items()
     ]
+
+
+def count_statements(entries: Iterable[ExerciseResult]) -> tuple[Statement, ...]:
+    """Counts for each statement of an exercise how many answers fail it."""
+    found: dict[str, list[StatementResult]] = {}
+    for entry in entries:
+        for one in entry.statements:
+            found.setdefault(one.name, []).append(one)
+    return tuple(
+        Statement(
+            name,
+            same[0].is_essential,
+            sum(one.standing == FAILS for one in same),
+            sum(one.standing in (FAILS, HOLDS) for one in same),
+        )
+        for name, same in found.items()
+    )
 
 
 def group_failures(entries: Iterable[ExerciseResult]) -> tuple[Failure, ...]:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+from markupsafe import Markup
+
+from grader.pages.cards import card
 from grader.pages.class_statistics import GRADED
-from grader.pages.page import PageBudget, render
+from grader.pages.page import ROW_BYTES, STATEMENT_BYTES, PageBudget, render
 from grader.pages.wording import OUTCOMES, STATUSES, worth
 from grader.results import ExerciseResult, Outcome, Result, Status
 
-ROWS = {
-    "called": "Called",
-    "seen": "Seen",
-    "expected": "Expected",
-    "likely": "Likely cause",
-    "holds": "Holds",
-    "fails": "Fails",
-    "untested": "Not reached",
-    "seed": "Seed of the cases",
-}
-PROSE = ("likely", "holds", "fails", "untested")  # rows that are no code
-MAX_EXERCISES, MAX_ROWS, MAX_LISTED, MAX_PICTURES = 100, 12, 20, 8
+MAX_EXERCISES, MAX_STATEMENTS, MAX_ROWS, MAX_LISTED, MAX_PICTURES = 100, 20, 12, 20, 8
 LONG_CODE = 30  # lines; longer code is folded
 
 
@@ -91,17 +84,39 @@ def _exercise(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
         "tone": wording.tone,
         "points": worth(entry.points, entry.max_points),
         "unit": _unit(entry.max_points),
-        "message": ""
-        if passed
-        else budget.line(entry.message or wording.fallback, 1000),
-        "rows": [
-            (
-                ROWS.get(name) or budget.line(name, 40),
-                budget.text(text, 1500, max_lines=20),
-                name in PROSE,
-            )
-            for name, text in entry.details[:MAX_ROWS]
-        ],
+        "card": Markup(card(_cut(entry, budget), heading=False)),
         "folded": facts["folded"] or passed or entry.outcome is Outcome.NOT_ATTEMPTED,
         "pictures": [picture for picture in pictures if picture],
     }
+
+
+def _cut(entry: ExerciseResult, budget: PageBudget) -> ExerciseResult:
+    """Cuts the texts of a result to what its page has room for."""
+
+    def cut_rows(rows):
+        return tuple(
+            (budget.line(name, 40), budget.text(text, 1500, max_lines=20))
+            for name, text in rows[:MAX_ROWS]
+            if budget.has_room(ROW_BYTES)
+        )
+
+    statements = tuple(
+        dataclasses.replace(
+            one,
+            name=budget.line(one.name, 100),
+            headline=budget.line(one.headline, 1000),
+            rows=cut_rows(one.rows),
+            layouts=budget.layouts(one.layouts),
+        )
+        for one in entry.statements[:MAX_STATEMENTS]
+        if budget.has_room(STATEMENT_BYTES)
+    )
+    passed = entry.outcome is Outcome.PASSED
+    message = entry.message or OUTCOMES[entry.outcome].fallback
+    return dataclasses.replace(
+        entry,
+        exercise=budget.line(entry.exercise, 80),
+        message="" if passed else budget.line(message, 1000),
+        statements=statements,
+        details=cut_rows(entry.details),
+    )

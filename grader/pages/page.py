@@ -15,6 +15,9 @@ from grader.submissions.clean_text import ENDING, clean_line, clean_text
 from grader.submissions.pictures import picture_size
 
 MAX_ESCAPED = 5  # bytes that one character takes at most: &#34;
+# What a card takes at most beside its texts: for a statement, for a row of it, and for
+# a part of an array in a drawing of a layout.
+STATEMENT_BYTES, ROW_BYTES, PART_BYTES = 700, 250, 500
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
@@ -32,7 +35,7 @@ class PageBudget:
 
     Attributes:
         text_bytes: bytes left for text, as they will stand in the page.
-        picture_bytes: bytes left for pictures, in base64.
+        picture_bytes: bytes left for pictures, in base64, and for drawn layouts.
         cut: whether text was left out as the budget was spent.
         dropped: pictures left out, as the budget was spent, or because they are none.
     """
@@ -66,6 +69,23 @@ class PageBudget:
             return None
         self.picture_bytes -= len(text)
         return {"base64": text, "width": size[0], "height": size[1]}
+
+    def has_room(self, size: int) -> bool:
+        """Takes in bytes that stand around a text, or tells that they do not fit."""
+        if size > self.text_bytes:
+            self.cut = True
+            return False
+        self.text_bytes -= size
+        return True
+
+    def layouts(self, found: tuple | None) -> tuple | None:
+        """Takes in two layouts of an array that are to be drawn, if they still fit."""
+        size = PART_BYTES * sum(map(len, found[1:])) if found else 0
+        if size > self.picture_bytes:
+            self.dropped += 1
+            return None
+        self.picture_bytes -= size
+        return found
 
     def _take(self, shown: str) -> str:
         """Takes what still fits of a clean text."""

@@ -8,12 +8,18 @@ from collections.abc import Callable, Iterable
 
 from grader.pages.wording import worth
 from grader.results import Result, Status
+from lessons.coursekit.i18n import translated
 
 
 def table(result: Result, width: int = 100) -> str:
     """Writes a result as a table: exercise, outcome, points, what went wrong."""
     rows = [
-        (r.exercise, str(r.outcome), worth(r.points, r.max_points), r.message)
+        (
+            r.exercise,
+            str(r.outcome),
+            worth(r.points, r.max_points),
+            translated(r.message),
+        )
         for r in result.exercises
     ]
     total = f"{result.points:g} of {result.max_points:g}"

@@ -46,6 +46,9 @@ def worth(points: float, max_points: float) -> str:
 
 OUTCOMES = {
     Outcome.PASSED: OutcomeWording("Right", "right", "", "right"),
+    Outcome.PARTLY: OutcomeWording(
+        "Partly right", "open", "Some of its statements do not hold.", "partly right"
+    ),
     Outcome.FAILED: OutcomeWording(
         "Wrong", "wrong", "It does not do what the exercise asks for.", "wrong"
     ),

@@ -10,7 +10,6 @@ from nbformat import NotebookNode
 
 from grader.authoring.notebook import (
     CHECK_PREFIX,
-    checks,
     exercises,
     nbgrader_metadata,
     release,
@@ -68,7 +67,7 @@ def extract_answers(submitted: NotebookNode, lesson: NotebookNode) -> Answers:
     return Answers(
         {name: cells[c.cell].source for name, c in choices.items() if c.cell >= 0},
         tuple(extras),
-        (*notes, *notes_on_checks(cells, lesson, released)),
+        tuple(notes),
     )
 
 
@@ -132,27 +131,6 @@ def anchor_of(cell: NotebookNode, originals: dict[str, str], whole: set[str]) ->
         if exercise != name and is_check(cell, exercise):
             return name
     return next((name for name in named if name not in whole), "")
-
-
-def notes_on_checks(
-    cells: list[NotebookNode], lesson: NotebookNode, released: NotebookNode
-) -> Iterator[str]:
-    """Says which checks are not as they were released."""
-    solved = checks(lesson)
-    for name, original in checks(released).items():
-        found = [cell for cell in cells if is_check(cell, name)]
-        codes = {code_of(cell) for cell in found}
-        points = [
-            nbgrader_metadata(cell).get("points", nbgrader_metadata(original)["points"])
-            for cell in found
-        ]
-        if (
-            len(found) != 1
-            or not is_code(found[0])
-            or not codes <= {code_of(original), code_of(solved[name])}
-            or points != [nbgrader_metadata(original)["points"]]
-        ):
-            yield f"The check of {name} was changed or removed; the original was used."
 
 
 def is_other_lesson(submitted: NotebookNode, lesson: NotebookNode) -> bool:

@@ -119,6 +119,9 @@ def note_on(name: str, copies: int, worked_on: bool) -> str:
 
 
 def is_check(cell: NotebookNode, name: str) -> bool:
-    """Tells whether a cell is an exercise's check, as it was or changed."""
-    begins = re.match(rf"\s*with check\(\s*[\"']{name}[\"']", cell.source)
-    return CHECK_PREFIX + name in ids(cell) or bool(begins)
+    """Tells whether a cell is an exercise's check, as it was or changed.
+
+    A cell in which a learner calls the check below code of their own is none.
+    """
+    call = re.fullmatch(rf"\s*check\(\s*[\"']{name}[\"'].*\s*", cell.source)
+    return CHECK_PREFIX + name in ids(cell) or bool(call)

@@ -5,20 +5,16 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from .check import NOT_WRITTEN, NotAttempted, Raised, Wrong
 from .observation import Observation, Opaque, describe, leaves, plain, ranges, same
+from .outcomes import NOT_WRITTEN, NotAttempted, Raised, Wrong
 from .processes import count_devices
 
 MAX_NUMBERS = 30  # that an error's text may name
 CAUSES = (  # what errors of Python's and JAX's mean in a lesson
-    (
-        r"^NameError: name 'check_\w+' is not defined",
-        "cells above were not run since the kernel started: run them all again",
-    ),
     (
         r"Sharding passed to jit does not match .*_internal_pmap",
         "an array lies on the devices in another way than pmap splits it; whole ones"
@@ -144,12 +140,10 @@ def expect_result(seen: Observation) -> None:
     error = seen.error
     raise Raised(
         error.text,
+        seen_in=seen,
         likely=explained(f"{error.kinds[0]}: {error.message}"),
         called=seen.call,
-        # The line may be the lesson's own, in a function that calls the learner's.
-        where=f"in {error.function}, line {error.line} of its cell: {error.code}"
-        if error.line
-        else "",
+        where="\n".join(error.trace),
     )
 
 
@@ -211,10 +205,12 @@ def expect_entries(seen: Observation, entries: Mapping[str, Any]) -> None:
     headline = f"The result is {describe(seen.value)}, not a dict."
     expect(seen, is_dict, headline, expected="a dict")
     for key, wanted in entries.items():
-        was = describe(seen.value.get(key, "no such entry"))
-        holds = key in seen.value and same(plain(wanted), seen.value[key])
-        headline = f'The entry "{key}" is not what it should be.'
-        expect(seen, holds, headline, seen=was, expected=describe(wanted))
+        headline = f'The result has no entry "{key}".'
+        expect(seen, key in seen.value, headline, expected=describe(wanted))
+        was = seen.value[key]
+        rows = {"seen": describe(was), "expected": describe(wanted)}
+        headline = f'result["{key}"] differs from what is expected.'
+        expect(seen, same(plain(wanted), was), headline, **rows)
 
 
 def expect_child_devices(seen: Observation, num_devices: int) -> None:
@@ -235,7 +231,7 @@ def expect_shapes(seen: Observation, expected: Any) -> None:
     expect_result(seen)
     problem = difference(seen.value, plain(expected), 0, None, seen.layout)
     if problem:
-        wrong(seen, problem[0], seen=problem[1], expected=problem[2])
+        wrong(seen, problem.headline, seen=problem.seen, expected=problem.expected)
 
 
 def expect_close(
@@ -262,9 +258,8 @@ def expect_close(
     for cause, value in (mistakes or {}).items():
         if difference(seen.value, plain(value), rtol, atol, {}) is None:
             likely = cause
-    headline, was, wanted = problem
-    rows = {"seen": was, "expected": wanted, "likely": likely}
-    wrong(seen, headline, causes=causes, **rows)
+    rows = {"seen": problem.seen, "expected": problem.expected, "likely": likely}
+    wrong(seen, problem.headline, causes=causes, **rows)
 
 
 def _expect_attempt(seen: Observation) -> None:
@@ -285,6 +280,7 @@ def wrong(
     /,
     *,
     causes: Causes | None = None,
+    layouts: tuple | None = None,
     **rows: Any,
 ) -> NoReturn:
     """Raises `Wrong`, with the call that was made and the cause that it shows."""
@@ -292,51 +288,83 @@ def wrong(
         with contextlib.suppress(Exception):  # a result that the test does not fit
             if not rows.get("likely") and shows(seen):
                 rows["likely"] = text
-    raise Wrong(headline, called=seen.call, **rows)
+    raise Wrong(headline, seen_in=seen, layouts=layouts, called=seen.call, **rows)
+
+
+class Difference(NamedTuple):
+    """The first difference of two plain values, in words.
+
+    Attributes:
+        headline: what differs.
+        seen, expected: the two values there.
+        is_value: whether `expected` is a value, not a form.
+    """
+
+    headline: str
+    seen: str
+    expected: str
+    is_value: bool = False
 
 
 def difference(
     value: Any, expected: Any, rtol: float, atol: float | None, layout: Mapping
-) -> tuple[str, str, str] | None:
-    """Finds the first difference of two plain values: (headline, seen, expected).
+) -> Difference | None:
+    """Finds the first difference of two plain values.
 
     Without `atol` only structure, shapes and dtypes count.
     """
     # A float64 reference stands for f32, the dtype that JAX computes in.
     whole = describe(value), describe(expected).replace("f64[", "f32[")
     if value is None and expected is not None:
-        return "The function returned None: is a return missing?", *whole
+        return Difference("The function returned None: is a return missing?", *whole)
     ours, theirs = dict(leaves(expected)), dict(leaves(value))
     if ours.keys() != theirs.keys():
-        return "The result has another structure.", *whole
+        return Difference("The result has another structure.", *whole)
     for path, wanted in ours.items():
-        was, name = theirs[path], path or "The result"
-        if isinstance(was, Opaque) or (was is None and wanted is not None):
-            return f"{name} is {describe(was)}, not {describe(wanted)}.", *whole
-        if isinstance(wanted, str) or not isinstance(was, np.ndarray | int | float):
-            arrays = np.ndarray in (type(was), type(wanted))
-            if arrays or was != wanted:
-                return f"{name} is another value.", describe(was), describe(wanted)
-            continue
-        if np.shape(was) != np.shape(wanted):
-            shapes = f"{list(np.shape(was))}, not {list(np.shape(wanted))}"
-            return f"{name} has shape {shapes}.", *whole
-        a, b = np.asarray(was), np.asarray(wanted)
-        whole_number = type(was) is int and type(wanted) is float
-        if not whole_number and not _same_kind(a.dtype, b.dtype):
-            wanted_dtype = "float32" if b.dtype == np.float64 else b.dtype
-            return f"{name} has dtype {a.dtype}, not {wanted_dtype}.", *whole
-        if atol is None:
-            continue
-        wide = np.complex128 if "c" in a.dtype.kind + b.dtype.kind else np.float64
-        a, b = a.astype(wide), b.astype(wide)
-        wrong = ~np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
-        if wrong.any():
-            first = tuple(int(i) for i in np.argwhere(wrong)[0])
-            at = f" at {list(first)}" if first else ""
-            headline = _where_wrong(wrong, name, layout.get(path, ()))
-            return headline, f"{a[first]:.6g}{at}", f"{b[first]:.6g}{at}"
+        name = f"result{path}" if path else "The result"
+        pieces = layout.get(path, ())
+        found = leaf_difference(name, theirs[path], wanted, rtol, atol, pieces)
+        if found:
+            headline, *rest = found
+            return Difference(headline, *(rest or whole))
     return None
+
+
+def leaf_difference(
+    name: str,
+    was: Any,
+    wanted: Any,
+    rtol: float,
+    atol: float | None,
+    pieces: Sequence,
+) -> tuple | None:
+    """Finds how the leaf `name` differs: a headline, then what `Difference` holds."""
+    if isinstance(was, Opaque) or (was is None and wanted is not None):
+        return (f"{name} is {describe(was)}, not {describe(wanted)}.",)
+    if isinstance(wanted, str) or not isinstance(was, np.ndarray | int | float):
+        if np.ndarray in (type(was), type(wanted)) or was != wanted:
+            headline = f"{name} differs from what is expected."
+            return headline, describe(was), describe(wanted), True
+        return None
+    if np.shape(was) != np.shape(wanted):
+        shapes = f"{list(np.shape(was))}, not {list(np.shape(wanted))}"
+        return (f"{name} has shape {shapes}.",)
+    a, b = np.asarray(was), np.asarray(wanted)
+    whole_number = type(was) is int and type(wanted) is float
+    if not whole_number and not _same_kind(a.dtype, b.dtype):
+        wanted_dtype = "float32" if b.dtype == np.float64 else b.dtype
+        return (f"{name} has dtype {a.dtype}, not {wanted_dtype}.",)
+    if atol is None:
+        return None
+    wide = np.complex128 if "c" in a.dtype.kind + b.dtype.kind else np.float64
+    a, b = a.astype(wide), b.astype(wide)
+    wrong = ~np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
+    if not wrong.any():
+        return None
+    first = tuple(int(i) for i in np.argwhere(wrong)[0])
+    at = f" at {list(first)}" if first else ""
+    headline = _where_wrong(wrong, name, pieces)
+    return headline, f"{a[first]:.6g}{at}", f"{b[first]:.6g}{at}", True
 
 
 def _same_kind(seen, expected) -> bool:
@@ -352,12 +380,12 @@ def _where_wrong(wrong: np.ndarray, name: str, pieces: Sequence) -> str:
         if len(bad) == len(pieces):
             return f"{name} is wrong on all {len(bad)} devices."
         return f"{name} is wrong on {len(bad)} of {len(pieces)} devices: {ranges(bad)}."
-    if not wrong.ndim:
+    if wrong.size == 1:
         return f"{name} is wrong."
     if wrong.ndim > 1 and (num_blocks := len(wrong)) > 1:
         bad = [row for row, block in enumerate(wrong) if block.any()]
         if len(bad) == num_blocks:
-            return f"{name} is wrong in all {len(bad)} leading-axis blocks."
+            return f"{name} is wrong in all {len(bad)} blocks along axis 0."
         num, rows = len(bad), ranges(bad)
-        return f"{name} is wrong in {num} of {num_blocks} leading-axis blocks: {rows}."
+        return f"{name} is wrong in {num} of {num_blocks} blocks along axis 0: {rows}."
     return f"{name} is wrong in {wrong.sum()} of {wrong.size} values."

@@ -10,8 +10,8 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from .expect import Causes, expect, expect_result, explained, wrong
-from .observation import Collective, Observation, bounds, describe, leaves
+from .expect import Causes, expect_result, explained, wrong
+from .observation import Collective, Observation, Shard, bounds, describe, leaves
 
 __all__ = [
     "expect_arrays",
@@ -24,6 +24,7 @@ __all__ = [
     "expect_one_sync",
     "expect_replicas",
 ]
+Index = tuple[tuple[int, int], ...]  # a (start, stop) pair per axis
 
 
 def expect_devices(
@@ -37,7 +38,7 @@ def expect_devices(
     wanted = f"{num_devices} devices with one row of the leading axis each"
     for path, leaf in leaves(seen.value):
         pieces = seen.layout.get(path, ())
-        name = path or "The result"
+        name = f"result{path}" if path else "The result"
         rows = [piece.index[0] if piece.index else (0, 1) for piece in pieces]
         if not pieces:
             headline, was = f"{name} is on no device.", f"{describe(leaf)} on the host"
@@ -53,7 +54,20 @@ def expect_devices(
             was = f"device {pieces[0].device} holds rows {start} to {stop - 1}"
         else:
             continue
-        wrong(seen, headline, seen=was, expected=wanted, causes=causes)
+        layouts = np.shape(leaf), placed(pieces), rows_of(np.shape(leaf), num_devices)
+        rows = {"seen": was, "expected": wanted, "layouts": layouts}
+        wrong(seen, headline, causes=causes, **rows)
+
+
+def placed(pieces: Sequence[Shard]) -> dict[int, Index]:
+    """Maps each device to the part of an array that it holds, as bounds per axis."""
+    return {piece.device: piece.index for piece in pieces}
+
+
+def rows_of(shape: tuple[int, ...], num_devices: int) -> dict[int, Index]:
+    """Maps each device to its row of the leading axis."""
+    rest = tuple((0, size) for size in shape[1:])
+    return {row: ((row, row + 1), *rest) for row in range(num_devices)}
 
 
 def expect_replicas(seen: Observation, *, causes: Causes | None = None) -> None:
@@ -63,7 +77,7 @@ def expect_replicas(seen: Observation, *, causes: Causes | None = None) -> None:
         rows = [np.ascontiguousarray(row).tobytes() for row in np.atleast_1d(leaf)]
         distinct = len(set(rows))
         if distinct > 1:
-            name = path or "result"
+            name = f"result{path}"
             headline = f"{len(rows)} devices hold {distinct} values of {name}."
             if distinct == len(rows):
                 headline = f"All {distinct} devices hold a different {name}."
@@ -94,34 +108,51 @@ def expect_layout(
     expect_result(seen)
     for name, (path, spec) in where.items():
         shape = np.shape(dict(leaves(seen.value))[path])
-        found = {s.device: _block(s.index) for s in seen.layout.get(path, ())}
-        wanted = _blocks(shape, mesh_shape, axis_names, spec)
+        found = placed(seen.layout.get(path, ()))
+        wanted = parts_of(shape, mesh_shape, axis_names, spec)
         cause = ""
         if sorted(found.values()) == sorted(wanted.values()):
             cause = "the mesh takes the first devices, in their order"
         for mistake, other in (mistakes or {}).items():
-            if found == _blocks(shape, mesh_shape, axis_names, other):
+            if found == parts_of(shape, mesh_shape, axis_names, other):
                 cause = mistake
-        for d in sorted({*found, *wanted}):
-            was, expected = found.get(d, "nothing"), wanted.get(d, "nothing")
-            headline = f"Device {d} holds {was} of {name}."
-            rows = {"expected": expected, "likely": cause}
-            expect(seen, was == expected, headline, causes=causes, **rows)
+        expect_parts(seen, name, shape, found, wanted, likely=cause, causes=causes)
 
 
-def _block(index: Sequence[tuple[int, int]]) -> str:
+def expect_parts(
+    seen: Observation,
+    name: str,
+    shape: tuple[int, ...],
+    found: Mapping[int, Index],
+    wanted: Mapping[int, Index],
+    **more: Any,
+) -> None:
+    """Raises unless each device holds the part of an array that it should."""
+    for device in sorted({*found, *wanted}):
+        was, expected = block(found.get(device)), block(wanted.get(device))
+        if was != expected:
+            headline = f"Device {device} holds {was} of {name}."
+            layouts = shape, dict(found), dict(wanted)
+            wrong(seen, headline, expected=expected, layouts=layouts, **more)
+
+
+def block(index: Index | None) -> str:
+    """Writes a device's part of an array: `[0:2, 0:4]`."""
+    if index is None:
+        return "nothing"
     return "[" + ", ".join(f"{start}:{stop}" for start, stop in index) + "]"
 
 
-def _blocks(
+def parts_of(
     shape: tuple[int, ...], mesh_shape: Any, axis_names: Any, spec: Sequence
-) -> dict[int, str]:
+) -> dict[int, Index]:
+    """Maps each device to the part of an array that a spec on a mesh gives it."""
     devices = jax.devices()[: np.prod(mesh_shape, dtype=int)]
     types = (AxisType.Auto,) * len(axis_names)
     mesh = jax.make_mesh(mesh_shape, axis_names, axis_types=types, devices=devices)
     parts = NamedSharding(mesh, PartitionSpec(*spec)).devices_indices_map(shape)
     numbers = {device: number for number, device in enumerate(jax.devices())}
-    return {numbers[d]: _block(bounds(index, shape)) for d, index in parts.items()}
+    return {numbers[d]: bounds(index, shape) for d, index in parts.items()}
 
 
 def expect_arrays(

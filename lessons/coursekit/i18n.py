@@ -12,13 +12,16 @@ import unicodedata
 from pathlib import Path
 
 FILLER = "\0"
+chosen = ""  # a language that counts more than the environment's
 VALUE = re.compile(r"\{(\d+)\}")  # stands for a value in a message
 
 
 def language() -> str:
     """Names the language: COURSE_LANGUAGE, else the notebook's folder, else "en"."""
-    return os.environ.get("COURSE_LANGUAGE") or (
-        Path.cwd().name if is_spoken(Path.cwd().name) else "en"
+    return (
+        chosen
+        or os.environ.get("COURSE_LANGUAGE")
+        or (Path.cwd().name if is_spoken(Path.cwd().name) else "en")
     )
 
 

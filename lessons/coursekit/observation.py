@@ -69,13 +69,12 @@ class Collective:
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """An exception, and the line of the learner's code that it came through."""
+    """An exception, and the lines of the learner's code that it came through."""
 
     kinds: tuple[str, ...]  # its class first, then the classes it derives from
     message: str
-    line: int | None
-    code: str
-    function: str = ""  # the one that the line belongs to
+    function: str = ""  # of the notebook's, that it came through last
+    trace: tuple[str, ...] = ()  # the last lines of the notebook's code, in words
 
     @property
     def text(self) -> str:
@@ -182,7 +181,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, jax.Array):
         if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
             value = jax.random.key_data(value)
-        return Opaque("deleted array") if value.is_deleted() else np.array(value)
+        if value.is_deleted():
+            return Opaque("deleted array")
+        # JAX cannot put an empty array together that a pmap has made.
+        return np.array(value) if value.size else np.empty(value.shape, value.dtype)
     if isinstance(value, np.ndarray | np.generic):
         return np.array(value) if value.dtype != object else Opaque("object array")
     if isinstance(value, Mapping):

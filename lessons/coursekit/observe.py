@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 
 from . import tracing
 from .compiled_program import CompiledProgram
-from .namespaces import namespaces
+from .learner import IS_CHECKS, NotDefined, namespaces_of
 from .observation import (
     Failure,
     Observation,
@@ -36,6 +36,7 @@ _memory: dict[tuple, np.ndarray] = {}  # what calls got, by place, shape and dty
 _containers: dict[tuple, dict | list] = {}  # the same of arguments that hold others
 
 
+TRACE = 3  # lines of the notebook's code that a learner is shown of an error
 COMPILES = "/jax/core/compile/backend_compile_duration"
 
 
@@ -302,19 +303,29 @@ def shards(array: jax.Array) -> tuple[Shard, ...]:
 
 
 def failure(error: BaseException, function: Callable) -> Failure:
-    """Describes an exception by the last line of the notebook's own code in it."""
-    own = namespaces(function)
-    frames = [
-        (frame.f_code, line)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if any(frame.f_globals is one for one in own)
-    ]
-    code, line = frames[-1] if frames else (None, None)
-    text = linecache.getline(code.co_filename, line).strip() if line else ""
+    """Describes an exception, with the last lines of the notebook's code in it.
+
+    Where none of it took part: of the check's function that was called.
+    """
+    frames = [*traceback.walk_tb(error.__traceback__)]
+    own, *others = namespaces_of(function) or [{}]
+    found = []
+    for namespaces in ((own, *others)[IS_CHECKS in own :], (own,)):
+        found = found or [
+            (frame.f_code, line)
+            for frame, line in frames
+            if any(frame.f_globals is one for one in namespaces)
+        ]
+    lines = (
+        (code.co_name, line, linecache.getline(code.co_filename, line).strip())
+        for code, line in found[-TRACE:]
+    )
+    trace = (f"in {name}, line {line}: {text}" for name, line, text in lines)
     try:
         message = str(error).strip()
     except Exception:
         message = ""
-    kinds = [kind.__name__ for kind in type(error).__mro__ if kind is not object]
-    name = code.co_name if code else ""
-    return Failure(tuple(kinds), message, line, text, name)
+    ours = (object, NotDefined)
+    kinds = [kind.__name__ for kind in type(error).__mro__ if kind not in ours]
+    name = found[-1][0].co_name if found else ""
+    return Failure(tuple(kinds), message, name, tuple(trace))

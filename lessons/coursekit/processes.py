@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .setup import environment_of_a_child, set_environment
+from .environment import environment_of_a_child, set_environment
 
 POLL_S = 0.02
 

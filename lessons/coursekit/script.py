@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .namespaces import LEARNER, namespaces
+from . import learner
+from .learner import namespaces_of
 
 MAIN = """
 if __name__ == "__main__":
@@ -69,7 +70,7 @@ def write_script(path: Path | str, function: Callable) -> None:
         ValueError: it uses something that is no function, class, plain value or import.
     """
     imports, values, definitions = {}, {}, {}
-    collect(function, namespaces(function)[0], imports, values, definitions)
+    collect(function, namespaces_of(function)[0], imports, values, definitions)
     summary = inspect.getdoc(function) or f"Runs {function.__name__}."
     head = USAGE.replace("SUMMARY", summary.splitlines()[0])
     parts = [
@@ -87,7 +88,7 @@ def collect(
 ) -> None:
     """Adds the source of a function or class, after that of all that it uses."""
     plain = inspect.unwrap(own)
-    namespace = next(iter(namespaces(plain)), namespace)  # a class has none of its own
+    namespace = getattr(plain, "__globals__", namespace)  # a class has none
     definitions[plain.__name__] = ""  # it may call itself
     source = source_of(plain)
     for name in sorted(names_read(source) & namespace.keys()):
@@ -125,7 +126,7 @@ def is_own(value: Any, name: str, namespace: dict) -> bool:
         return home == (namespace["__name__"], name)
     if not isinstance(plain, types.FunctionType) or plain.__name__ != name:
         return False
-    around = (namespace, namespace.get(LEARNER))
+    around = (namespace, *learner.namespaces)
     return any(plain.__globals__ is names for names in around)
 
 

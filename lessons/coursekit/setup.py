@@ -4,39 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import importlib.resources
-import importlib.util
 import os
 import re
 import sys
 
-from . import own_names
+from . import learner
+from .environment import in_colab, set_environment
 from .i18n import is_spoken, language, translated
+from .notice import Notice
 
 OLDEST_JAX = (0, 7, 2)
 PYTHONS = ((3, 11), (3, 13))
-COUNT_FLAG = "--xla_force_host_platform_device_count"
-
-
-class Notice(Exception):
-    """An error meant for the learner: notebooks show its text and no traceback."""
-
-    def __str__(self) -> str:
-        return translated(super().__str__())
-
-    def _render_traceback_(self) -> list[str]:
-        # IPython 7.34 and newer ask an exception for its own rendering.
-        return str(self).splitlines()
 
 
 class SetupError(Notice):
     """The notebook cannot start here; the text says why and what to do."""
 
 
-def with_devices(num_devices: int, made_for: str = "") -> None:
+def with_devices(
+    num_devices: int,
+    lesson: str = "",
+    made_for: str = "",
+    partial_credit: bool = True,
+) -> None:
     """Starts JAX with simulated CPU devices and says how many there are.
-
-    In a notebook, the course's own cells use its names from then on, whatever a learner
-    has defined.
 
     A platform named by `JAX_PLATFORMS` (say `cuda`) is kept, so that the same notebook
     runs on real devices, also on fewer or more, and multiplies matrices in full float32
@@ -44,7 +35,10 @@ def with_devices(num_devices: int, made_for: str = "") -> None:
 
     Args:
         num_devices: how many.
+        lesson: the name of the notebook's lesson, whose checks `check` runs.
         made_for: the version of this package that the notebook was made for.
+        partial_credit: whether an exercise gives a part of its points for some of its
+            statements; else all of them must hold.
 
     Raises:
         SetupError: Python or JAX is not supported, JAX had already started with another
@@ -52,6 +46,7 @@ def with_devices(num_devices: int, made_for: str = "") -> None:
     """
     check_python(sys.version_info[:2])
     check_language(language())
+    learner.lesson, learner.partial_credit = lesson, partial_credit
     earlier = set_environment(os.environ, num_devices)
     if in_colab():
         os.environ["JAX_PLATFORMS"] = "cpu"
@@ -69,7 +64,6 @@ def with_devices(num_devices: int, made_for: str = "") -> None:
             "device. Unset JAX_PLATFORMS to simulate devices on the CPU."
         ) from None
     check_devices(devices, num_devices)
-    own_names.register()
     if earlier:
         asked = (
             f"Your shell asked for {earlier} devices; this notebook uses {num_devices}."
@@ -96,14 +90,17 @@ def with_devices(num_devices: int, made_for: str = "") -> None:
 
 
 def version() -> str:
-    """Names this package's version: the hash of its modules, messages left out."""
+    """Names this package's version: the hash of its modules.
+
+    Messages and the lessons' own checks are left out: they change what one lesson says.
+    """
     found: dict[str, str] = {}
 
     def collect(folder, prefix: str) -> None:
         for item in folder.iterdir():
-            if item.is_dir():
+            if item.is_dir() and item.name != "solutions":
                 collect(item, f"{prefix}{item.name}/")
-            elif item.name.endswith(".py") and "messages_" not in item.name:
+            elif is_versioned(prefix + item.name):
                 found[prefix + item.name] = item.read_text(encoding="utf-8")
 
     collect(importlib.resources.files(__package__), "")
@@ -113,37 +110,10 @@ def version() -> str:
     return digest.hexdigest()[:12]
 
 
-def in_colab() -> bool:
-    """Tells whether this is Google Colab."""
-    names = ("google", "google.colab")  # the first may be another package's
-    return names[1] in sys.modules or all(map(importlib.util.find_spec, names))
-
-
-def set_environment(env, num_devices: int) -> str:
-    """Sets what XLA reads at its start; returns another count found there, or ""."""
-    flags = env.get("XLA_FLAGS", "").split()
-    counts = [flag.partition("=")[2] for flag in flags if flag.startswith(COUNT_FLAG)]
-    counts += [env.pop("JAX_NUM_CPU_DEVICES", "")]
-    others = [flag for flag in flags if not flag.startswith(COUNT_FLAG)]
-    env["XLA_FLAGS"] = " ".join([*others, f"{COUNT_FLAG}={num_devices}"])
-    # Up to JAX 0.11.2 an all-reduce on few cores can run out of threads and abort.
-    env["NPROC"] = env["PJRT_NPROC"] = "32"
-    # JAX 0.7.2 writes an error for a part of TensorFlow's that a profile does without.
-    env.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return next((count for count in counts if count not in ("", str(num_devices))), "")
-
-
-def environment_of_a_child() -> dict[str, str]:
-    """Returns this process's environment without what sets up its own JAX.
-
-    The compile cache's settings stay: they change nothing but time.
-    """
-    kept = ("JAX_COMPILATION_CACHE_", "JAX_PERSISTENT_CACHE_")
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(kept) or not name.startswith(("XLA_", "JAX_"))
-    }
+def is_versioned(path: str) -> bool:
+    """Tells whether a file of this package, by its path in it, decides its version."""
+    is_check = re.fullmatch(r"checks/\d.*", path)
+    return path.endswith(".py") and "messages_" not in path and not is_check
 
 
 def check_python(version: tuple[int, int]) -> None:

@@ -21,7 +21,7 @@ from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
-from .namespaces import namespaces
+from .learner import namespaces_of
 from .observation import Collective, Opaque
 from .traced_program import TracedProgram
 
@@ -320,12 +320,12 @@ def tracing(function: Callable, mesh: Mesh | None = None) -> Iterator[None]:
             for owner, own_name, stand_in in changed
             if value is not None and value is getattr(owner, own_name, None)
         }
-        for names in namespaces(function)
+        for names in namespaces_of(function)
     ]
     with contextlib.ExitStack() as changes:
         for owner, name, stand_in in changed:
             changes.enter_context(mock.patch.object(owner, name, stand_in, create=True))
-        for names, others in zip(namespaces(function), imported, strict=True):
+        for names, others in zip(namespaces_of(function), imported, strict=True):
             changes.enter_context(mock.patch.dict(names, others))
         yield
 

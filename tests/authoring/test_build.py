@@ -5,18 +5,39 @@ import json
 import shutil
 import subprocess
 import sys
+import zipfile
+from dataclasses import replace
 
 import nbformat
 import pytest
 import tiny
 
+from coursekit.card import html_card
+from coursekit.outcomes import (
+    FAILS,
+    HOLDS,
+    LATER,
+    PARTLY,
+    RIGHT,
+    StatementResult,
+    Verdict,
+)
 from grader import ROOT
 from grader.authoring import coursekit
-from grader.authoring.build import BuildError, build, stale
-from grader.authoring.source import SourceError
+from grader.authoring.build import (
+    BuildError,
+    build,
+    lesson_sources,
+    refuse_wrong_solutions,
+    stale,
+)
+from grader.authoring.check_source import visible_source
+from grader.authoring.notebook import checks
+from grader.authoring.source_error import SourceError
 
 SOLVED, RELEASED = "solutions/01_tiny.ipynb", "lessons/01_tiny.ipynb"
-SOURCE = "solutions/01_tiny.py"
+SOURCE, CHECKS = "solutions/01_tiny.py", "solutions/checks/01_tiny.py"
+VISIBLE = "lessons/coursekit/checks/01_tiny.py"
 
 
 @pytest.fixture(scope="module")
@@ -61,26 +82,56 @@ def archive_of(root):
     return f"docs/colab/coursekit-{version}.zip"
 
 
+def add_lesson(root, name="02_more", source=tiny.SOURCE, checks=tiny.CHECKS):
+    (root / "solutions" / f"{name}.py").write_text(source)
+    (root / "solutions" / "checks" / f"{name}.py").write_text(checks)
+
+
 def code_outputs(path):
     cells = nbformat.read(path, as_version=4).cells
     return {
-        cell.id: "".join(output.text for output in cell.outputs)
+        cell.id: "".join(
+            output.text if "text" in output else output.data["text/plain"]
+            for output in cell.outputs
+        )
         for cell in cells
         if cell.cell_type == "code"
     }
 
 
-def test_build_writes_both_notebooks_and_the_archive(first_build):
+def test_build_writes_both_notebooks_the_visible_checks_and_the_archive(first_build):
     root, written = first_build
-    names = (SOLVED, RELEASED, archive_of(root))
+    names = (SOLVED, RELEASED, VISIBLE, archive_of(root))
     assert written == [root / name for name in names]
 
 
-def test_solved_notebook_shows_its_run(first_build):
-    outputs = code_outputs(first_build[0] / SOLVED)
-    right = "Right: double does what it should. 1 of 1 point.\n"
-    assert outputs["check-double"] == right
-    assert outputs["scorecard"].endswith("total   3 of 3\n")
+def test_solved_notebook_shows_its_run_without_hidden_cases(first_build):
+    path = first_build[0] / SOLVED
+    outputs = code_outputs(path)
+    assert outputs["check-double"] == "1"
+    assert outputs["scorecard"].endswith("total\n")
+    cells = {cell.id: cell.source for cell in nbformat.read(path, as_version=4).cells}
+    assert cells["check-double"] == 'check("double")'
+    assert "return secret * x" in cells["double"]
+
+
+def test_visible_checks_are_the_checks_without_hidden_cases(first_build):
+    text = (first_build[0] / VISIBLE).read_text()
+    assert text == visible_source(tiny.CHECKS)
+    assert "-7" in tiny.CHECKS and "-7" not in text
+
+
+def test_archive_carries_the_package_and_all_checks_and_solutions(course):
+    """With these, the one line runs hidden cases in Colab, too."""
+    add_lesson(course)
+    build(root=course)
+    with zipfile.ZipFile(course / archive_of(course)) as archive:
+        found = {name: archive.read(name).decode() for name in archive.namelist()}
+    for name in ("01_tiny", "02_more"):
+        for path in (f"solutions/{name}.py", f"solutions/checks/{name}.py"):
+            assert found.pop(f"coursekit/{path}") == (course / path).read_text()
+    modules = coursekit.read(course)
+    assert found == {f"coursekit/{name}": text for name, text in modules.items()}
 
 
 def test_released_notebook_shows_no_run(first_build):
@@ -124,41 +175,74 @@ def test_command_line_names_stale_files_and_the_command(course):
 
 
 RELEASE_DIFFERS = "differs from what its source releases"
+VISIBLE_DIFFER = "differs from the visible part of its checks"
 ARCHIVE, NO_ARCHIVE = "ARCHIVE", "is not the archive of lessons/coursekit"
+EARLIER, NOT_TODAYS = "EARLIER", "is the archive of an earlier version"
+OTHER_RUN = "was run with another source or other modules"
 # What is changed: (file, old text, new text, {stale file: reason}).
 CHANGES = {
     "code in the source": (
         SOURCE,
         'print("a demonstration")',
         'print("a show")',
-        {SOLVED: "another source or other modules", RELEASED: RELEASE_DIFFERS},
+        {SOLVED: OTHER_RUN, RELEASED: RELEASE_DIFFERS, ARCHIVE: NO_ARCHIVE},
     ),
     "solution in the source": (
         SOURCE,
         "secret * x",
         "x * secret",
-        {SOLVED: "was run with another source or other modules"},
+        {SOLVED: OTHER_RUN, ARCHIVE: NO_ARCHIVE},
     ),
     "text in the source": (
         SOURCE,
         "A demonstration.",
         "A show.",
-        {SOLVED: "", RELEASED: RELEASE_DIFFERS},
+        {SOLVED: "", RELEASED: RELEASE_DIFFERS, ARCHIVE: NO_ARCHIVE},
+    ),
+    "visible checks": (
+        CHECKS,
+        "observe(double, 3), 6",
+        "observe(double, 4), 8",
+        {SOLVED: OTHER_RUN, VISIBLE: VISIBLE_DIFFER, ARCHIVE: NO_ARCHIVE},
+    ),
+    "hidden cases": (
+        CHECKS,
+        "observe(double, -7), -14",
+        "observe(double, -8), -16",
+        {SOLVED: OTHER_RUN, ARCHIVE: NO_ARCHIVE},
+    ),
+    "points": (
+        CHECKS,
+        "points=2",
+        "points=3",
+        {
+            SOLVED: OTHER_RUN,
+            RELEASED: RELEASE_DIFFERS,
+            VISIBLE: VISIBLE_DIFFER,
+            ARCHIVE: NO_ARCHIVE,
+        },
+    ),
+    "the copy of visible checks": (
+        VISIBLE,
+        "observe(double, 3), 6",
+        "observe(double, 4), 8",
+        {VISIBLE: VISIBLE_DIFFER, ARCHIVE: NO_ARCHIVE},
     ),
     "set-up": (
         "solutions/setup_cell.py",
-        "import Wrong, check",
-        "import check, Wrong",
-        {SOLVED: "another source or other modules", RELEASED: RELEASE_DIFFERS},
+        'print("total")',
+        'print("sum")',
+        {SOLVED: OTHER_RUN, RELEASED: RELEASE_DIFFERS},
     ),
     "a learner's module": (
         "lessons/coursekit/expect.py",
         '"""Checks',
         '"""Always checks',
         {
-            SOLVED: "was run with another source or other modules",
+            SOLVED: OTHER_RUN,
             RELEASED: RELEASE_DIFFERS,
             ARCHIVE: NO_ARCHIVE,
+            EARLIER: NOT_TODAYS,
         },
     ),
     "a learner's module in a folder": (
@@ -166,9 +250,10 @@ CHANGES = {
         '"""Draws',
         '"""Always draws',
         {
-            SOLVED: "was run with another source or other modules",
+            SOLVED: OTHER_RUN,
             RELEASED: RELEASE_DIFFERS,
             ARCHIVE: NO_ARCHIVE,
+            EARLIER: NOT_TODAYS,
         },
     ),
     "a message in another language": (
@@ -181,7 +266,7 @@ CHANGES = {
         "pyproject.toml",
         "/ada/",
         "/grace/",
-        {SOLVED: "another source or other modules", RELEASED: RELEASE_DIFFERS},
+        {SOLVED: OTHER_RUN, RELEASED: RELEASE_DIFFERS},
     ),
     "an output": (
         SOLVED,
@@ -216,27 +301,54 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_a_change_makes_stale_is_named_with_its_reason(course, change):
     name, old, new, expected = CHANGES[change]
+    earlier = archive_of(course)
     edit(course / name, old, new)
     found = stale(root=course)
     expected = {expected: ""} if isinstance(expected, str) else {**expected}
     if ARCHIVE in expected:
         expected[archive_of(course)] = expected.pop(ARCHIVE)
+    if EARLIER in expected:
+        expected[earlier] = expected.pop(EARLIER)
     assert {str(path.relative_to(course)) for path in found} == set(expected)
     for stale_name, reason in expected.items():
         assert reason in found[course / stale_name]
 
 
 def test_new_lesson_makes_its_notebooks_stale(course):
-    shutil.copy(course / SOURCE, course / "solutions" / "02_more.py")
+    add_lesson(course)
     assert stale(root=course) == {
         course / "solutions" / "02_more.ipynb": "is missing",
         course / "lessons" / "02_more.ipynb": RELEASE_DIFFERS,
+        course / "lessons/coursekit/checks/02_more.py": VISIBLE_DIFFER,
+        course / archive_of(course): NO_ARCHIVE,
     }
 
 
 def test_only_the_lessons_asked_for_are_looked_at(course):
-    shutil.copy(course / SOURCE, course / "solutions" / "02_more.py")
-    assert stale(["1"], course) == {}
+    add_lesson(course)
+    assert stale(["1"], course) == {course / archive_of(course): NO_ARCHIVE}
+
+
+def test_an_edit_of_one_lessons_checks_makes_no_other_lesson_stale(course):
+    add_lesson(course)
+    build(root=course)
+    before = archive_of(course)
+    edit(course / "solutions/checks/02_more.py", "(double, 3), 6", "(double, 4), 8")
+    copy = "lessons/coursekit/checks/02_more.py"
+    names = ["solutions/02_more.ipynb", copy, archive_of(course)]
+    assert [str(path.relative_to(course)) for path in stale(root=course)] == names
+    assert archive_of(course) == before
+    assert build(root=course) == [course / name for name in names]
+    assert stale(root=course) == {}
+
+
+def test_checks_of_a_lesson_that_is_gone_go_too(course):
+    copy = course / "lessons/coursekit/checks/09_gone.py"
+    shutil.copy(course / VISIBLE, copy)
+    assert stale(root=course)[copy] == "holds the checks of no lesson"
+    build(root=course)
+    assert not copy.exists()
+    assert stale(root=course) == {}
 
 
 @pytest.mark.parametrize(
@@ -283,21 +395,20 @@ def test_build_mends_the_archive_of_the_package(course, damage):
         modules = coursekit.read(course)
         others = modules | {"messages_ko.py": "MESSAGES = {}\n"}
         assert coursekit.version(others) == coursekit.version(modules)
-        path.write_bytes(coursekit.archive(others))
+        path.write_bytes(coursekit.archive(others | lesson_sources(course)))
     assert stale(root=course) == {path: NO_ARCHIVE}
     assert build(root=course) == [path]
     assert path.read_bytes() == whole
     assert stale(root=course) == {}
 
 
-def test_archive_of_an_earlier_version_stays(course):
+def test_one_archive_is_kept(course):
     earlier = course / archive_of(course)
-    whole = earlier.read_bytes()
     edit(course / "lessons/coursekit/expect.py", '"""Checks', '"""Always checks')
     path = course / archive_of(course)
     assert path != earlier
     assert build(root=course) == [course / SOLVED, course / RELEASED, path]
-    assert earlier.read_bytes() == whole
+    assert [*path.parent.iterdir()] == [path]
     for name in (SOLVED, RELEASED):
         setup = nbformat.read(course / name, as_version=4).cells[1].source
         assert archive_of(course) in setup
@@ -341,7 +452,7 @@ FAILING = """\
 
 def test_failing_solution_is_named_and_nothing_is_written(course):
     edit(course / SOURCE, "a demonstration", "a show")
-    (course / "solutions" / "02_fails.py").write_text(FAILING)
+    add_lesson(course, "02_fails", FAILING, checks="")
     before = files(course)
     with pytest.raises(BuildError, match="ZeroDivisionError") as caught:
         build(root=course)
@@ -352,9 +463,81 @@ def test_failing_solution_is_named_and_nothing_is_written(course):
 def test_solution_that_its_check_refuses_fails_the_build(course):
     edit(course / SOURCE, "return -x", "return x")
     before = files(course)
-    with pytest.raises(BuildError, match=r"cell 12 \(check-negate\): Wrong: .*wrong"):
+    told = r"01_tiny\.py: the solution of negate does not get the 2 points of its check"
+    with pytest.raises(BuildError, match=told):
         build(root=course)
     assert files(course) == before
+
+
+@pytest.fixture
+def with_jax(course):
+    """A course whose lesson runs our own checks, with what the checks are now."""
+    (course / "solutions" / "setup_cell.py").write_text(tiny.SETUP)
+    return course
+
+
+def test_build_runs_todays_checks_with_hidden_cases(with_jax):
+    """Not those of the last build: the card says what grading will."""
+    edit(with_jax / CHECKS, "(double, 3), 6)", "(double, 40), 80)")
+    edit(with_jax / CHECKS, "(double, -7), -14", "(double, -7), 14")
+    before = files(with_jax)
+    with pytest.raises(BuildError, match="solution of double") as caught:
+        build(root=with_jax)
+    for part in ("double wrong 0 of 1 point", "double(-7)", "-14"):
+        assert part in str(caught.value)
+    assert files(with_jax) == before
+    edit(with_jax / CHECKS, "(double, -7), 14", "(double, -7), -14")
+    build(root=with_jax)
+    cells = nbformat.read(with_jax / SOLVED, as_version=4).cells
+    [card] = [cell.outputs[0].data for cell in cells if cell.id == "check-double"]
+    assert card["text/plain"] == "1"
+    assert "double: right, 1 of 1 point" in card["text/html"]
+    assert "Our solution" in card["text/html"]
+
+
+HELD = StatementResult("twice", True, 0, HOLDS)
+CARDS = {
+    "right": ("1", Verdict("double", RIGHT, 1, (HELD,))),
+    "partly right": ("0.5", Verdict("double", PARTLY, 0.5, (HELD,))),
+    "wrong": ("0", Verdict("double", "wrong", 0, (replace(HELD, standing=FAILS),))),
+    "a broken check": ("0", Verdict("double", "the check could not run", 0)),
+    "not written": ("0", Verdict("double", "not attempted yet", 0)),
+    "a statement untried": (
+        "1",
+        Verdict("double", RIGHT, 1, (HELD, StatementResult("odd", False, 0.5, LATER))),
+    ),
+}
+
+
+@pytest.mark.parametrize("is_bonus", [False, True], ids=["points", "bonus"])
+@pytest.mark.parametrize("name", CARDS)
+def test_solution_must_get_all_its_points_also_as_a_bonus(tmp_path, name, is_bonus):
+    """A bonus's check returns 0 whatever it finds."""
+    mark = 'points=1, essential=["twice"]'
+    bonus = (mark, f"{mark}, bonus=True") if is_bonus else (mark, mark)
+    solved = tiny.lesson(tmp_path / "course", checks=tiny.changed(tiny.CHECKS, bonus))
+    value, verdict = CARDS[name]
+    html = html_card(verdict, points=1, is_bonus=is_bonus, solution="text = '…'")
+    data = {"text/plain": "0" if is_bonus else value, "text/html": html}
+    for exercise, cell in checks(solved).items():
+        if exercise == "negate":
+            data = {"text/plain": "2"}
+        cell.outputs = [nbformat.v4.new_output("execute_result", data)]
+    if name == "right":
+        return refuse_wrong_solutions(tmp_path / "01_tiny.py", solved)
+    with pytest.raises(BuildError, match="solution of double does not get the 1 point"):
+        refuse_wrong_solutions(tmp_path / "01_tiny.py", solved)
+
+
+@pytest.mark.parametrize("shown", ["nothing", "printed", "two values"])
+def test_check_of_a_solution_must_return_its_points(tmp_path, shown):
+    solved = tiny.lesson(tmp_path / "course")
+    result = nbformat.v4.new_output("execute_result", {"text/plain": "1"})
+    printed = nbformat.v4.new_output("stream", text="1\n")
+    outputs = {"nothing": [], "printed": [printed], "two values": [result, result]}
+    checks(solved)["double"].outputs = outputs[shown]
+    with pytest.raises(BuildError, match="solution of double"):
+        refuse_wrong_solutions(tmp_path / "01_tiny.py", solved)
 
 
 def test_faulty_source_is_named_and_nothing_is_written(course):

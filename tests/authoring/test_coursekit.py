@@ -9,7 +9,7 @@ import zipimport
 
 import pytest
 
-from coursekit import setup
+from coursekit import notebook, setup
 from grader import ROOT
 from grader.authoring import coursekit
 
@@ -55,6 +55,39 @@ def test_every_module_counts_for_the_version(modules, name):
     assert coursekit.version(moved) != version
 
 
+@pytest.mark.parametrize("name", ["checks/01_tiny.py", "checks/12_long_name.py"])
+def test_a_lessons_checks_do_not_count_for_the_version(modules, name):
+    version = coursekit.version(modules)
+    assert coursekit.version(modules | {name: "x = 1"}) == version
+    assert not setup.is_versioned(name)
+
+
+def test_what_runs_the_checks_counts_for_the_version(modules):
+    name = "checks/__init__.py"
+    assert setup.is_versioned(name)
+    version = coursekit.version(modules)
+    assert coursekit.version(modules | {name: modules[name] + "\n"}) != version
+
+
+def test_the_package_says_its_version_with_solutions_and_checks_beside_it(tmp_path):
+    """As Colab's archive holds them: the notebook was made for the same version."""
+    coursekit.copy(tmp_path)
+    folder = tmp_path / "coursekit"
+    for name in ("checks/01_tiny.py", "solutions/checks/01_tiny.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x = 1\n")
+    (folder / "solutions" / "01_tiny.py").write_text("y = 1\n")
+    code = "import sys; sys.path.append('.'); import json; from coursekit import setup"
+    code += "; print(json.dumps(setup.version()))"
+    assert in_a_fresh_process(code, tmp_path) == coursekit.version(coursekit.read())
+
+
+def test_names_for_notebooks_are_those_that_the_package_offers(modules):
+    offered = {*notebook.__all__}
+    assert coursekit.names_for_notebooks(modules) == offered
+    assert {"check", "observe", "scorecard", "draw_array"} <= offered
+
+
 def test_the_version_depends_neither_on_messages_nor_on_an_order(modules):
     version = coursekit.version(modules)
     assert coursekit.version(modules | {"messages_ko.py": ""}) == version
@@ -69,7 +102,10 @@ def test_the_archive_is_named_by_its_version():
 def test_packing_twice_gives_the_same_bytes(modules, packed, tmp_path):
     assert coursekit.archive(modules) == packed.read_bytes()
     assert coursekit.archive(dict(reversed([*modules.items()]))) == packed.read_bytes()
-    coursekit.copy(tmp_path / "lessons")  # other times of writing
+    for name, text in modules.items():  # other times of writing
+        path = tmp_path / "lessons" / "coursekit" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     assert coursekit.archive(coursekit.read(tmp_path)) == packed.read_bytes()
 
 
@@ -100,6 +136,7 @@ sys.path.append(sys.argv[1])
 import coursekit
 
 names = [one.name for one in pkgutil.walk_packages(coursekit.__path__, "coursekit.")]
+names = [name for name in names if ".checks." not in name]  # run by their lesson
 found = {name: importlib.import_module(name) for name in names}
 print(json.dumps({
     "version": found["coursekit.setup"].version(),
@@ -115,17 +152,20 @@ print(json.dumps({
     names = {
         "coursekit." + name.removesuffix(".py").replace("/", ".")
         for name in coursekit.read()
+        if not coursekit.is_lessons_checks(name)
     }
     names = {name.removesuffix(".__init__") for name in names} - {"coursekit"}
     assert set(said["places"]) == names
     assert all(place.startswith(f"{packed}/") for place in said["places"].values())
 
 
-def test_a_copy_leaves_out_what_python_compiled(tmp_path):
+def test_a_copy_leaves_out_the_lessons_checks_and_what_python_compiled(tmp_path):
     source = tmp_path / "lessons" / "coursekit"
     (source / "draw" / "__pycache__").mkdir(parents=True)
     (source / "draw" / "array.py").write_text("x = 1\n")
     (source / "draw" / "__pycache__" / "array.cpython-311.pyc").write_bytes(b"old")
+    (source / "checks").mkdir()
+    (source / "checks" / "01_tiny.py").write_text("y = 1\n")
     for _ in range(2):  # also where the folder is there already
         coursekit.copy(tmp_path / "to", tmp_path)
     found = [path for path in (tmp_path / "to").rglob("*") if path.is_file()]

@@ -10,6 +10,7 @@ from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 from nbgrader.preprocessors import CheckCellMetadata
 
 from grader.authoring import coursekit
+from grader.authoring.check_source import visible_source
 from grader.authoring.lesson import read_lesson, repository_address
 from grader.authoring.notebook import lesson_paths, points_for
 
@@ -32,12 +33,38 @@ def text_of(notebook, part):
     return source
 
 
-def test_setup_is_the_same_in_every_lesson(lesson, tmp_path):
+def test_setup_names_its_lesson_and_is_else_the_same_in_every_lesson(lesson, tmp_path):
     path = tiny.write_course(tmp_path / "course")
     other = path.with_name("02_other.py")
     other.write_text(tiny.SOURCE.replace("double", "twice"))
+    checks = tiny.CHECKS.replace("double", "twice")
+    (path.parent / "checks" / other.name).write_text(checks)
     setup = cell_of(read_lesson(other, tiny.REPOSITORY), "setup").source
-    assert setup == cell_of(lesson, "setup").source
+    assert 'with_devices(8, lesson="02_other")' in setup
+    ours = cell_of(lesson, "setup").source
+    assert setup == ours.replace(tiny.NAME, "02_other")
+
+
+NAMES = "from coursekit.notebook import COURSE_NAMES\n"
+
+
+def imported_by(tmp_path, *changes):
+    made = tiny.lesson(tmp_path / "course", *changes, setup=NAMES)
+    return cell_of(made, "setup").source.removeprefix("from coursekit.notebook import ")
+
+
+def test_setup_imports_by_name_what_the_cells_use(tmp_path):
+    always = "check, example, observe, scorecard"
+    assert imported_by(tmp_path / "one", (DEMO, DEMO)) == always
+    shows = 'draw_array(np.arange(3))\nchecklist({"It runs": "double"})\n'
+    found = imported_by(tmp_path / "two", (DEMO, shows))
+    assert found == "check, checklist, draw_array, example, observe, scorecard"
+
+
+def test_setup_imports_nothing_that_only_a_text_or_another_package_names(tmp_path):
+    shows = '# draw_array\ntext = "draw_array"\nnp.collectives(shard_map)\n'
+    found = imported_by(tmp_path, (DEMO, shows), ("# A demonstration.", "# draw_array"))
+    assert found == "check, example, observe, scorecard"
 
 
 def test_setup_fetches_the_package_from_the_repository(lesson):
@@ -56,7 +83,8 @@ def test_setup_of_our_lessons_fetches_from_our_repository(path):
     name = f"coursekit-{version}.zip"
     assert f'urlretrieve("{address}/raw/main/docs/colab/{name}", "{name}")' in setup
     assert f'made_for="{version}"' in setup
-    assert "COURSEKIT_" not in setup
+    assert f'with_devices(8, lesson="{path.stem}"' in setup
+    assert "COURSE_" not in setup and "COURSEKIT_" not in setup
 
 
 def test_repository_address_ends_without_a_slash(tmp_path):
@@ -72,36 +100,37 @@ def test_first_cell_has_the_badge_that_opens_the_lesson_in_colab(lesson):
     assert all("COLAB_BADGE" not in cell.source for cell in lesson.cells)
 
 
-@pytest.mark.parametrize(
-    "name, points, states", [("double", 1, "twice"), ("negate", 2, "negative")]
-)
-def test_check_is_a_block_that_knows_its_points_and_statements(
-    lesson, name, points, states
-):
-    source = cell_of(lesson, f"check-{name}").source
-    header, first, second, *_ = source.splitlines()
-    assert header == f'with check("{name}", points={points}, statements=["{states}"]):'
-    assert first == f'    statement("{states}")'
-    assert second.startswith(f"    expect_close(observe({name}, 3), ")
+def test_check_without_hidden_cases_is_one_line(lesson):
+    assert cell_of(lesson, "check-negate").source == 'check("negate")'
 
 
-def test_many_statements_stand_one_a_line(tmp_path):
-    line = "# [twice] `double(x)` returns twice `x`.\n"
-    more = f"{line}#\n# - [{'long ' * 8}one] Text.\n# - [short] Text.\n"
-    prove = 'statement("twice")'
-    proofs = prove.replace(")", f', "{"long " * 8}one", "short")')
-    lesson = tiny.lesson(tmp_path / "course", (line, more), (prove, proofs))
+def test_instructors_check_holds_hidden_cases_and_solution_above_its_line(lesson):
     source = cell_of(lesson, "check-double").source
-    assert f'\n        "{"long " * 8}one",\n        "short",\n    ],\n):\n' in source
-    assert compile(source, "check", "exec")
+    assert source.splitlines()[0] == "### BEGIN HIDDEN TESTS"
+    assert source.splitlines()[-2:] == ["### END HIDDEN TESTS", 'check("double")']
+    hidden = tiny.CHECKS[tiny.CHECKS.index('@hidden("double")') :].split("\n\n\n")[0]
+    assert hidden in source
+    solution = cell_of(lesson, "double").source.removeprefix("# exercise: double\n")
+    plain = re.sub(r"    ### (BEGIN|END) SOLUTION\n?", "", solution)
+    assert f"solution('''\n{plain}\n''')" in source
 
 
-def test_check_keeps_the_text_of_its_strings(tmp_path):
-    line = "expect_close(observe(negate, 3), -3)\n"
-    more = line + 'text = """\none\n  two"""\n'
-    source = cell_of(tiny.lesson(tmp_path / "course", (line, more)), "check-negate")
-    [block] = ast.parse(source.source).body
-    assert ast.unparse(block.body[1:]) == ast.unparse(ast.parse(more).body)
+def test_solution_in_a_check_keeps_its_text(tmp_path):
+    was = "    secret = 2\n"
+    strings = 'text = r"\\d\\n", "\\n", """two\n\nlines"""'
+    more = f"{was}    {strings}\n    other = '''\\tthree'''\n"
+    made = tiny.lesson(tmp_path / "course", (was, more))
+    kept = []
+    solution = {"solution": kept.append, "hidden": lambda name: lambda cases: cases}
+    source = cell_of(made, "check-double").source.split("\n", 2)[2]
+    exec(source.rpartition("\n")[0], solution)
+    assert [ast.dump(ast.parse(text)) for text in kept] == [
+        ast.dump(ast.parse(cell_of(made, "double").source))
+    ]
+
+
+def test_checks_that_learners_see_go_with_the_notebook_for_those_who_grade(lesson):
+    assert lesson.metadata["checks"] == visible_source(tiny.CHECKS)
 
 
 def test_exercise_starts_with_a_comment_that_names_it(lesson):
@@ -133,21 +162,18 @@ def test_three_hints_are_numbered(lesson):
     assert numbers == ["1", "2", "3"]
 
 
-def test_scorecard_lists_all_points(lesson):
-    source = cell_of(lesson, "scorecard").source
-    assert source == "scorecard(\n    double=1,\n    negate=2,\n)"
+def test_scorecard_is_one_line(lesson):
+    assert cell_of(lesson, "scorecard").source == "scorecard()"
 
 
 def test_points_of_a_bonus_are_named_so_and_count_in_no_maximum(tmp_path):
-    mark = '# %% check="negate" points=2'
-    made = tiny.lesson(tmp_path / "course", (mark, f"{mark} bonus=true"))
+    mark = 'points=2, essential=["negative"]'
+    checks = tiny.changed(tiny.CHECKS, (mark, f"{mark}, bonus=True"))
+    made = tiny.lesson(tmp_path / "course", checks=checks)
     assert "Difficulty 3 of 3. 2 bonus points.*" in text_of(made, "### Exercise 1.2")
     found = cell_of(made, "check-negate")
-    assert 'check("negate", points=2,' in found.source
     assert (found.metadata.nbgrader["points"], points_for(found)) == (0, 2)
     assert points_for(cell_of(made, "check-double")) == 1
-    card = cell_of(made, "scorecard").source
-    assert card == "scorecard(\n    double=1,\n    negate=0,\n)"
     CheckCellMetadata().preprocess(made, {})
     MetadataValidatorV3().validate_nb(made)
 
@@ -169,22 +195,6 @@ def test_nbgrader_knows_the_role_of_a_cell(lesson, cell_id, grade, solution, loc
 def test_nbgrader_accepts_the_metadata(lesson):
     CheckCellMetadata().preprocess(lesson, {})
     MetadataValidatorV3().validate_nb(lesson)
-
-
-def test_helpers_are_folded_and_say_that_they_ask_for_nothing(tmp_path):
-    check = '# %% check="double" points=1'
-    helpers = f'# %% helpers="double"\ndef twice(x):\n    return double(x)\n\n\n{check}'
-    source = tiny.SOURCE.replace(check, helpers)
-    path = tiny.write_course(tmp_path / "course", source)
-    cell = cell_of(read_lesson(path, tiny.REPOSITORY), "helpers-double")
-    assert cell.metadata.jupyter.source_hidden
-    assert cell.source.startswith("# For the check of double: nothing to do here.\ndef")
-
-
-def test_a_failed_check_does_not_stop_run_all(lesson):
-    tags = {cell.id: cell.metadata.get("tags", []) for cell in lesson.cells}
-    stoppable = [cell_id for cell_id, tag in tags.items() if "raises-exception" in tag]
-    assert stoppable == ["check-double", "check-negate"]
 
 
 def test_notebook_is_valid(lesson):

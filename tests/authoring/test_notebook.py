@@ -10,12 +10,16 @@ from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 
 from grader.authoring.notebook import (
     STUB,
+    checks,
     exercises,
+    hidden_source,
     lesson_number,
     lesson_paths,
     names_lesson,
     release,
     title,
+    without_grading_facts,
+    without_hidden,
 )
 
 SOLUTION = "    secret = 2\n    return secret * x\n"
@@ -48,20 +52,40 @@ def test_released_code_holds_neither_solutions_nor_hidden_tests(lesson, hidden):
     assert hidden not in "".join(sources(release(lesson)))
 
 
-def test_released_lesson_keeps_its_visible_tests_and_docstrings(lesson):
+def test_a_released_check_is_one_line(lesson):
     cells = {cell.id: cell.source for cell in release(lesson).cells}
-    visible = '    statement("twice")\n    expect_close(observe(double, 3), 6)'
-    header = 'with check("double", points=1, statements=["twice"]):'
-    assert cells["check-double"] == f"{header}\n{visible}"
+    assert cells["check-double"] == 'check("double")'
+    assert cells["check-negate"] == 'check("negate")'
+
+
+def test_released_lesson_keeps_its_docstrings(lesson):
+    cells = {cell.id: cell.source for cell in release(lesson).cells}
     start = '# exercise: double\ndef double(x):\n    """Returns twice `x`."""\n'
     assert cells["double"] == f"{start}    {STUB}"
 
 
-def test_a_released_check_ends_with_its_last_line(tmp_path):
-    begin = "### BEGIN HIDDEN TESTS\n"
-    lesson = tiny.lesson(tmp_path / "course", (begin, f"\n\n{begin}"))
-    [source] = [c.source for c in release(lesson).cells if c.id == "check-double"]
-    assert source.endswith("expect_close(observe(double, 3), 6)")
+def test_what_only_graders_need_is_in_no_file(lesson):
+    graded = copy.deepcopy(lesson)
+    graded.metadata["seed"] = 7
+    assert "checks" in graded.metadata
+    for made in (release(graded), without_grading_facts(graded)):
+        assert set(made.metadata) == {"kernelspec", "language_info"}
+
+
+def test_hidden_cases_are_found_in_a_check(lesson):
+    found = checks(lesson)
+    assert hidden_source(found["negate"]) == ""
+    assert "expect_close(observe(double, -7), -14)" in hidden_source(found["double"])
+    assert [hidden_source(cell) for cell in checks(release(lesson)).values()] == [
+        "",
+        "",
+    ]
+
+
+def test_a_lesson_without_hidden_cases_keeps_its_solutions(lesson):
+    cells = {cell.id: cell.source for cell in without_hidden(lesson).cells}
+    assert cells["check-double"] == 'check("double")'
+    assert "    return secret * x\n" in cells["double"]
 
 
 def test_each_solution_region_becomes_one_stub(tmp_path):

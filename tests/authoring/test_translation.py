@@ -8,10 +8,12 @@ import tiny
 
 from grader import ROOT
 from grader.authoring.build import build, read, stale
-from grader.authoring.notebook import exercises, lesson_paths
+from grader.authoring.notebook import exercises, lesson_paths, release
 from grader.authoring.translatable_text import messages, rewritten
 from grader.authoring.translation import (
+    COMMON,
     TranslationError,
+    all_texts,
     catalogue_path,
     languages,
     read_catalogue,
@@ -132,6 +134,30 @@ def test_messages_are_found_with_their_values_numbered():
         '    return re.search(r"a pattern \\d|b", "--a flag"), "word"\n'
     )
     assert messages(source) == ["{1} of {2} rows are {3} here", "a cause of it"]
+
+
+def test_a_lessons_texts_are_its_prose_its_checks_messages_and_their_statements(course):
+    checks = course / "solutions/checks/01_tiny.py"
+    said = 'observe(double, 3), 6, mistakes={"the square": 9}'
+    more = 'observe(double, -7), -14, mistakes={"a hidden cause": 49}'
+    text = tiny.changed(
+        tiny.CHECKS,
+        ("observe(double, 3), 6", said),
+        ("observe(double, -7), -14", more),
+    )
+    checks.write_text(text)
+    lesson = read(course / "solutions/01_tiny.py", course)
+    found = all_texts({tiny.NAME: release(lesson)}, course)[tiny.NAME]
+    assert found[:2] == ["Lesson 1. Tiny", "A demonstration."]
+    # A statement's name is one word here, which nothing tells from a name in code.
+    assert {"the square", "twice", "negative"} <= {*found}
+    assert "a hidden cause" not in found
+
+
+def test_what_a_card_says_in_one_word_is_to_be_translated():
+    words = {*all_texts({}, ROOT)[COMMON]}
+    labels = {"called", "seen", "expected", "likely", "where", "again"}
+    assert labels | {"right", "wrong", "essential", "holds", "fails", "later"} <= words
 
 
 CATALOGUE = {

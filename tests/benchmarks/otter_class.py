@@ -23,7 +23,7 @@ from otter.api import grade_submission
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "lessons")]
 
-from grader.authoring.notebook import checks, nbgrader_metadata
+from grader.authoring.notebook import checks, hidden_source, nbgrader_metadata
 from grader.classroom.folder import Classroom
 
 TEST = """\
@@ -37,17 +37,22 @@ points = {points}
 
 @test_case(points={points})
 def test(env):
-    exec({source!r}, env)
+    exec({hidden!r}, env)
+    score = float(env["check"](name))
+    assert score == points, f"{{score:g}} of {{points}} points"
 """
 
 
 def write_tests(lesson: Any, path: Path) -> None:
-    """Writes otter's zip of a lesson: a test per check, hidden tests included."""
+    """Writes otter's zip of a lesson: a test per check, hidden cases included.
+
+    Such a test gives all of its points or none.
+    """
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("otter_config.json", "{}")
         for name, cell in checks(lesson).items():
             facts = {"name": name, "points": nbgrader_metadata(cell)["points"]}
-            test = TEST.format(source=cell.source, **facts)
+            test = TEST.format(hidden=hidden_source(cell), **facts)
             archive.writestr(f"tests/{name}.py", test)
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -204,25 +205,27 @@ found = {
     "others": len([name for name in os.listdir("/proc") if name.isdigit()]) < 9,
     "seen": os.path.exists(COURSE + "/solutions"),
 }
-raise expect.Wrong(json.dumps(found))
+raise RuntimeError(json.dumps(found))
 """
 
 
 def judge_facts(monkeypatch):
     """What a check sees of the process that it runs in."""
     source = f"COURSE, HOST = {str(ROOT)!r}, {os.getuid()}\n{LOOK}"
-    source = "from coursekit import expect\n" + source
+    check = '@visible("f", points=1, essential=["f"])\ndef examples():\n'
+    check = "from coursekit.checks import visible\n\n\n" + check
     material = {
         "setup": "",
         "definitions": [],
         "solutions": [],
         "functions": [],
-        "checks": {"f": source},
+        "checks": check + textwrap.indent(source, "    "),
+        "hidden": {},
     }
     monkeypatch.setattr(judge_process, "material", lambda _: material)
     with contextlib.closing(judge_process.JudgeProcess(None)) as judge:
         said = judge.check("f", lambda question: {})
-        return json.loads(said["message"].removeprefix("Wrong: "))
+        return json.loads(said["message"].removeprefix("RuntimeError: "))
 
 
 def test_a_forked_judge_is_contained_as_another_one_is(own_server, monkeypatch):

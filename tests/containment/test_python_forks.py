@@ -13,7 +13,7 @@ LIMITS = Limits(wall_s=60)
 START = """
 import json, os, pathlib, tempfile
 from coursekit import processes
-from coursekit.setup import environment_of_a_child
+from coursekit.environment import environment_of_a_child
 
 def started(*words, **env):
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:

@@ -10,7 +10,6 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from observations import ROWS, X, on_devices, problem, returned, stub
 
-from coursekit.check import NotAttempted, Raised
 from coursekit.expect_program import (
     expect_arrays,
     expect_collectives,
@@ -25,6 +24,7 @@ from coursekit.expect_program import (
 )
 from coursekit.observation import Collective, Failure, Observation, Shard
 from coursekit.observe import observe
+from coursekit.outcomes import NotAttempted, Raised
 
 SUM = Collective("all-reduce", "add", "f32", (2,), 8)  # moves 14 bytes
 GATHER = Collective("all-gather", "", "f32", (2,), 8)  # 56 bytes
@@ -62,10 +62,10 @@ def test_a_stub_was_not_attempted(function):
 @pytest.mark.parametrize("function", EVERY)
 def test_an_error_where_a_result_was_asked_for_is_shown(function):
     kinds = "TypeError", "Exception", "BaseException"
-    failure = Failure(kinds, "bad", 3, "x + 'a'", "step")
+    failure = Failure(kinds, "bad", "step", ("in step, line 3: x + 'a'",))
     error = problem(function, Observation("f", "f(x)", error=failure), kind=Raised)
     assert error.headline == "TypeError: bad"
-    assert error.rows["where"] == "in step, line 3 of its cell: x + 'a'"
+    assert error.rows["where"] == "in step, line 3: x + 'a'"
 
 
 # Devices and replicas.
@@ -117,6 +117,9 @@ def test_each_other_layout_has_its_own_words(pieces, headline, seen):
     assert error.headline == headline
     assert error.rows["seen"] == seen
     assert error.rows["expected"] == ("8 devices with one row of the leading axis each")
+    shape, found, wanted = error.layouts
+    assert (shape, found) == ((8, 2), tuple((p.device, p.index) for p in pieces))
+    assert wanted == tuple((shard.device, shard.index) for shard in ROWS)
 
 
 def test_the_checks_likely_cause_is_shown():
@@ -128,7 +131,7 @@ def test_the_checks_likely_cause_is_shown():
 def test_every_array_of_the_result_is_looked_at():
     seen = returned({"b": X, "w": X}, layout={'["b"]': ROWS})
     error = problem(expect_devices, seen, 8)
-    assert error.headline == '["w"] is on no device.'
+    assert error.headline == 'result["w"] is on no device.'
 
 
 MESH = (4, 2), ("i", "j")
@@ -154,6 +157,11 @@ def test_another_layout_is_told_by_its_first_device():
     assert error.headline == "Device 0 holds [0:2, 0:2] of w."
     assert error.rows["expected"] == "[0:4, 0:2]"
     assert error.rows["likely"] == "why"
+    shape, found, wanted = error.layouts  # of which a card draws pictures
+    assert shape == (8, 2)
+    assert found[2] == (2, ((2, 4), (0, 2)))
+    assert wanted[2] == (2, ((0, 4), (0, 2)))
+    assert len(found) == len(wanted) == 8
 
 
 def test_the_cause_that_leads_to_a_layout_is_shown():
@@ -198,7 +206,7 @@ def test_rows_that_agree_are_replicas(value):
     [
         (X, "All 8 devices hold a different result."),
         (X[:, :1] // 4, "8 devices hold 4 values of result."),
-        ({"b": X * 0, "w": [X // 8]}, '8 devices hold 2 values of ["w"][0].'),
+        ({"b": X * 0, "w": [X // 8]}, '8 devices hold 2 values of result["w"][0].'),
         (np.float32([0, -0.0]), "All 2 devices hold a different result."),
         (1 + np.float32([0, 1.2e-7]), "All 2 devices hold"),
     ],

@@ -5,9 +5,11 @@ import types
 
 import pytest
 
-from coursekit import setup
-from coursekit.check import Wrong, check, scorecard
-from coursekit.i18n import columns, language, translated
+from coursekit import i18n, setup
+from coursekit.card import text_card
+from coursekit.i18n import columns, language, translated, wrapped
+from coursekit.notice import Notice
+from coursekit.outcomes import FAILS, StatementResult, Verdict
 
 MESSAGES = {
     "{1} has shape {2}.": "{1}의 모양은 {2}입니다.",
@@ -15,13 +17,9 @@ MESSAGES = {
     "The result": "결과",
     "{1} is {2}, not {3}.": "{1}은(는) {3}이 아니라 {2}입니다.",
     "{1} of {2}": "{2} 중 {1}",
-    "{1}: {2} of {3} point{4}.": "{1}: {3}점 중 {2}점.",
-    "Right: {1} does what it should. {2} of {3}.": "맞음: {1}. {3} 중 {2}.",
-    "{1} point{2}": "{1}점",
+    "{1} of {2} point{3}": "{2}점 중 {1}점",
     "wrong": "틀림",
-    "right": "맞음",
     "seen": "결과",
-    "total": "합계",
     "COURSE_LANGUAGE={1}, but it has none.": "COURSE_LANGUAGE={1}: 없음.",
 }
 
@@ -77,30 +75,39 @@ def test_message_of_hardly_a_word_matches_no_sentence():
     assert translated("2 of 3") == "3 중 2"
 
 
-def test_outcome_rows_and_points_are_translated(capsys):
-    with pytest.raises(Wrong) as caught, check("shard", points=2):
-        raise Wrong("The result has shape [1].", seen="1 of 2", expected="f32[2]")
-    assert str(caught.value).splitlines() == [
-        "틀림: 결과의 모양은 [1]입니다.",
-        "  결과      2 중 1",
-        "  expected  f32[2]",
-        "shard: 2점 중 0점.",
-    ]
-    with check("split", points=1):
-        pass
-    scorecard(shard=2, split=1)
-    assert capsys.readouterr().out.splitlines() == [
-        "맞음: split. 1점 중 1.",
-        "shard  2 중 0  틀림",
-        "split  1 중 1  맞음",
-        "합계   3 중 1",
+def test_a_language_that_was_chosen_overrules_folder_and_environment(monkeypatch):
+    monkeypatch.setenv("COURSE_LANGUAGE", "xx")
+    monkeypatch.setattr(i18n, "chosen", "en")
+    assert language() == "en"
+    assert translated("wrong") == "wrong"
+
+
+def test_an_english_plural_leaves_nothing_behind():
+    assert translated("1 of 1 point") == "1점 중 1점"
+    assert translated("1.5 of 3 points") == "3점 중 1.5점"
+
+
+def test_a_notice_and_a_card_are_translated():
+    assert str(Notice("COURSE_LANGUAGE=yy, but it has none.")) == (
+        "COURSE_LANGUAGE=yy: 없음."
+    )
+    rows = ("seen", "1 of 2"), ("expected", "f32[2]")
+    failed = StatementResult("sum", True, 0, FAILS, "The result has shape [1].", rows)
+    verdict = Verdict("shard", "wrong", 0, (failed,))
+    first, _, *told = text_card(verdict, points=2).splitlines()
+    assert first.split("  ")[:2] == ["shard", "틀림"] and first.endswith("2점 중 0점")
+    assert told == [
+        "    결과의 모양은 [1]입니다.",
+        "    결과        2 중 1",
+        "    expected    f32[2]",
     ]
 
 
 def test_long_text_is_broken_by_its_columns():
-    with pytest.raises(Wrong) as caught, check("shard", points=2):
-        raise Wrong("가나다라 " * 30)
-    assert max(map(columns, str(caught.value).splitlines())) <= 88
+    lines = wrapped("가나다라 " * 30, 40, "  ")
+    assert max(map(columns, lines)) <= 40
+    assert all(line.startswith("  가") for line in lines[1:])
+    assert " ".join(map(str.strip, lines)) == ("가나다라 " * 30).strip()
 
 
 def test_unknown_language_is_named_with_the_remedy(monkeypatch):

@@ -12,10 +12,11 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from coursekit.check import NOT_WRITTEN, NotAttempted
+from coursekit import learner
 from coursekit.expect import expect_result
 from coursekit.observation import Opaque, Shard, describe, same
 from coursekit.observe import observe, values
+from coursekit.outcomes import NOT_WRITTEN, NotAttempted
 from coursekit.tracing import traced
 
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
@@ -152,8 +153,9 @@ def test_whatever_a_function_raises_is_an_outcome(kind, traced):
     assert error.kinds[0] == kind.__name__
     assert error.kinds[-1] == "BaseException"
     assert error.message.strip("'") == "told you so"
-    assert error.line == function.__code__.co_firstlineno + 1
-    assert error.code == 'raise kind("told you so")'
+    line = function.__code__.co_firstlineno + 1
+    told = f'in {function.__name__}, line {line}: raise kind("told you so")'
+    assert error.trace == (told,)
 
 
 def test_an_error_whose_text_fails_is_an_outcome():
@@ -173,13 +175,17 @@ def test_a_keyboard_interrupt_passes_through():
 def test_an_error_inside_jax_is_blamed_on_the_learners_line(wrap):
     function = cell("def f(x):\n    y = x\n    return y @ jnp.ones((7, 7))\n", "f")
     error = observe(wrap(function), X).error
-    assert (error.line, error.code) == (3, "return y @ jnp.ones((7, 7))")
+    assert error.trace == ("in f, line 3: return y @ jnp.ones((7, 7))",)
 
 
-def test_an_error_in_a_helper_of_the_same_cell_is_blamed_on_the_helper():
+def test_an_error_in_a_helper_of_the_same_cell_shows_who_called_it():
     source = "def helper(x):\n    return 1 / x\n\ndef f(x):\n    return helper(x)\n"
     error = observe(cell(source, "f"), 0).error
-    assert (error.line, error.code) == (2, "return 1 / x")
+    assert error.trace == (
+        "in f, line 5: return helper(x)",
+        "in helper, line 2: return 1 / x",
+    )
+    assert error.function == "helper"
 
 
 STEP = "\n\ndef step(x):\n    y = x.sum()\n    return y @ y\n"
@@ -197,9 +203,12 @@ def driven_by(line, **namespace):
 
 
 @pytest.mark.parametrize("call", ["step(x)", "jax.jit(step)(x)", "jax.pmap(step)(x)"])
-def test_an_error_under_a_driver_of_the_notebook_is_blamed_on_its_deepest_line(call):
+def test_an_error_under_a_driver_of_the_notebook_shows_its_way(call):
     error = observe(driven_by(call), X).error
-    assert (error.line, error.code) == (5, "return y @ y")
+    assert error.trace == (
+        f"in train, line 3: x = {call}",
+        "in step, line 5: return y @ y",
+    )
 
 
 def test_a_stub_under_a_driver_is_named_by_its_own_name():
@@ -216,19 +225,57 @@ def test_an_error_in_the_driver_itself_is_blamed_on_the_driver():
     error = observe(driven_by("step"), X).error
     assert error is None
     error = observe(driven_by("step(x['w'])"), X).error
-    assert (error.line, error.code) == (3, "x = step(x['w'])")
+    assert error.trace == ("in train, line 3: x = step(x['w'])",)
 
 
 def test_an_error_in_a_function_of_elsewhere_is_blamed_on_the_line_that_calls_it():
     elsewhere = cell(STEP, "step", {})
     error = observe(driven_by("step(x)", step=elsewhere), X).error
-    assert (error.line, error.code) == (3, "x = step(x)")
+    assert error.trace == ("in train, line 3: x = step(x)",)
+
+
+def test_the_last_three_lines_of_a_long_way_are_shown():
+    source = "def f(x):\n    return f(x - 1) if x else 1 / 0\n"
+    lines = observe(cell(source, "f"), 9).error.trace
+    assert lines == ("in f, line 2: return f(x - 1) if x else 1 / 0",) * 3
+
+
+@pytest.fixture
+def helper_of_checks(monkeypatch):
+    """A function of a check module, which calls the notebook's `answer`."""
+    notebook = {}
+    monkeypatch.setattr(learner, "namespaces", [notebook])
+
+    def made(answer):
+        cell(answer, "answer", notebook)
+        checks = {learner.IS_CHECKS: True, "answer": notebook["answer"]}
+        source = "def twice(x):\n    return answer(x) + answer(x)\n"
+        return cell(source, "twice", checks)
+
+    return made
+
+
+def test_an_error_under_a_helper_of_a_check_is_blamed_on_the_learners_line(
+    helper_of_checks,
+):
+    helper = helper_of_checks("def answer(x):\n    y = 1 / x\n    return y\n")
+    error = observe(helper, 0).error
+    assert error.function == "answer"
+    assert error.trace == ("in answer, line 2: y = 1 / x",)
+
+
+def test_a_result_that_a_helper_of_a_check_stumbles_over_is_shown_there(
+    helper_of_checks,
+):
+    helper = helper_of_checks("def answer(x):\n    return None\n")
+    error = observe(helper, 0).error
+    assert error.trace == ("in twice, line 2: return answer(x) + answer(x)",)
 
 
 def test_an_error_from_a_library_alone_has_no_line():
     error = observe(functools.partial(int), "x").error
     assert error.kinds[0] == "ValueError"
-    assert (error.line, error.code) == (None, "")
+    assert error.trace == ()
 
 
 @pytest.mark.parametrize("traced", [False, True], ids=["called", "traced"])
@@ -543,7 +590,8 @@ def test_arrays_that_a_function_remembers_by_identity_hold_other_numbers():
 def test_an_axis_of_another_name_is_the_functions_error(function, traced):
     seen = observe(function, X, axis="i", traced=traced)
     assert seen.error.kinds[0] == "NameError"
-    assert seen.error.line is not None and "lambda row" in seen.error.code
+    [line] = seen.error.trace
+    assert "lambda row" in line
     assert (seen.value, seen.collectives) == (None, None)
 
 
@@ -561,7 +609,7 @@ def test_arguments_that_cannot_be_split_are_an_outcome(arguments):
 def test_an_error_in_a_mapped_function_is_blamed_on_its_line():
     function = cell("def f(x):\n    y = x\n    return y @ jnp.ones((7, 7))\n", "f")
     error = observe(function, X, axis="i").error
-    assert (error.line, error.code) == (3, "return y @ jnp.ones((7, 7))")
+    assert error.trace == ("in f, line 3: return y @ jnp.ones((7, 7))",)
 
 
 @pytest.mark.parametrize("axis", [None, "i"])

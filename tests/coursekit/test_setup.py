@@ -10,18 +10,10 @@ import zipfile
 from pathlib import Path
 
 import jax
-import nbclient
-import nbformat
 import pytest
 
-from coursekit import setup
-from coursekit.setup import (
-    SetupError,
-    check_devices,
-    check_jax,
-    check_python,
-    set_environment,
-)
+from coursekit import learner, setup
+from coursekit.setup import SetupError, check_devices, check_jax, check_python
 
 LESSONS = Path(setup.__file__).resolve().parents[1]
 EIGHT = "--xla_force_host_platform_device_count=8"
@@ -54,36 +46,6 @@ def platforms(monkeypatch):
         monkeypatch.setenv(name, os.environ[name])
     yield lambda text: monkeypatch.setenv("JAX_PLATFORMS", text)
     jax.config.update("jax_platforms", "cpu")
-
-
-def test_an_empty_environment_gets_the_count():
-    env = {}
-    assert set_environment(env, 8) == ""
-    assert env["XLA_FLAGS"] == EIGHT
-
-
-def test_other_flags_and_variables_are_kept():
-    env = {"HOME": "/home/ada", "XLA_FLAGS": "--xla_dump_to=/d --xla_cpu_fast=false"}
-    set_environment(env, 8)
-    assert env["XLA_FLAGS"] == f"--xla_dump_to=/d --xla_cpu_fast=false {EIGHT}"
-    assert env["HOME"] == "/home/ada"
-
-
-@pytest.mark.parametrize(
-    ("env", "earlier"),
-    [
-        ({"XLA_FLAGS": FOUR}, "4"),
-        ({"XLA_FLAGS": f"{FOUR} {EIGHT}"}, "4"),
-        ({"XLA_FLAGS": EIGHT}, ""),
-        ({"JAX_NUM_CPU_DEVICES": "4"}, "4"),
-        ({"JAX_NUM_CPU_DEVICES": "8"}, ""),
-        ({"XLA_FLAGS": EIGHT, "JAX_NUM_CPU_DEVICES": "4"}, "4"),
-    ],
-)
-def test_an_earlier_count_is_replaced_and_reported(env, earlier):
-    assert set_environment(env, 8) == earlier
-    assert env["XLA_FLAGS"] == EIGHT
-    assert "JAX_NUM_CPU_DEVICES" not in env
 
 
 @pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13)])
@@ -186,6 +148,13 @@ def test_colab_always_simulates(platforms, capsys, monkeypatch):
     assert capsys.readouterr().out == f"{READY}\n"
 
 
+def test_the_set_up_cell_says_whose_checks_run_and_how_points_are_given(platforms):
+    setup.with_devices(8, lesson="02_collectives", partial_credit=False)
+    assert (learner.lesson, learner.partial_credit) == ("02_collectives", False)
+    setup.with_devices(8)
+    assert (learner.lesson, learner.partial_credit) == ("", True)
+
+
 def test_running_the_set_up_cell_again_says_ready_again(platforms, capsys):
     setup.with_devices(8)
     assert capsys.readouterr().out == f"{READY}\n"
@@ -244,11 +213,21 @@ def test_version_is_short_and_the_same_in_each_process(package):
     assert version_in(package.parent) == setup.version()
 
 
-@pytest.mark.parametrize("name", ["setup.py", "draw/array.py", "draw/new.py"])
+@pytest.mark.parametrize(
+    "name", ["setup.py", "draw/array.py", "draw/new.py", "checks/__init__.py"]
+)
 def test_version_changes_with_every_module(package, name):
     with (package / name).open("a", encoding="utf-8") as file:
         file.write("# changed\n")
     assert version_in(package.parent) != setup.version()
+
+
+def test_version_stays_with_other_checks_and_with_the_solutions_for_colab(package):
+    (package / "checks" / "01_tiny.py").write_text("# changed\n", encoding="utf-8")
+    (package / "solutions" / "checks").mkdir(parents=True)
+    for path in ("01_tiny.py", "checks/01_tiny.py"):
+        (package / "solutions" / path).write_text("# new\n", encoding="utf-8")
+    assert version_in(package.parent) == setup.version()
 
 
 def test_version_stays_with_other_words_and_with_what_python_compiles(package):
@@ -276,34 +255,3 @@ def test_jax_started_before_the_cell_asks_for_a_restart():
         " this cell ran, and the number is fixed from then on. Restart the kernel"
         " (Kernel > Restart Kernel) and run this cell first."
     )
-
-
-def test_a_notebook_shows_the_text_of_a_notice_and_no_traceback():
-    sources = [
-        f"import sys; sys.path.insert(0, {str(LESSONS)!r})",
-        "from coursekit import setup",
-        "raise setup.Notice('Wrong: the first line.\\n  seen      the second')",
-        "setup.check_python((3, 10))",
-    ]
-    cells = [nbformat.v4.new_code_cell(source) for source in sources]
-    notebook = nbformat.v4.new_notebook(cells=cells)
-    client = nbclient.NotebookClient(notebook, kernel_name="python3", allow_errors=True)
-    client.execute()
-    _, _, [notice], [refusal] = (cell.outputs for cell in notebook.cells)
-    assert notice.traceback == ["Wrong: the first line.", "  seen      the second"]
-    assert refusal.traceback == [refusal.evalue]
-    assert refusal.evalue.startswith("This is Python 3.10;")
-
-
-def test_a_child_starts_its_own_jax_and_finds_what_is_compiled(monkeypatch):
-    for name in ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "OTHER"):
-        monkeypatch.setenv(name, "1")
-    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES"):
-        monkeypatch.setenv(name, "2")
-    env = setup.environment_of_a_child()
-    assert env["OTHER"] == "1" and "PATH" in env
-    found = {name for name in env if name.startswith(("JAX_", "XLA_"))}
-    assert found == {
-        "JAX_COMPILATION_CACHE_DIR",
-        "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES",
-    }

@@ -19,13 +19,14 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 sys.path.append(str(ROOT / "lessons"))
 
+from classes import generate_assignment
 from hostile.build import FULL, cases, load, write
-from hostile.corpus_lesson import NAME, write_course
+from hostile.corpus_lesson import NAME, in_stock_form, write_course
 from tqdm import tqdm
 
 from grader.authoring.lesson import read_lesson
+from grader.authoring.notebook import dumps, without_grading_facts
 from grader.classroom.course import make_course
-from grader.classroom.gradebook import ensure_lesson
 from grader.containment.backend import backend, contained
 from grader.containment.box import Box
 from grader.containment.limits import Limits
@@ -60,7 +61,8 @@ HEAD = """\
 
 Written by `python tests/end_to_end/compare_with_nbgrader.py`. Each case of the corpus
 that tries to earn points without a correct answer was graded twice: by stock
-`nbgrader autograde` (all of it in a temporary sandbox), and by this course's grader (as
+`nbgrader autograde` (all of it in a temporary sandbox), with the same checks written
+into cells as nbgrader's courses have them, and by this course's grader (as
 `tests/end_to_end/test_hostile.py` verifies).
 Points are those of exercises that the submission does not solve. "no score" means that
 the submission ended stock nbgrader's kernel, or the whole grading.
@@ -71,12 +73,18 @@ the submission ended stock nbgrader's kernel, or the whole grading.
 
 
 def prepare(folder):
-    """Makes a course folder as stock nbgrader has it; returns the lesson."""
-    lesson = read_lesson(write_course(folder / "course"), "https://example.org/a/b")
-    make_course(folder / "class", root=folder / "course")
-    (folder / "class" / "nbgrader_config.py").write_text(STOCK)
-    url = f"sqlite:///{folder / 'class' / 'gradebook.db'}"
-    ensure_lesson(url, "stock", NAME, lesson)
+    """Makes a course folder as stock nbgrader has it; returns the lesson.
+
+    Its checks are code in cells, as in other courses: see `in_stock_form`.
+    """
+    path = write_course(folder / "course")
+    lesson = in_stock_form(read_lesson(path, "https://example.org/a/b"))
+    course = folder / "class"
+    make_course(course, root=folder / "course")
+    (course / "nbgrader_config.py").write_text(STOCK)
+    source = course / "source" / NAME / f"{NAME}.ipynb"
+    source.write_text(dumps(without_grading_facts(lesson)))
+    generate_assignment(course, NAME)
     return lesson
 
 

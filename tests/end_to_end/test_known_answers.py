@@ -5,14 +5,17 @@ Here a submission holds wrong answers, right ones and our solutions by turns, th
 of every other pair of exercises; with `ANSWERS=all` submissions hold every one.
 """
 
+import ast
 import contextlib
 import itertools
 import os
+import re
 from pathlib import Path
 
 import nbformat
 import pytest
 
+from coursekit.outcomes import FAILS
 from grader.authoring.lesson import read_lesson
 from grader.authoring.notebook import checks, exercises, points_for, release
 from grader.containment.limits import Limits
@@ -58,6 +61,13 @@ def known(source, exercise, number):
     return [path for pair in by_turns for path in pair if path]
 
 
+def what_fails(path):
+    """Reads from a wrong answer's docstring which statements do not hold."""
+    text = ast.get_docstring(ast.parse(path.read_text()))
+    found = re.search(r"\nFails: (.+?)(?=\n[A-Z][a-z]+: |\Z)", text, re.DOTALL)
+    return " ".join(found[1].split()).split("; ")
+
+
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_every_known_answer_gets_what_it_deserves(
     source, contained_here, tmp_path, programs, monkeypatch
@@ -96,9 +106,15 @@ def test_every_known_answer_gets_what_it_deserves(
         wrong = {name for name, path in given.items() if "__wrong__" in path.name}
         for one in result.exercises:
             told = (student, given.get(one.exercise), one.message, one.details)
+            worth = points_for(checks(lesson)[one.exercise])
             if one.exercise in wrong:
-                assert one.outcome in (Outcome.FAILED, Outcome.RAISED), told
-                assert one.points == 0
+                failed = [s.name for s in one.statements if s.standing == FAILS]
+                assert failed == what_fails(given[one.exercise]), told
+                costs_all = any(
+                    s.is_essential for s in one.statements if s.name in failed
+                )
+                assert (one.outcome is Outcome.PARTLY) != costs_all, told
+                assert (one.points == 0) == costs_all and one.points < worth, told
             elif not (one.exercise in CALLS_OTHERS and wrong):
                 assert one.outcome is Outcome.PASSED, told
-                assert one.points == points_for(checks(lesson)[one.exercise])
+                assert one.points == worth

@@ -221,14 +221,13 @@ def test_cell_that_raises_after_its_function_is_judged_by_the_function(lesson, g
 
 
 def test_edited_check_and_a_claim_do_not_help(lesson, grade):
-    cheat = 'def negate(x):\n    print("Right: negate")\n    return x'
+    cheat = 'def negate(x):\n    print("negate  right")\n    return x'
     submitted = submission(lesson, double="def double(x):\n    return x", negate=cheat)
     check = next(cell for cell in submitted.cells if cell.id == "check-double")
-    check.source = 'print("Right: double does what it should. 1 of 1 point.")'
+    check.source = 'print("double  right  1 of 1 point")\n1'
     result, found = grade(submitted)
     assert {r.outcome for r in found.values()} == {Outcome.FAILED}
-    assert result.status is Status.GRADED_WITH_NOTE
-    assert "check of double" in " ".join(result.notes)
+    assert (result.status, result.points) == (Status.GRADED, 0)
 
 
 def test_added_cells_count_and_their_faults_cost_nothing(lesson, grade):
@@ -328,6 +327,9 @@ def test_result_says_what_was_seen_and_expected_and_keeps_the_code(lesson, grade
     details = dict(found["double"].details)
     assert (details["called"], details["seen"]) == ("double(3)", "3")
     assert (details["expected"], found["double"].source) == ("6", wrong)
+    [statement] = found["double"].statements
+    assert (statement.name, statement.standing) == ("twice", "fails")
+    assert dict(statement.rows) == details
     assert from_json(to_json(result)) == result
 
 

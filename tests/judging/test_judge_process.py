@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import tiny
 
-from coursekit import likeness
+from coursekit import learner as notebook
+from coursekit import reference_checks
+from coursekit.checks import CheckModule
 from coursekit.observation import Opaque
 from coursekit.observe import observe
 from grader.authoring.notebook import checks, exercises
@@ -24,27 +26,34 @@ from grader.judging.judge_process import (
 from grader.judging.observer import Remote
 from grader.kernel.inside.wire import decode, encode, encode_observation
 
-SETUP = tiny.SETUP.replace(
-    "from coursekit.expect import expect_close",
-    "import numpy as np\n"
-    "from coursekit.expect import *\n"
-    "from coursekit.expect_program import *",
-)
+IMPORTS = """\
+import numpy as np
+
+from coursekit.checks import hidden, visible
+from coursekit.expect import expect_close, expect_unchanged
+from coursekit.expect_program import expect_devices
+from coursekit.learner import double, negate
+from coursekit.observe import observe
+from coursekit.outcomes import statement
+"""
 # The second exercise's check wants devices and a traced program.
 TRACED = """\
-x = np.arange(16, dtype=np.float32).reshape(8, 2)
-seen = observe(negate, x, traced=True)
-expect_close(seen, -x)
-expect_devices(seen, 8)"""
+        x = np.arange(16, dtype=np.float32).reshape(8, 2)
+        seen = observe(negate, x, traced=True)
+        expect_close(seen, -x)
+        expect_devices(seen, 8)
+"""
+CHECKS = IMPORTS + tiny.changed(
+    tiny.CHECKS[tiny.CHECKS.index("\n\n@visible") :],
+    ("        expect_close(observe(negate, 3), -3)\n", TRACED),
+)
+NEGATE = CHECKS[CHECKS.index('@visible("negate"') :]
 RIGHT = ("PASSED", "")
 
 
 @pytest.fixture(scope="module")
 def lesson(tmp_path_factory):
-    changes = ("expect_close(observe(negate, 3), -3)", TRACED)
-    return tiny.lesson(
-        tmp_path_factory.mktemp("course") / "course", changes, setup=SETUP
-    )
+    return tiny.lesson(tmp_path_factory.mktemp("course") / "course", checks=CHECKS)
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +66,27 @@ def judge(lesson):
             yield judge
 
 
-def with_check(lesson, source):
-    """Replaces the whole source of the check of `double`."""
+def with_checks(lesson, source, cases=""):
+    """Gives a lesson other checks: visible ones, and hidden cases of `double`."""
     changed = copy.deepcopy(lesson)
-    checks(changed)["double"].source = source
+    changed.metadata["checks"] = f"{IMPORTS}\n\n{source}\n\n{NEGATE}"
+    hidden = "from coursekit.checks import hidden\n"
+    checks(changed)[
+        "double"
+    ].source = f"### BEGIN HIDDEN TESTS\n{hidden}{cases}\n### END HIDDEN TESTS\n"
     return changed
 
 
-def block(source):
-    """Wraps a check's lines as the lesson's build does."""
+def part(source, mark='visible("double", points=1, essential=["twice"])'):
+    """Makes a function of a check's lines."""
     lines = [f"    {line}" for line in source.splitlines()]
-    return "\n".join(['with check("double", points=1):', *lines])
+    return "\n".join([f"@{mark}", "def part_of_double():", *lines])
+
+
+def block(source):
+    """Puts a check's lines into the block of a statement."""
+    lines = [f"    {line}" for line in source.splitlines()]
+    return part("\n".join(['with statement("twice"):', *lines]))
 
 
 @pytest.fixture
@@ -76,7 +95,7 @@ def judging(lesson):
     with contextlib.ExitStack() as stack:
 
         def start(source):
-            changed = with_check(lesson, block(source))
+            changed = with_checks(lesson, block(source))
             judge = JudgeProcess(changed, trusted=True)
             return stack.enter_context(contextlib.closing(judge))
 
@@ -180,6 +199,9 @@ def test_a_wrong_answer_is_told_with_what_was_seen(judge):
     rows = dict(said["details"])
     assert (rows["called"], rows["seen"], rows["expected"]) == ("double(3)", "9", "6")
     assert "evidence" not in said
+    [one] = said["statements"]
+    assert (one["name"], one["standing"]) == ("twice", "fails")
+    assert (one["headline"], one["rows"]) == (said["message"], said["details"])
 
 
 @pytest.mark.parametrize(
@@ -232,7 +254,7 @@ def test_no_handler_in_a_check_swallows_the_end_of_a_process(lesson, source):
         ({"ended": "timed out"}, "TIMED_OUT"),
         ({"answer": "several"}, "FAILED"),
     ):
-        changed = with_check(lesson, block(source))
+        changed = with_checks(lesson, block(source))
         judge = in_this_process(changed, lambda _, answer=answer: answer)
         assert judge.check("double")["verdict"] == outcome
 
@@ -240,9 +262,13 @@ def test_no_handler_in_a_check_swallows_the_end_of_a_process(lesson, source):
 BROKEN = {
     "raises": ("1 / 0", "ZeroDivisionError: division by zero"),
     "raises an error of its own": ("expect_close(observe(double), 6, no=1)", "TypeErr"),
-    "misspells a name of ours": ("expect_clos(observe(double, 3), 6)", "expect_clos "),
+    "misspells a name of ours": ("expect_clos(observe(double, 3), 6)", "NameError: "),
     "calls the function itself": ("double(3)", "TypeError: 'Remote' object"),
-    "observes another function": ("observe(len, [])", "TypeError: observe takes"),
+    "observes what is not there": ("observe(len, [])", "len is not defined."),
+    "speaks of another statement": (
+        'with statement("thrice"):\n    pass',
+        'ValueError: double does not state "thrice"',
+    ),
     "sends what cannot be sent": ("observe(double, {1})", "WireError: "),
     "exits": ("raise SystemExit(0)", "SystemExit: 0"),
     "is interrupted": ("raise KeyboardInterrupt", "KeyboardInterrupt: "),
@@ -251,50 +277,51 @@ BROKEN = {
 
 @pytest.mark.parametrize(("source", "message"), BROKEN.values(), ids=BROKEN.keys())
 def test_a_check_that_fails_by_itself_is_broken(lesson, source, message):
-    changed = with_check(lesson, block(source))
+    changed = with_checks(lesson, block(source))
     judge = in_this_process(changed, learner(double=double))
     said = judge.check("double")
-    assert said["verdict"] == "BROKEN"
+    assert (said["verdict"], said["share"]) == ("BROKEN", 0)
     assert said["message"].startswith(message)
     assert judge.check("negate")["verdict"] == "NOT_ATTEMPTED"
 
 
 SILENT = {
-    "nothing": "",
+    "nothing": "pass",
     "without a block": "expect_close(observe(double, 3), 6)",
-    "another exercise": 'with check("negate", points=1):\n    pass',
-    "prints only": "print('Right: double does what it should. 1 of 1 point.')",
-    "a block that is not left": 'check("double", 1).__enter__()',
+    "prints only": "print('double  right  1 of 1 point')",
+    "a block that is not left": 'statement("twice").__enter__()',
+    "a block behind a return": 'return\nwith statement("twice"):\n    pass',
 }
 
 
 @pytest.mark.parametrize("source", SILENT.values(), ids=SILENT.keys())
-def test_a_check_that_never_says_right_is_broken(lesson, source):
-    judge = in_this_process(with_check(lesson, source), learner(double=double))
+def test_a_check_that_leaves_a_statement_untried_is_broken(lesson, source):
+    changed = with_checks(lesson, part(source))
+    judge = in_this_process(changed, learner(double=double))
     said = judge.check("double")
-    assert said["verdict"] == "BROKEN"
-    assert said["message"] == "The check ended without a verdict."
+    assert (said["verdict"], said["share"]) == ("BROKEN", 0)
+    assert said["message"] == "The check did not try every statement."
 
 
 def test_an_earlier_right_does_not_count_again(lesson):
     source = (
-        'if observe(double, 3).value == 6:\n    with check("double", 1):\n        pass'
+        'if observe(double, 3).value == 6:\n    with statement("twice"):\n        pass'
     )
-    judge = in_this_process(with_check(lesson, source), learner(double=double))
+    changed = with_checks(lesson, part(source))
+    judge = in_this_process(changed, learner(double=double))
     assert judge.check("double")["verdict"] == "PASSED"
     judge.receive = receiving(judge.sent, learner(double=lambda x: 7))
     assert judge.check("double")["verdict"] == "BROKEN"
 
 
-def test_what_a_check_prints_or_leaves_behind_changes_nothing(judging):
+def test_what_a_check_prints_changes_nothing(judging):
     judge = judging(
         "import os, sys\n"
         'print(\'{"verdict": "PASSED"}\')\n'
         "sys.__stdout__.write('{}\\n')\n"
         "sys.__stdout__.flush()\n"
         "os.write(1, b'[]\\n')\n"
-        "assert 'left' not in globals()\n"
-        "left = expect_close(observe(double, 3), 6)"
+        "expect_close(observe(double, 3), 6)"
     )
     for _ in range(2):
         assert told(judge, "double", learner(double=double)) == RIGHT
@@ -314,11 +341,12 @@ def test_checks_meet_no_solution_but_by_comparing_with_it(lesson):
     assert "secret = 2" in exercises(lesson)["double"].source
     judge = in_this_process(lesson, learner())
     for name in ("double", "negate"):
-        assert type(judge.namespace[name]) is Remote
-        assert not callable(judge.namespace[name])
-    own = [v for k, v in judge.namespace.items() if k != "__builtins__"]
+        assert type(judge.module.namespace[name]) is Remote
+        assert not callable(judge.module.namespace[name])
+    own = [v for k, v in judge.module.namespace.items() if k != "__builtins__"]
+    own += judge.module.hidden.values()
     assert not any("Returns twice" in text for value in own for text in texts(value))
-    assert likeness.solutions["double"](4) == 8
+    assert reference_checks.solutions["double"](4) == 8
 
 
 def test_a_demonstration_does_not_run_in_the_judge(lesson, capsys):
@@ -345,16 +373,19 @@ def apart(x):
     return functools.reduce(max, [x])"""
 
 
+DRIVEN = (
+    ("import double, negate", "import apart, double, negate, repeat"),
+    ("expect_close(observe(double, 3), 6)", "expect_close(observe(repeat, 3, 4), 48)"),
+    ("expect_close(observe(double, -7), -14)", "assert apart(5) == 5"),
+)
+
+
 def test_a_check_may_observe_the_lessons_function_around_a_learners(tmp_path):
-    changes = (
+    lesson = tiny.lesson(
+        tmp_path / "course",
         ('print("a demonstration")', DRIVER),
-        (
-            "expect_close(observe(double, 3), 6)",
-            "expect_close(observe(repeat, 3, 4), 48)",
-        ),
-        ("expect_close(observe(double, -7), -14)", "assert apart(5) == 5"),
+        checks=tiny.changed(CHECKS, *DRIVEN),
     )
-    lesson = tiny.lesson(tmp_path / "course", *changes, setup=SETUP)
     asked = []
 
     def notebook(answer):
@@ -363,7 +394,6 @@ def test_a_check_may_observe_the_lessons_function_around_a_learners(tmp_path):
         return learner(asked, **names)
 
     judge = in_this_process(lesson, notebook(double))
-    assert type(judge.namespace["repeat"]) is type(judge.namespace["once"]) is Remote
     assert judge.check("double")["verdict"] == "PASSED"
     [question] = map(json.loads, asked)
     assert (question["function"], decode(question["arguments"])) == ("repeat", [3, 4])
@@ -378,6 +408,33 @@ def test_a_check_may_observe_the_lessons_function_around_a_learners(tmp_path):
     assert judge.check("double")["verdict"] == "NOT_ATTEMPTED"
 
 
+OWN = """
+def doubled_twice(x):
+    return double(double(x))
+
+
+"""
+
+
+def test_a_check_may_observe_a_function_of_its_own_around_a_learners(lesson):
+    source = OWN + block("expect_close(observe(doubled_twice, 3), 12)")
+    changed = with_checks(lesson, source)
+
+    def answers(**functions):  # as the learner's process makes them: see responder.py
+        module = CheckModule(changed.metadata["checks"], "<checks>")
+        module.bind(functions)
+        return learner(**module.namespace)
+
+    judge = in_this_process(changed, answers(double=double))
+    assert judge.check("double")["verdict"] == "PASSED"
+    judge.receive = receiving(judge.sent, answers(double=lambda x: x + 1))
+    rows = dict(judge.check("double")["details"])
+    assert (rows["called"], rows["seen"]) == ("doubled_twice(3)", "5")
+    for answer, outcome in ((stub, "NOT_ATTEMPTED"), (fails, "RAISED")):
+        judge.receive = receiving(judge.sent, answers(double=answer))
+        assert judge.check("double")["verdict"] == outcome
+
+
 def test_no_hidden_test_is_told_to_the_learner(judge):
     asked = []
     ask = learner(asked, double=double, negate=negate)
@@ -388,8 +445,187 @@ def test_no_hidden_test_is_told_to_the_learner(judge):
     assert arguments == [[3], [-7]]  # inputs alone, hidden ones too
     keys = {"ask", "function", "arguments", "axis", "id"}
     assert all(question.keys() == keys for question in questions)
-    for word in ("expect", "check", "HIDDEN", "-14", "secret", "Right", "points"):
+    for word in ("expect", "check", "hidden", "-14", "secret", "twice", "points"):
         assert word not in "".join(asked)
+
+
+# Credit for the statements that hold.
+
+STATED = """visible(
+    "double",
+    points=4,
+    essential=["of a number", "of a negative number"],
+    others=["of an array", "the caller's array stays", "of nothing"],
+)"""
+EXAMPLES = """\
+with statement("of a number"):
+    expect_close(observe(double, 3), 6)
+seen = observe(double, np.float32([1, 2]))
+with statement("of an array"):
+    expect_close(seen, np.float32([2, 4]))
+with statement("the caller's array stays"):
+    expect_unchanged(seen)"""
+CASES = """\
+with statement("of a negative number"):
+    expect_close(observe(double, -7), -14)
+with statement("of an array"):
+    expect_close(observe(double, np.float32([[5]])), np.float32([[10]]))
+with statement("of nothing"):
+    expect_close(observe(double, np.zeros(0, np.float32)), np.zeros(0, np.float32))"""
+
+
+@pytest.fixture
+def stated(lesson):
+    """A lesson whose first exercise has five statements; see `standings`."""
+    hidden = part(CASES, 'hidden("double")')
+    return with_checks(lesson, part(EXAMPLES, STATED), hidden)
+
+
+def standings(said):
+    return [one["standing"] for one in said["statements"]]
+
+
+def in_place(x):
+    x *= 2
+    return x
+
+
+def not_of_nothing(x):
+    return np.float32([1]) if np.size(x) == 0 else 2 * x
+
+
+def first_of_an_array(x):
+    return 2 * x if np.ndim(x) == 0 else 2 * np.asarray(x)[:1]
+
+
+def neither_of_arrays(x):
+    return 2 * x if np.ndim(x) == 0 else None
+
+
+PARTS = {
+    "all": (double, "PASSED", 1, "holds holds holds holds holds"),
+    "no row of nothing": (
+        not_of_nothing,
+        "PARTLY",
+        5 / 6,
+        "holds holds holds holds fails",
+    ),
+    "in place": (in_place, "PARTLY", 5 / 6, "holds holds holds fails holds"),
+    "of no array": (
+        neither_of_arrays,
+        "PARTLY",
+        4 / 6,
+        "holds holds fails holds fails",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PARTS.values(), ids=PARTS.keys())
+def test_credit_is_given_for_the_statements_that_hold(stated, case):
+    function, outcome, share, wanted = case
+    said = in_this_process(stated, learner(double=function)).check("double")
+    assert (said["verdict"], standings(said)) == (outcome, wanted.split())
+    assert said["share"] == pytest.approx(share)
+    names = [one["name"] for one in said["statements"]]
+    assert names[:3] == ["of a number", "of a negative number", "of an array"]
+    worth = [one["share"] for one in said["statements"]]
+    assert worth == [0, 0, *[pytest.approx(1 / 6)] * 3]
+    assert [one["is_essential"] for one in said["statements"]] == [1, 1, 0, 0, 0]
+
+
+def test_what_stands_of_each_statement_is_told_with_what_was_seen(stated):
+    ask = learner(double=neither_of_arrays)
+    said = in_this_process(stated, ask).check("double")
+    _, _, array, _, nothing = said["statements"]
+    assert array["headline"] == said["message"] != ""
+    assert dict(array["rows"]) == dict(said["details"])
+    assert array["headline"].startswith("The function returned None")
+    assert dict(array["rows"])["called"] == "double(f32[2])"
+    assert dict(nothing["rows"])["called"] == "double(f32[0])"
+
+
+def called(asked):
+    """Lists the shapes and numbers of the arguments that were asked about."""
+    values = [decode(json.loads(question)["arguments"])[0] for question in asked]
+    return [np.shape(value) or value for value in values]
+
+
+@pytest.mark.parametrize(
+    ("function", "calls", "wanted"),
+    [
+        # In the examples: these go on, and no hidden case is tried.
+        (lambda x: abs(x) * 3, [3, (2,)], "fails untried fails holds untried"),
+        (lambda x: 3, [3, (2,)], "fails untried fails holds untried"),
+        # In a hidden case: it is the last.
+        (lambda x: abs(x) * 2, [3, (2,), -7], "holds fails holds holds untried"),
+    ],
+    ids=["example", "constant", "hidden case"],
+)
+def test_an_essential_failure_ends_the_hidden_cases(stated, function, calls, wanted):
+    asked = []
+    judge = in_this_process(stated, learner(asked, double=function))
+    said = judge.check("double")
+    assert (said["verdict"], said["share"]) == ("FAILED", 0)
+    assert called(asked) == calls
+    assert standings(said) == wanted.split()
+    [*_, nothing] = said["statements"]
+    assert "essential" in nothing["headline"]
+
+
+@pytest.mark.parametrize("ended", ["died", "timed out"])
+@pytest.mark.parametrize("place", range(5))
+def test_a_process_that_ends_in_the_middle_costs_the_exercise(stated, ended, place):
+    honest, asked = learner(double=double), []
+
+    def ask(question):
+        asked.append(question)
+        return honest(question) if len(asked) <= place else {"ended": ended}
+
+    said = in_this_process(stated, ask).check("double")
+    outcome = "RAISED" if ended == "died" else "TIMED_OUT"
+    assert (said["verdict"], said["share"]) == (outcome, 0)
+    assert (said["statements"], said["ended"]) == ([], ended)
+    assert len(asked) == place + 1  # nothing more is asked
+
+
+def test_what_stumbles_over_a_failure_is_untried_and_not_broken(lesson):
+    source = """\
+with statement("of a number"):
+    expect_close(observe(double, 3), 6)
+with statement("of a negative number"):
+    expect_close(observe(double, -3), -6)
+with statement("of an array"):
+    assert observe(double, np.float32([1])).value.sum() == 2
+with statement("the caller's array stays"):
+    expect_unchanged(observe(double, np.float32([1])))
+observe(double, 3).value["no such entry"]
+with statement("of nothing"):
+    expect_close(observe(double, np.zeros(0, np.float32)), np.zeros(0, np.float32))"""
+    changed = with_checks(lesson, part(source, STATED))
+    said = in_this_process(changed, learner(double=lambda x: None)).check("double")
+    assert (said["verdict"], said["share"]) == ("FAILED", 0)
+    assert standings(said) == "fails fails untried holds untried".split()
+    judge = in_this_process(changed, learner(double=double))
+    assert judge.check("double")["verdict"] == "BROKEN"  # here nothing has failed
+
+
+@pytest.fixture
+def all_or_nothing(stated):
+    setup = next(cell for cell in stated.cells if cell.id == "setup")
+    setup.source = tiny.changed(
+        setup.source, ("lesson=", "partial_credit=False, lesson=")
+    )
+    yield stated
+    notebook.partial_credit = True  # of this process
+
+
+def test_a_class_may_give_all_points_or_none(all_or_nothing):
+    judge = in_this_process(all_or_nothing, learner(double=in_place))
+    said = judge.check("double")
+    assert (said["verdict"], said["share"]) == ("FAILED", 0)
+    assert all(one["is_essential"] for one in said["statements"])
+    judge.receive = receiving(judge.sent, learner(double=double))
+    assert judge.check("double")["share"] == 1
 
 
 def endless(x):

@@ -8,9 +8,9 @@ import pickle
 import pytest
 import tiny
 
-from coursekit import likeness
+from coursekit import reference_checks
 from coursekit.observe import observe
-from grader.authoring.notebook import checks, exercises
+from grader.authoring.notebook import exercises
 from grader.containment.limits import Limits
 from grader.judging import known_solutions
 from grader.judging.judge import Judge
@@ -21,20 +21,24 @@ from grader.workers.job_grader import JobGrader
 from grader.workers.jobs import Job
 from grader.workers.result_key import lesson_hashes
 
-CHECK = """\
-with check("double", points=1):
+HIDDEN = """\
+@hidden("double")
+def cases_of_double():
     def cases(rng):
         yield Case(3)
         yield Case(int(rng.integers(10, 99)))
 
-    statement("twice")
     free = {"error layout collectives sent arrays compiles arguments": "plain numbers"}
-    expect_like_solution(double, cases, value="twice", free=free)"""
+    expect_like_solution(double, cases, value="twice", free=free)
+"""
+OWN = tiny.CHECKS[tiny.CHECKS.index('@hidden("double")') :].partition("\n\n\n")[0]
 IMPORTS = """\
-from coursekit.expect import *
-from coursekit.cases import Case
-from coursekit.likeness import expect_like_solution"""
-SETUP = tiny.SETUP.replace("from coursekit.expect import expect_close", IMPORTS)
+from coursekit.hidden_cases import Case
+from coursekit.reference_checks import expect_like_solution
+from coursekit.learner import"""
+CHECKS = tiny.changed(
+    tiny.CHECKS, (OWN, HIDDEN), ("from coursekit.learner import", IMPORTS)
+)
 # The solution tells, wherever it runs, that it does.
 TELLS = """\
 def double(x):
@@ -45,10 +49,7 @@ RIGHT = "PASSED"
 
 @pytest.fixture(scope="module")
 def lesson(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("course") / "course"
-    lesson = tiny.lesson(folder, setup=SETUP)
-    checks(lesson)["double"].source = CHECK
-    return lesson
+    return tiny.lesson(tmp_path_factory.mktemp("course") / "course", checks=CHECKS)
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def calls(monkeypatch):
     """The arguments with which the solution was called in this process."""
     calls = []
     monkeypatch.setattr("builtins.calls_of_the_solution", calls, raising=False)
-    monkeypatch.setattr(likeness, "_known", {})
+    monkeypatch.setattr(reference_checks, "_known", {})
     return calls
 
 
@@ -85,7 +86,7 @@ def test_a_judge_that_finds_what_solutions_do_runs_none(lesson, calls, tmp_path)
     known, lesson = tmp_path / "known.pickle", telling(lesson)
     judge_of(lesson, "").learn(known)
     assert len(calls) >= 2
-    likeness._known.clear()
+    reference_checks._known.clear()
     calls.clear()
     judge = judge_of(lesson, known)
     assert judge.check("double")["verdict"] == RIGHT
@@ -123,8 +124,11 @@ def test_what_is_known_of_a_solution_still_refuses_wrong_answers(
 
 def test_a_solution_that_fails_its_check_is_no_measure(lesson, calls, tmp_path):
     known, changed = tmp_path / "known.pickle", copy.deepcopy(lesson)
-    wrong = CHECK + "\n    expect_close(observe(double, 3), 7)"
-    checks(changed)["double"].source = wrong
+    wrong = (
+        "expect_close(observe(double, 3), 6)",
+        "expect_close(observe(double, 3), 7)",
+    )
+    changed.metadata["checks"] = tiny.changed(changed.metadata["checks"], wrong)
     with pytest.raises(RuntimeError, match="double, as solved: The result is"):
         judge_of(changed, "").learn(known)
     assert not known.exists()

@@ -15,7 +15,6 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import grader
-from coursekit.check import NOT_WRITTEN, NotAttempted, Wrong
 from coursekit.expect import expect_close
 from coursekit.expect_program import (
     expect_arrays,
@@ -25,6 +24,7 @@ from coursekit.expect_program import (
 )
 from coursekit.observation import Collective, Opaque, same
 from coursekit.observe import observe
+from coursekit.outcomes import NOT_WRITTEN, NotAttempted, Wrong
 from grader.judging.exported_program import Program
 from grader.judging.judge import remembered
 from grader.judging.observer import NoObservation, Observer, Remote
@@ -392,10 +392,14 @@ def test_each_question_has_a_number_of_its_own(process):
     assert len({json.loads(question)["id"] for question in asked}) == 3
 
 
-@pytest.mark.parametrize("function", [SQUARE, "f", None])
-def test_only_a_learners_function_can_be_observed(function):
-    with pytest.raises(TypeError):
-        observer(answering()).observe(function, X)
+def test_of_a_function_the_name_alone_decides_what_is_called(process):
+    def f(x):
+        raise AssertionError("this one is never called")
+
+    ask, _ = process(f=SQUARE)
+    seen = observer(ask).observe(f, X)
+    assert (seen.function, seen.error) == ("f", None)
+    assert same(seen.value, X * X)
 
 
 @pytest.mark.parametrize("traced", [False, True])
@@ -489,9 +493,7 @@ def without(name):
         facts(value={"array": "float32", "shape": [2**40]}),
         facts(layout={"": [[9, [[0, 8], [0, 2]]]]}),
         facts(layout={"elsewhere": []}),
-        facts(
-            error={"kinds": [], "message": "", "line": None, "code": "", "function": ""}
-        ),
+        facts(error={"kinds": [], "message": "", "function": "", "trace": []}),
         facts(changed=[-1]),
         facts(array_shapes=[]),
         facts(collectives=[]),

@@ -385,7 +385,10 @@ def test_an_error_is_delivered_shortened():
     seen, back = observe(failing), delivered(observe(failing))
     assert back.error.kinds == seen.error.kinds
     assert back.error.message == seen.error.message[:4000]
-    assert (back.error.line, back.error.code) == (seen.error.line, seen.error.code)
+    assert back.error.function == seen.error.function == "failing"
+    assert back.error.trace == seen.error.trace
+    [line] = back.error.trace
+    assert line.startswith("in failing, line ") and "raise ValueError(" in line
 
 
 def test_what_else_a_call_did_is_delivered():
@@ -398,9 +401,12 @@ def test_what_else_a_call_did_is_delivered():
 
 def test_an_error_of_a_deep_and_lying_class_is_delivered():
     kinds = tuple("name" * 100 for _ in range(50))
-    seen = Observation("f", "f()", error=Failure(kinds, "", None, "x" * 1000))
-    back = delivered(seen)
-    assert len(back.error.kinds) == 20 and len(back.error.code) == 400
+    lines = tuple(f"{number}: {'x' * 1000}" for number in range(9))
+    seen = Observation("f", "f()", error=Failure(kinds, "", "f" * 1000, lines))
+    error = delivered(seen).error
+    assert (len(error.kinds), len(error.kinds[0])) == (20, 200)
+    assert (len(error.function), [*map(len, error.trace)]) == (200, [400] * 4)
+    assert error.trace[-1] == lines[-1][:400]  # the last ones are the learner's own
 
 
 # What is forged is refused.
@@ -557,8 +563,8 @@ def observation(make=LAYOUTS["both ways"], **changes):
     return facts | {k: v for k, v in changes.items()}
 
 
-ERROR = {"kinds": ["ValueError", "Exception"], "message": "m", "line": 3, "code": "x"}
-ERROR |= {"function": "f"}
+ERROR = {"kinds": ["ValueError", "Exception"], "message": "m", "function": "f"}
+ERROR |= {"trace": ["in f, line 3: x"]}
 WHOLE = [[0, [[0, 8], [0, 8]]]]  # on one device
 ROWS = [[device, [[device, device + 1], [0, 8]]] for device in range(8)]
 FORGED_FACTS = {
@@ -629,16 +635,15 @@ FORGED_ERRORS = {
     "long kind": {"kinds": ["a" * 201]},
     "no message": {"message": None},
     "long message": {"message": "a" * 4001},
-    "line as text": {"line": "3"},
-    "line as words": {"line": "three"},
-    "line below 0": {"line": -1},
-    "line as truth": {"line": True},
-    "line as fraction": {"line": 1.5},
-    "line as NaN": {"line": math.nan},
-    "line beyond all": {"line": math.inf},
-    "line of a large file": {"line": 2**40},
-    "code as number": {"code": 3},
-    "long code": {"code": "a" * 401},
+    "no trace": {"trace": None},
+    "trace as text": {"trace": "in f, line 3: x"},
+    "trace as dict": {"trace": {"in f, line 3: x": 1}},
+    "trace of numbers": {"trace": [3]},
+    "trace of nothing": {"trace": [None]},
+    "trace of lists": {"trace": [["in f, line 3: x"]]},
+    "long trace": {"trace": ["a"] * 5},
+    "long line": {"trace": ["a" * 401]},
+    "line of an earlier form": {"line": 3},
     "function as number": {"function": 3},
     "long function": {"function": "a" * 201},
     "more": {"traceback": ""},
@@ -723,7 +728,14 @@ json_values = st.recursive(
         st.lists(inner, max_size=4),
         st.dictionaries(
             st.sampled_from(
-                [*wire.KINDS, *wire.FIELDS["array"], "kinds", "message", "line", "code"]
+                [
+                    *wire.KINDS,
+                    *wire.FIELDS["array"],
+                    "kinds",
+                    "message",
+                    "trace",
+                    "function",
+                ]
             ),
             inner,
             max_size=4,

@@ -11,24 +11,28 @@ import tiny
 from grader import ROOT
 from grader.authoring.notebook import exercises, release
 from grader.learner.own_work import check_own
+from grader.pages.cards import cards_of_failures
 from grader.pages.terminal import table
 from grader.results import ExerciseResult, Outcome, Result
+from lessons.coursekit import i18n
 
 MIXED = Result(
     "01_tiny",
     (
         ExerciseResult("double", Outcome.PASSED, 1, 1),
-        ExerciseResult("negate", Outcome.FAILED, 0, 2.5, "The result is wrong."),
-        ExerciseResult("shard_batch", Outcome.NOT_ATTEMPTED, 0, 3, "Its stub."),
+        ExerciseResult("halve", Outcome.PARTLY, 1.67, 2, message="It is whole."),
+        ExerciseResult("negate", Outcome.FAILED, 0, 2.5, message="It is wrong."),
+        ExerciseResult("shard_batch", Outcome.NOT_ATTEMPTED, 0, 3, message="Its stub."),
     ),
 )
 MIXED_TABLE = """\
 01_tiny
 exercise     outcome            points
 double       right              1 of 1
-negate       wrong              0 of 2.5  The result is wrong.
-shard_batch  not attempted yet  0 of 3    Its stub.
-total                           1 of 6.5
+halve        partly right       1.67 of 2    It is whole.
+negate       wrong              0 of 2.5     It is wrong.
+shard_batch  not attempted yet  0 of 3       Its stub.
+total                           2.67 of 8.5
 """
 
 
@@ -38,7 +42,8 @@ def test_table_lists_outcomes_points_and_what_went_wrong():
 
 def test_long_message_is_cut_to_the_width():
     message = "It says much more than there is room for. " * 9
-    result = Result("01_tiny", (ExerciseResult("f", Outcome.RAISED, 0, 1, message),))
+    row = ExerciseResult("f", Outcome.RAISED, 0, 1, message=message)
+    result = Result("01_tiny", (row,))
     lines = table(result, width=80).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[2].startswith("f         your code raised  0 of 1  It says much more")
@@ -46,8 +51,14 @@ def test_long_message_is_cut_to_the_width():
 
 
 def test_message_of_several_lines_takes_one_row():
-    row = ExerciseResult("f", Outcome.RAISED, 0, 1, "First.\n\tSecond.")
+    row = ExerciseResult("f", Outcome.RAISED, 0, 1, message="First.\n\tSecond.")
     assert table(Result("01_tiny", (row,))).splitlines()[2].endswith("First. Second.")
+
+
+@pytest.fixture(autouse=True)
+def english(monkeypatch):
+    """A check of one's own work sets the language of what shows it."""
+    monkeypatch.setattr(i18n, "chosen", "")
 
 
 @pytest.fixture
@@ -70,6 +81,13 @@ def test_own_notebook_is_graded_from_its_file(tmp_path):
         "negate    wrong    0 of 2  The result is wrong.\n"
         "total              1 of 3\n"
     )
+    [card] = cards_of_failures(result)
+    [head, statement, *rows] = card.splitlines()
+    assert head.split() == ["negate", "wrong", "0", "of", "2", "points"]
+    assert statement.split() == ["✗", "negative", "essential"]
+    assert [" ".join(row.split()) for row in rows] == [
+        *("The result is wrong.", "called negate(3)", "seen 3", "expected -3")
+    ]
 
 
 def test_the_notebook_that_was_saved_last_is_graded(tmp_path):
@@ -79,6 +97,7 @@ def test_the_notebook_that_was_saved_last_is_graded(tmp_path):
     (root / "lessons/ko").mkdir()
     for folder, answer, age in (("", "x", 100), ("ko", "2 * x", 0)):
         notebook = release(lesson)
+        exercises(notebook)["negate"].source = "def negate(x):\n    return x"
         exercises(notebook)["double"].source = f"def double(x):\n    return {answer}"
         path = root / "lessons" / folder / "01_tiny.ipynb"
         nbformat.write(notebook, path)
@@ -87,6 +106,9 @@ def test_the_notebook_that_was_saved_last_is_graded(tmp_path):
     assert result.exercises[0].points == 1
     [note] = result.notes
     assert note == "lessons/ko/01_tiny.ipynb was graded: it was saved last."
+    [card] = cards_of_failures(result)
+    wrong = i18n.translated("wrong", "ko")
+    assert wrong != "wrong" and wrong in card.splitlines()[0]
 
 
 def test_missing_notebook_is_named_with_the_way_to_get_it_back(course):

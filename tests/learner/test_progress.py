@@ -13,10 +13,16 @@ from grader.__main__ import main
 from grader.authoring.notebook import release
 from grader.learner import progress
 from grader.learner.progress import keep, write_page
-from grader.results import ExerciseResult, Outcome, Result
+from grader.results import ExerciseResult, Outcome, Result, StatementResult
+from lessons.coursekit.outcomes import FAILS
 
-RIGHT = ExerciseResult("double", Outcome.PASSED, 1, 1)
-WRONG = ExerciseResult("negate", Outcome.FAILED, 0, 2, "It is <b>off</b> by one.")
+RIGHT = ExerciseResult("double", Outcome.PASSED, 1, 1, worth=1, share=1.0)
+OFF = "It is <b>off</b> by one."
+FAILED = StatementResult("negative", True, 0.0, FAILS, OFF, (("seen", "3"),))
+WRONG = ExerciseResult(
+    *("negate", Outcome.FAILED, 0, 2), worth=2, statements=(FAILED,), message=OFF
+)
+PART = dataclasses.replace(WRONG, outcome=Outcome.PARTLY, points=1.67, share=5 / 6)
 
 
 @pytest.fixture
@@ -51,6 +57,16 @@ def test_the_first_exercise_that_is_not_right_comes_next_with_what_went_wrong(ro
     assert "<b>off" not in page and "<script" not in page
 
 
+def test_an_exercise_that_is_partly_right_has_its_fraction_and_comes_next(root):
+    keep(Result(tiny.NAME, (dataclasses.replace(RIGHT, points=0.1), PART)), root)
+    text, _ = words(root)
+    assert "1.77 of 3 points, 1 of 2 exercises right." in text
+    assert (
+        f"Exercise 1.2, negate , in lessons/{tiny.NAME}.ipynb : partly right." in text
+    )
+    assert "Partly right 1.67 of 2" in text
+
+
 def test_a_notebook_that_changed_since_is_told(root):
     keep(Result(tiny.NAME, (RIGHT, WRONG)), root)
     assert "has changed since" not in words(root)[0]
@@ -82,6 +98,10 @@ def test_the_command_writes_it_and_says_where(root, monkeypatch, capsys):
         monkeypatch.setattr(progress, name, here)
     assert main(["check"]) == 0
     said = capsys.readouterr().out
+    table, card = said.split("\n\n")[:2]
+    assert table.splitlines()[3].startswith("negate    wrong    0 of 2")
+    assert card.splitlines()[0].startswith("negate  wrong")
+    assert "✗ negative" in card and OFF in card
     assert said.endswith(f"what to do next: {root / 'progress.html'}\n")
     assert "Exercise 1.2" in (root / "progress.html").read_text()
 

@@ -1,6 +1,6 @@
 """A solved lesson in this process, its checks asked as a notebook and as a judge do."""
 
-import ast
+import collections
 import functools
 import linecache
 import os
@@ -11,19 +11,20 @@ from unittest import mock
 
 import nbformat
 
-from coursekit import check, likeness
+from coursekit import learner, materials, reference_checks
+from coursekit.checks import CheckModule, solutions
 from coursekit.i18n import pattern_of
 from coursekit.observe import observe
-from coursekit.own_names import transform
+from coursekit.outcomes import StatementResult, Verdict
 from coursekit.processes import run_script
 from grader.kernel.inside.compiled_programs import free_compiled_programs
 from grader.results import Outcome
 from grader.submissions.definitions import definitions
 
 try:
+    from grader.authoring.check_source import visible_source
     from grader.authoring.lesson import read_lesson
-    from grader.authoring.notebook import release
-    from grader.authoring.translatable_text import messages as said
+    from grader.authoring.translatable_text import messages
     from grader.judging import judge, known_solutions
     from grader.judging.judge import Judge, answer
     from grader.judging.judge_process import material
@@ -45,10 +46,10 @@ class Lesson:
     """A solved lesson, what its cells define, and its checks.
 
     Attributes:
-        checks: the check cells' sources, by exercise.
+        checks: what a notebook runs, hidden cases included, as in a clone.
         exercises: the names that an exercise's cell defines, by exercise.
         namespace: what the cells have defined.
-        hidden: patterns of the messages that hidden tests alone may tell.
+        hidden: patterns of the messages that hidden cases alone may tell.
     """
 
     def __init__(self, source):
@@ -57,10 +58,8 @@ class Lesson:
             notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
         else:
             notebook = read_lesson(source, "https://example.org/ada/course")
-        self.checks = checks_of(notebook)
         self.exercises = {}
         self.namespace = {"__name__": source.stem}
-        solved = {"__name__": "__solution__"}
         for cell in notebook.cells:
             if cell.cell_type != "code" or cell.id == "scorecard":
                 continue
@@ -72,51 +71,56 @@ class Lesson:
                 text = definitions(text)
             before = dict(self.namespace)
             run(text, f"<{source.stem}: {cell.id}>", self.namespace)
-            run(text, f"<solution of {source.stem}: {cell.id}>", solved)
             if metadata.get("solution"):
                 self.exercises[cell.id] = new_names(before, self.namespace)
-        self.ways = {"notebook": {"learner": observe, "solution": observe}}
-        self.solutions = {"notebook": solved}
+        learner.namespaces[:] = [self.namespace]
+        # Another lesson of this process may have left its judge's.
+        reference_checks.ways = {"learner": observe, "solution": observe}
+        text, _ = materials.checks_of(source.stem)
+        self.checks = CheckModule(text, f"<checks of {source.stem}>", observe)
+        known = solutions(materials.solutions_of(source.stem), self.namespace)
+        self.checks.compare_with(known, self.namespace)
+        self.ways = {"notebook": dict(reference_checks.ways)}
+        self.solutions = {"notebook": reference_checks.solutions}
         if Judge is object:
             return
-        messages = [
-            {text for source in checks_of(one).values() for text in said(source)}
-            for one in (notebook, release(notebook))
-        ]
-        self.hidden = [pattern_of(text) for text in messages[0] - messages[1]]
+        said = [{*messages(one)} for one in (text, visible_source(text))]
+        self.hidden = [pattern_of(text) for text in said[0] - said[1]]
         self.judge = JudgeHere(self.namespace, **material(notebook))
-        # What the solution does is observed once for both, as a judge observes it.
-        by_judge = likeness.ways
-        self.ways = {"grader": by_judge, "notebook": by_judge | {"learner": observe}}
-        self.solutions = dict.fromkeys(self.ways, likeness.solutions)
+        self.ways["grader"] = dict(reference_checks.ways)
+        self.solutions["grader"] = reference_checks.solutions
+        if not EVERY:
+            # What the solution does is observed once for both, as a judge observes it.
+            self.ways["notebook"] = self.ways["grader"] | {"learner": observe}
+            self.solutions["notebook"] = self.solutions["grader"]
 
     def write_known(self, path):
         """Writes what the solutions were seen to do, for other judges of this run."""
         if self.judge:
-            likeness.ways = self.ways["grader"]
-            likeness.solutions = self.solutions["grader"]
-            cases, own = likeness.solved_cases(), self.judge.own.own
+            self.take_road("grader")
+            cases, own = reference_checks.solved_cases(), self.judge.own.own
             known_solutions.write(str(path), cases, own, self.judge.counts)
 
-    def outcomes(self, path, exercise, by="notebook"):
-        """Runs the checks that an answer can touch; returns what each has told.
+    def take_road(self, by):
+        """Lets hidden cases compare as in a notebook, or as in a judge."""
+        reference_checks.ways = self.ways[by]
+        reference_checks.solutions = self.solutions[by]
+
+    def verdicts(self, path, exercise, by="notebook"):
+        """Runs the checks that an answer can touch; returns their verdicts by exercise.
 
         Its own, and others where it gives another meaning to a name of the lesson: two
         of them, with `ANSWERS=all` all.
         """
-        return self.told(path.read_text(), exercise, by, name=path.stem)
+        return self.verdicts_of(path.read_text(), exercise, by, name=path.stem)
 
-    def told(self, text, exercise, by="notebook", name="answer"):
-        """Runs the checks that the answer `text` can touch: {exercise: what it told}.
-
-        What it told is the outcome in words, the first sentence, and the rows.
-        """
+    def verdicts_of(self, text, exercise, by="notebook", name="answer"):
+        """Runs the checks that the answer `text` can touch."""
         self.number_told += 1
         if self.number_told % 12 == 0:  # a process must not hold thousands of programs
             free_compiled_programs()
         before = dict(self.namespace)
-        likeness.ways, likeness.solutions = self.ways[by], self.solutions[by]
-        likeness.learner = self.namespace
+        self.take_road(by)
         try:
             # In place, as in a kernel: the lesson's functions may call the answer's.
             run(text, f"<{name}>", self.namespace)
@@ -126,9 +130,10 @@ class Lesson:
                 self.namespace["run_script"] = run_script
             own = [exercise]
             if changed - self.exercises[exercise]:
-                others = [n for n in self.checks if n not in (*SLOW, exercise)]
+                every = [*self.checks.checks]
+                others = [n for n in every if n not in (*SLOW, exercise)]
                 own += others if EVERY else random.Random(name).sample(others, 2)
-            ask = self.in_notebook if by == "notebook" else self.in_grader
+            ask = self.in_notebook if by == "notebook" else self.judge.verdict
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # in tests they are errors
                 return {one: ask(one) for one in own}
@@ -137,45 +142,40 @@ class Lesson:
             self.namespace.update(before)
 
     def in_notebook(self, exercise):
-        """Runs a check cell, hidden tests included, where the answer is."""
-        cell = compile(transform(ast.parse(self.checks[exercise])), exercise, "exec")
-        try:
-            exec(cell, dict(self.namespace))
-        except check.NotPassed as failure:
-            return failure.outcome, failure.headline, failure.rows
-        return "right", "", {}
-
-    def in_grader(self, exercise):
-        """Lets the judge run a check, by questions about the answer."""
-        said = self.judge.check(exercise)
-        outcome = Outcome[said["verdict"]]
-        rows = {} if outcome is Outcome.PASSED else dict(said["details"])
-        return outcome.value, said["message"], rows
+        """Runs a check, hidden cases included, where the answer is."""
+        self.checks.bind(self.namespace)
+        names = [name for name in self.checks.imported if name in self.namespace]
+        reference_checks.learner = {name: self.namespace[name] for name in names}
+        return self.checks.run(exercise)
 
 
 class JudgeHere(Judge):
     """A judge whose questions are answered in this process."""
 
-    def __init__(self, learner, **material):
-        self.learner = learner
-        super().__init__(lambda message: None, None, **material)
+    def __init__(self, notebook, *, checks, **material):
+        self.notebook = notebook
+        self.helpers = CheckModule(checks, "<checks, where an answer is>")
+        super().__init__(lambda message: None, None, checks=checks, **material)
 
     def ask(self, question):
-        return answer(question, self.learner)
+        helpers = self.helpers.namespace
+        return answer(question, collections.ChainMap(self.notebook, helpers))
 
-    def check(self, exercise):
+    def verdict(self, exercise):
+        """Runs a check, by questions about the answer; says what a notebook's says."""
+        self.helpers.bind(self.notebook)
+        reference_checks.learner = {}
         # Many answers make the same programs, which a judge may free before a check.
         with mock.patch.object(judge, "free_compiled_programs"):
-            return super().check(exercise)
-
-
-def checks_of(notebook):
-    """Finds the check cells' sources, by exercise."""
-    return {
-        cell.metadata.nbgrader.grade_id.removeprefix("check-"): cell.source
-        for cell in notebook.cells
-        if cell.metadata.get("nbgrader", {}).get("grade")
-    }
+            said = self.check(exercise)
+        return Verdict(
+            exercise,
+            Outcome[said["verdict"]].value,
+            said["share"],
+            tuple(StatementResult(**one) for one in said["statements"]),
+            said["message"],
+            tuple((name, text) for name, text in said["details"]),
+        )
 
 
 def new_names(before, after):

@@ -1,7 +1,10 @@
-"""Known wrong answers lose the points of their check alone; other right ones get all.
+"""Known wrong answers fail what they should; other right ones get all points.
+
+A wrong answer's docstring says what its check must find out. `Told:` is the likely
+cause that a learner reads, or "none"; `Fails:` are the statements that do not hold.
 
 Each answer is set into the solved lesson's namespace, and the checks that it can touch
-are run, hidden tests included, as a notebook runs them, and for some of them as a judge
+are run, hidden cases included, as a notebook runs them, and for some of them as a judge
 does, too, in this process: a kernel for each of hundreds of answers would take an hour.
 
 `ANSWERS=all` takes all answers, by both roads, and right ones with other hidden cases.
@@ -24,8 +27,9 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 from solved_lesson import EVERY, ROOT, SLOW, SOURCES, Lesson
 
-from coursekit import likeness
+from coursekit import reference_checks
 from coursekit.i18n import translated
+from coursekit.outcomes import FAILS, LATER
 from grader.results import Outcome
 
 RIGHT = sorted((ROOT / "solutions" / "answers").glob("*/*__right__*.py"))
@@ -105,36 +109,51 @@ class Answers:
 
     def test_answer_gets_the_points_it_deserves_and_is_told_why(self, answer, lesson):
         exercise, kind, _ = answer.stem.split("__")
-        told = lesson.outcomes(answer, exercise)
+        verdicts = lesson.verdicts(answer, exercise)
         if lesson.judge and exercise not in SLOW and is_graded(answer):
-            assert lesson.outcomes(answer, exercise, by="grader") == told
-        outcome, headline, rows = told.pop(exercise)
-        assert outcome in (
-            ("right",)
-            if kind == "right"
-            else (Outcome.FAILED.value, Outcome.RAISED.value)
-        )
-        assert {one for one, _, _ in told.values()} <= {"right"}
-        if kind == "wrong":
-            assert rows.get("likely", "none") == cause(answer)
-            assert not lesson.judge or not untranslated(outcome, headline, rows, lesson)
+            assert lesson.verdicts(answer, exercise, by="grader") == verdicts
+        verdict = verdicts.pop(exercise)
+        assert {other.outcome for other in verdicts.values()} <= {Outcome.PASSED}
+        assert not any(one.standing == LATER for one in verdict.statements)
+        failed = [one for one in verdict.statements if one.standing == FAILS]
+        if kind == "right":
+            assert (verdict.outcome, verdict.share) == (Outcome.PASSED, 1), failed
+            return
+        assert verdict.outcome in (Outcome.PARTLY, Outcome.FAILED, Outcome.RAISED)
+        assert verdict.share < 1
+        assert [one.name for one in failed] == said(answer, "Fails").split("; ")
+        shown = [one for one in failed if one.rows]  # others say "see above"
+        causes = [dict(one.rows).get("likely", "none") for one in shown]
+        assert said(answer, "Told") in causes
+        assert not lesson.judge or untranslated(verdict, lesson) == []
 
     @pytest.mark.skipif(not EVERY, reason="with ANSWERS=all")
     @pytest.mark.parametrize("seed", range(100, 108))
     def test_right_answers_are_right_whatever_cases_are_drawn(
         self, seed, lesson, monkeypatch
     ):
-        monkeypatch.setattr(likeness, "seed", seed)  # each class has one of its own
+        # Each class has one of its own.
+        monkeypatch.setattr(reference_checks, "seed", seed)
         for exercise in {*lesson.exercises} - {*SLOW}:
             own = [path for path in RIGHT if path.parent.name == self.path.stem]
             own = [path for path in own if path.stem.startswith(f"{exercise}__")]
             answer = own[seed % len(own)]
-            told = lesson.outcomes(answer, exercise, by="grader")[exercise]
-            assert told[0] == "right", (answer.stem, told)
+            verdict = lesson.verdicts(answer, exercise, by="grader")[exercise]
+            assert verdict.outcome == Outcome.PASSED, (answer.stem, verdict)
 
     def test_answer_says_what_it_stands_for(self, answer):
         assert re.fullmatch(r"\w+?__(wrong|right)__\w+", answer.stem)
         assert ast.get_docstring(ast.parse(answer.read_text()))
+
+    def test_each_wrong_answer_says_what_fails_and_what_is_told(self, lesson):
+        own = [path for path in WRONG if path.parent.name == self.path.stem]
+        for path in own:
+            exercise = path.stem.split("__")[0]
+            check = lesson.checks.checks[exercise]
+            failed = said(path, "Fails").split("; ")
+            stated = [*check.essential, *check.others]
+            assert failed == [one for one in stated if one in failed], path.stem
+            assert said(path, "Told"), path.stem
 
     def test_each_exercise_has_three_wrong_and_six_right_answers(self, lesson):
         every = (*RIGHT, *WRONG)
@@ -149,23 +168,24 @@ def is_graded(answer):
     return EVERY or zlib.crc32(answer.stem.encode()) % 5 == 0
 
 
-def cause(answer):
-    """Reads the cause that a wrong answer must be told: its docstring's last line."""
+def said(answer, label):
+    """Reads what stands behind a label at the end of a wrong answer's docstring."""
     text = ast.get_docstring(ast.parse(answer.read_text()))
-    found = re.search(r"\nTold: (.+)\Z", text, re.DOTALL)
-    return " ".join(found[1].split()) if found else "a line with Told: is missing"
+    found = re.search(rf"\n{label}: (.+?)(?=\n[A-Z][a-z]+: |\Z)", text, re.DOTALL)
+    return " ".join(found[1].split()) if found else f"a line with {label}: is missing"
 
 
-def untranslated(outcome, headline, rows, lesson):
+def untranslated(verdict, lesson):
     """Lists what a learner who reads another language is told in English.
 
-    What hidden tests say is told in feedback alone, and in no learner's module.
+    What hidden cases alone say is in no catalogue.
     """
-    told = [rows[name] for name in ("likely",) if name in rows]
-    if outcome == Outcome.FAILED.value:  # else it is what the learner's code raised
-        told.append(headline)
-    for name in ("holds", "fails", "untested"):
-        told += rows.get(name, "").split("; ")
+    told = []
+    for one in verdict.statements:
+        rows = dict(one.rows)
+        told += [one.name, rows.get("likely", "")]
+        if not re.match(r"\w+(Error|Exception|Exit): ", one.headline):
+            told.append(one.headline)  # else it is what an answer raised
     told = [text for text in told if not any(p.fullmatch(text) for p in lesson.hidden)]
     return [text for text in told if " " in text and translated(text, "ko") == text]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import tomllib
 from pathlib import Path
 
 from exercise import Exercise
 from rules import Mutant, mutants_of
 
+from grader.authoring.check_source import marked
 from grader.authoring.lesson import read_lesson
 from grader.authoring.notebook import checks, exercises
 
@@ -31,19 +33,28 @@ def read_mutants(path: Path, only: str | None = None) -> list[Mutant]:
     notebook = read_lesson(path, repository="")
     solved, checked = exercises(notebook), checks(notebook)
     known = {cell.id for cell in (*solved.values(), *checked.values())}
-    lesson = "\n".join(
+    shown, helpers = visible_parts(notebook.metadata["checks"])
+    lesson = [
         cell.source
         for cell in notebook.cells
         if cell.cell_type == "code" and cell.id not in known | {"setup", "scorecard"}
-    )
+    ]
+    lesson = "\n".join([*lesson, helpers])
     return [
         mutant
         for name, cell in solved.items()
         if name == only or (only is None and name not in SLOW)
-        for mutant in mutants_of(
-            Exercise(name, cell.source, checked[name].source, lesson)
-        )
+        for mutant in mutants_of(Exercise(name, cell.source, shown[name], lesson))
     ]
+
+
+def visible_parts(source: str) -> tuple[dict[str, str], str]:
+    """Parts a check module: the visible examples by exercise, and its own functions."""
+    tree = ast.parse(source)
+    examples = {name: node for name, node, mark in marked(tree) if mark == "visible"}
+    helpers = [node for node in tree.body if node not in examples.values()]
+    shown = {name: ast.unparse(node) for name, node in examples.items()}
+    return shown, "\n".join(map(ast.unparse, helpers))
 
 
 def sampled(made: dict[Path, list], count: int | None) -> dict[Path, list[Mutant]]:

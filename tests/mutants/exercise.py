@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import product, takewhile
 
 from trees import FUNCTIONS, called, is_constant, names, parameters
 
@@ -16,11 +16,11 @@ class Exercise:
     Args:
         name: of the exercise.
         cell: its solved cell.
-        check: its check's cell.
-        lesson: the lesson's other cells, without checks.
+        shown: the visible examples of its check.
+        lesson: the lesson's other cells, and the functions of its checks.
     """
 
-    def __init__(self, name: str, cell: str, check: str, lesson: str):
+    def __init__(self, name: str, cell: str, shown: str, lesson: str):
         self.name = name
         self.tree = ast.parse(cell)
         for node in ast.walk(self.tree):
@@ -33,11 +33,9 @@ class Exercise:
             if re.match(r"\s*### (BEGIN|END) SOLUTION", line)
         )
         self.regions = [range(*pair) for pair in zip(marks, marks, strict=True)]
-        shown = ast.parse(
-            re.sub(r"(?ms)^\s*### BEGIN HIDDEN.*?### END HIDDEN TESTS$", "", check)
-        )
-        self.literals = literals_of(shown, self.functions, ast.parse(lesson))
-        self.mentions = mentions_of(shown)
+        examples = ast.parse(shown)
+        self.literals = literals_of(examples, self.functions, ast.parse(lesson))
+        self.mentions = mentions_of(examples)
 
     def nodes(self) -> Iterator[ast.AST]:
         """Yields the cell's functions and the nodes of their solutions."""
@@ -122,12 +120,16 @@ def values_by_name(tree) -> dict[str, list[ast.expr]]:
 
 
 def mentions_of(tree) -> list[str]:
-    """Lists what errors must mention in a visible check, as one text each."""
-    found = []
+    """Lists what errors must mention in visible examples, as one text each."""
+    values, found = values_by_name(tree), []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and called(node) == "expect_error":
             lists = [k.value for k in node.keywords if k.arg == "mentions"]
             for one in (*lists, *node.args[2:3]):
-                if is_constant(one):
-                    found.append(" and ".join(map(str, ast.literal_eval(one))))
+                parts = getattr(one, "elts", ())
+                rows = [values.get(getattr(part, "id", ""), [part]) for part in parts]
+                for row in product(*rows):
+                    if row and all(map(is_constant, row)):
+                        texts = (str(ast.literal_eval(part)) for part in row)
+                        found.append(" and ".join(texts))
     return list(dict.fromkeys(found))

@@ -10,9 +10,9 @@ def outcome_of(solved: Lesson, exercise: str, source: str) -> str:
     """Grades a mutant; returns its outcome in words."""
     stand_ins.reset()
     try:
-        outcome, *_ = solved.told(source, exercise, by="grader")[exercise]
+        verdict = solved.verdicts_of(source, exercise, by="grader")[exercise]
     except Exception as error:
         return f"raised {type(error).__name__} where it is defined"
-    if outcome == "right" and "_s." in source and not stand_ins.acted:
+    if verdict.outcome == "right" and "_s." in source and not stand_ins.acted:
         return "no effect"
-    return outcome
+    return verdict.outcome

@@ -268,7 +268,7 @@ def changed_check(submitted, change):
     place = place_of(submitted, "check-double")
     check = submitted.cells[place]
     if change == "edited":
-        check.source = check.source.replace("6", "0")
+        check.source = 'print(7)\ncheck("double", points=1000)'
     elif change == "deleted":
         del submitted.cells[place]
     elif change == "text":
@@ -280,35 +280,56 @@ def changed_check(submitted, change):
     elif change == "points of a weird type":
         check.metadata.nbgrader.points = [1]
     elif change == "spaces":
-        check.source = check.source.replace("\n", "  \n\n") + "\n"
-    elif change == "edited, metadata lost":
-        check.source = check.source.replace("points=1", "points=1000")
-        forget(submitted)
+        check.source = f"  {check.source} \n\n"
+
+
+CHANGES = ("none", "edited", "deleted", "text", "copied", "points", "spaces")
+
+
+@pytest.mark.parametrize("change", [*CHANGES, "points of a weird type"])
+def test_nothing_of_a_changed_check_runs_and_it_needs_no_note(
+    submitted, lesson, change
+):
+    """The lesson's own checks decide."""
+    changed_check(submitted, change)
+    found = extract_answers(submitted, lesson)
+    assert found == Answers({"double": DOUBLE, "negate": NEGATE})
 
 
 @pytest.mark.parametrize(
-    "change",
-    ["edited", "deleted", "text", "copied", "points", "points of a weird type"],
+    "call",
+    ["check('double')", 'check("double", show=True)', 'check( "double", points=9);'],
 )
-def test_changed_check_is_noted_and_nothing_of_it_runs(submitted, lesson, change):
-    changed_check(submitted, change)
-    found = extract_answers(submitted, lesson)
-    note = "The check of double was changed or removed; the original was used."
-    answers = {"double": DOUBLE, "negate": NEGATE}
-    assert found == Answers(answers, (), (note,))
+def test_check_without_metadata_does_not_run(submitted, lesson, call):
+    submitted.cells[place_of(submitted, "check-double")].source = call
+    forget(submitted)
+    assert extract_answers(submitted, lesson).extras == ()
 
 
-def test_changed_check_without_metadata_does_not_run(submitted, lesson):
-    changed_check(submitted, "edited, metadata lost")
+@pytest.mark.parametrize("lost", [False, True], ids=["with ids", "metadata lost"])
+def test_helper_above_a_call_of_the_check_is_kept(submitted, lesson, lost):
+    """As learners write who try something out."""
+    helper = 'def twice(x):\n    return x + x\n\n\ncheck("double")'
+    submitted.cells.insert(place_of(submitted, "double"), code(helper))
+    if lost:
+        forget(submitted)
+    assert [source for _, source in extract_answers(submitted, lesson).extras] == [
+        helper
+    ]
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["with ids", "metadata lost"])
+def test_answer_above_a_call_of_its_check_counts(submitted, lesson, lost):
+    source = f'{DOUBLE}\n\n\ncheck("double")'
+    exercises(submitted)["double"].source = source
+    if lost:
+        forget(submitted)
     found = extract_answers(submitted, lesson)
+    assert found.exercises == {"double": source, "negate": NEGATE}
     assert found.extras == ()
-    assert "The check of double was changed" in found.notes[-1]
 
 
-@pytest.mark.parametrize("change", ["none", "spaces"])
-def test_check_as_it_was_needs_no_note(submitted, lesson, change):
-    changed_check(submitted, change)
-    assert extract_answers(submitted, lesson).notes == ()
+def test_lesson_with_hidden_cases_needs_no_note(lesson):
     assert extract_answers(lesson, lesson).notes == ()
 
 

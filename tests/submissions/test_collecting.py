@@ -307,8 +307,11 @@ def test_learner_without_any_file_is_told(tmp_path, course):
 
 def test_lesson_is_known_by_its_cells_where_the_name_does_not_say(tmp_path, course):
     first = tiny.lesson(tmp_path / "one")
-    text = tiny.SOURCE.replace("double", "triple").replace("negate", "halve")
-    path = tiny.write_course(tmp_path / "two", text)
+    text, checks = (
+        one.replace("double", "triple").replace("negate", "halve")
+        for one in (tiny.SOURCE, tiny.CHECKS)
+    )
+    path = tiny.write_course(tmp_path / "two", text, checks=checks)
     second = tiny.read_lesson(path, tiny.REPOSITORY)
     for name, notebook in zip(LESSONS, (first, second), strict=True):
         folder = course / "source" / name

@@ -7,8 +7,10 @@ import sys
 
 import nbformat
 import pytest
+import tiny
 
 from grader import ROOT
+from grader.authoring.lesson import read_lesson
 from grader.containment.limits import Limits
 from grader.kernel.session import Session
 from grader.workers.result_key import (
@@ -91,6 +93,45 @@ def test_an_edit_of_translated_messages_regrades_nothing(course):
     before = lesson_hashes(LESSON, Limits(), course)
     edit(course / "lessons/coursekit/messages_ko.py")
     assert lesson_hashes(LESSON, Limits(), course) == before
+
+
+def test_copies_of_checks_regrade_nothing_and_what_runs_them_regrades(course):
+    """A lesson's checks are part of the lesson, which has a hash of its own."""
+    folder = course / "lessons/coursekit/checks"
+    (folder / "01_tiny.py").write_text("x = 1\n")
+    before = lesson_hashes(LESSON, Limits(), course)
+    edit(folder / "01_tiny.py")
+    assert lesson_hashes(LESSON, Limits(), course) == before
+    edit(folder / "__init__.py")
+    assert lesson_hashes(LESSON, Limits(), course) != before
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("observe(double, 3), 6", "observe(double, 4), 8"),
+        ("observe(double, -7), -14", "observe(double, -8), -16"),
+        ("points=1", "points=2"),
+    ],
+    ids=["visible", "hidden", "points"],
+)
+def test_an_edit_of_one_lessons_checks_regrades_that_lesson_alone(tmp_path, old, new):
+    first = tiny.write_course(tmp_path / "course")
+    second = first.with_name("02_more.py")
+    second.write_text(tiny.SOURCE)
+    checks = first.parent / "checks"
+    (checks / second.name).write_text(tiny.CHECKS)
+
+    def hashes(path):
+        lesson = read_lesson(path, tiny.REPOSITORY)
+        return lesson_hashes(lesson, Limits(), tmp_path / "course")
+
+    before = hashes(first), hashes(second)
+    (checks / second.name).write_text(tiny.changed(tiny.CHECKS, (old, new)))
+    assert hashes(first) == before[0]
+    after = hashes(second)
+    assert after.pop("lesson") != before[1].pop("lesson")
+    assert after == before[1]
 
 
 def test_a_limit_and_the_lesson_decide_too():

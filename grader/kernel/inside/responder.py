@@ -8,6 +8,7 @@ by a definition of the same name.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import io
@@ -25,8 +26,9 @@ import numpy as np
 from IPython import get_ipython
 from jax.extend.mlir.dialects import stablehlo
 
+from coursekit import learner as notebook
 from coursekit import processes
-from coursekit.namespaces import LEARNER
+from coursekit.checks import CheckModule
 from coursekit.observation import Opaque, plain
 from coursekit.observe import (
     compiles_are_counted,
@@ -75,34 +77,43 @@ class Settings:
 
 settings = Settings()
 processes.clock = clock
-helpers: dict[str, Any] = {}  # the lesson's own functions
+given: dict[str, Any] = {}  # the lesson's own functions
 exercises: list[str] = []  # what learners write
+checks: list[CheckModule] = []  # the lesson's
 
 
-def define(setup: str, definitions: list[str], names: list[str]) -> None:
-    """Defines the lesson's own functions, apart from a learner's cells.
+def define(
+    setup: str, definitions: list[str], names: list[str], checks_source: str
+) -> None:
+    """Defines the lesson's own functions and its checks, apart from a learner's cells.
 
     Args:
         setup: the lesson's set-up cell.
         definitions: what its other cells define, exercises left out.
         names: of the functions that exercises define, looked up when they are called.
+        checks_source: the visible part of the lesson's checks.
     """
-    helpers.update({"__name__": "__main__", LEARNER: get_ipython().user_ns})
+    given["__name__"] = "__main__"
     exercises[:] = names
+    notebook.namespaces[:] = [get_ipython().user_ns, given]
     with contextlib.redirect_stdout(io.StringIO()):
         for place, source in enumerate([setup, *definitions]):
             file = f"<lesson {place}>"  # where Python looks for the source of functions
             linecache.cache[file] = len(source), None, source.splitlines(True), file
-            exec(compile(source, file, "exec"), helpers)
+            exec(compile(source, file, "exec"), given)
+    checks[:] = [CheckModule(checks_source, "<checks>")]
 
 
 def functions(learner: dict[str, Any]) -> Mapping[str, Any]:
-    """Maps names to what checks ask about: helpers, and the learner's functions."""
+    """Maps names to what checks ask about: theirs, the lesson's, the learner's."""
     for name in exercises:
-        helpers.pop(name, None)
+        given.pop(name, None)
         if name in learner:
-            helpers[name] = learner[name]
-    return helpers if helpers else learner
+            given[name] = learner[name]
+    if not checks:
+        return learner
+    checks[0].bind(given)
+    return collections.ChainMap(checks[0].namespace, given)
 
 
 def answer(question: str, *, begins: bool = False) -> None:
@@ -121,7 +132,7 @@ def reply(question: dict[str, Any], functions: Mapping[str, Any]) -> dict[str, A
     """Answers a question about one of `functions`."""
     name = question["function"]
     function = functions.get(name)
-    if function is None:
+    if function is None or isinstance(function, notebook.Missing):
         found = {"missing": name}
     else:
         is_mapped = question["axis"] is not None

@@ -20,7 +20,8 @@ from coursekit.observation import Observation, Opaque
 MAX_BYTES = 2**24  # of all arrays in one message
 MAX_DEPTH, MAX_ITEMS, MAX_TEXT = 40, 20_000, 100_000
 MAX_KEYS, MAX_KEY = 1000, 200  # of one dict; characters of one key
-ERROR_TEXT = {"message": 4000, "code": 400, "function": 200}  # most characters
+ERROR_TEXT = {"message": 4000, "function": 200}  # most characters
+MAX_TRACE, MAX_TRACE_LINE = 4, 400
 MAX_BITS = 10_000  # of a whole number: Python prints no more than 4300 digits
 DTYPES = (
     "bool int4 uint4 int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 "
@@ -236,7 +237,7 @@ def encode_observation(seen: Observation) -> dict[str, Any]:
         value, layout = encode(Opaque(named)), {}
     error = seen.error and {
         "kinds": [str(kind)[:200] for kind in seen.error.kinds][:20],
-        "line": seen.error.line,
+        "trace": [line[:MAX_TRACE_LINE] for line in seen.error.trace[-MAX_TRACE:]],
         **{name: getattr(seen.error, name)[:most] for name, most in ERROR_TEXT.items()},
     }
     return {

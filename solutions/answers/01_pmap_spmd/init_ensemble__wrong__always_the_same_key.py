@@ -1,6 +1,7 @@
 """Splits a key of its own, whatever key it was given.
 
 Told: none
+Fails: the key decides
 """
 
 

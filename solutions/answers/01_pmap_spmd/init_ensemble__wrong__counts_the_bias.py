@@ -2,6 +2,7 @@
 sqrt(n_in)"); for n_in = 1 it is 0.71 in place of 1.
 
 Told: none
+Fails: normal weights
 """
 
 

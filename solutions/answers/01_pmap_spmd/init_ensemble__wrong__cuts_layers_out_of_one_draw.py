@@ -1,6 +1,7 @@
 """Draws one large matrix per device, and cuts each layer out of its corner.
 
 Told: the layers share a key
+Fails: a key for each
 """
 
 

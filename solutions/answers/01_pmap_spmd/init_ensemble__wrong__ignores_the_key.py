@@ -1,6 +1,7 @@
 """Draws from NumPy's global state: the same key gives other parameters each time.
 
 Told: none
+Fails: the key decides
 """
 
 

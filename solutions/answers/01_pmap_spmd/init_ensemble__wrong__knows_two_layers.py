@@ -1,6 +1,7 @@
 """Writes the number of layers into the code.
 
 Told: none
+Fails: a list of layers
 """
 
 

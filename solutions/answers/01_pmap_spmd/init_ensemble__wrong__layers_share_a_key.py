@@ -1,6 +1,7 @@
 """Uses a member's key for each of its layers: layers of one shape are equal.
 
 Told: the layers share a key
+Fails: a key for each
 """
 
 

@@ -1,6 +1,7 @@
 """Gives every second device its neighbour's weights with the other sign.
 
 Told: none
+Fails: a key for each
 """
 
 

@@ -1,6 +1,7 @@
 """Numbers the keys by device + layer: a layer equals the neighbour's next one.
 
 Told: none
+Fails: a key for each
 """
 
 

@@ -1,6 +1,7 @@
 """Draws standard normals: activations grow with the width.
 
 Told: they are not scaled by 1 / sqrt(n_in)
+Fails: normal weights
 """
 
 

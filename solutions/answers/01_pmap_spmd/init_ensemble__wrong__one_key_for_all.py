@@ -1,6 +1,7 @@
 """Broadcasts the key: right on one device, eight identical members on eight.
 
 Told: the devices share a key
+Fails: a key for each
 """
 
 

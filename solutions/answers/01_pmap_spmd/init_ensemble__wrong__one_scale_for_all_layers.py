@@ -1,6 +1,7 @@
 """Scales every layer by the width of the input.
 
 Told: none
+Fails: normal weights
 """
 
 

@@ -1,6 +1,7 @@
 """Divides by the square root of n_out: variance grows where a layer narrows.
 
 Told: n_out was taken for n_in
+Fails: normal weights
 """
 
 

@@ -2,6 +2,7 @@
 same parameters ("another key others"), and no layer has a JAX key of its own.
 
 Told: none
+Fails: the key decides
 """
 
 

@@ -1,6 +1,7 @@
 """Makes each draw's own mean 0 and deviation 1: a single weight becomes nan.
 
 Told: none
+Fails: normal weights
 """
 
 

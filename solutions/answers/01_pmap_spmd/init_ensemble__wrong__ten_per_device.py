@@ -1,6 +1,7 @@
 """Numbers the keys 10 * device + layer: an eleventh layer shares one with device 1.
 
 Told: none
+Fails: a key for each
 """
 
 

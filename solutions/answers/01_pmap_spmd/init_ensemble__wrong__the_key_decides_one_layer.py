@@ -1,6 +1,7 @@
 """Draws the first layer from the key, all others from keys of its own.
 
 Told: none
+Fails: the key decides
 """
 
 

@@ -1,6 +1,7 @@
 """Sums twelve uniform numbers: mean and deviation are right, the tails are missing.
 
 Told: none
+Fails: normal weights
 """
 
 

@@ -1,6 +1,7 @@
 """Draws uniform numbers of the right standard deviation.
 
 Told: none
+Fails: normal weights
 """
 
 

@@ -1,6 +1,7 @@
 """Does not test its input: XLA would be asked for 0 devices.
 
 Told: none
+Fails: below one device
 """
 
 

@@ -1,6 +1,7 @@
 """Lets XLA choose: the last count wins, but the old one is still there.
 
 Told: none
+Fails: the old count is gone
 """
 
 

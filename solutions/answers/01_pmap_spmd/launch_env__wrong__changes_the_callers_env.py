@@ -1,6 +1,7 @@
 """Takes `copy = env` for a copy: both names are the same dict.
 
 Told: none
+Fails: arguments stay; nothing is remembered
 """
 
 

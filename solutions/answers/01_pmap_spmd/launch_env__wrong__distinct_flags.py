@@ -1,6 +1,7 @@
 """Keeps each flag once: where one comes twice, another one wins.
 
 Told: none
+Fails: other flags stay
 """
 
 

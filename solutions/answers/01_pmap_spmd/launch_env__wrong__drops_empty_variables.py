@@ -1,6 +1,7 @@
 """Copies the variables that are not empty.
 
 Told: none
+Fails: other variables stay
 """
 
 

@@ -1,6 +1,7 @@
 """Drops each flag with the name in it, also a path of another flag that ends so.
 
 Told: none
+Fails: other flags stay
 """
 
 

@@ -1,6 +1,7 @@
 """Believes that XLA_FLAGS holds one flag only, and overwrites the others.
 
 Told: none
+Fails: other flags stay
 """
 
 

@@ -2,6 +2,7 @@
 so "other flags stay" breaks.
 
 Told: none
+Fails: other flags stay; the old count is gone
 """
 
 

@@ -1,6 +1,7 @@
 """Reads XLA_FLAGS as if it were always set, and fails where it is not.
 
 Told: none
+Fails: other variables stay
 """
 
 

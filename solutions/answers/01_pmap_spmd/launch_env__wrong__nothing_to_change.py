@@ -1,6 +1,7 @@
 """Returns the caller's own dict where its count is right already.
 
 Told: none
+Fails: arguments stay
 """
 
 

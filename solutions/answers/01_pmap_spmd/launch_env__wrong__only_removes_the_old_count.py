@@ -1,6 +1,7 @@
 """Removes the old count and sets none: right for one device, wrong for eight.
 
 Told: none
+Fails: a fresh process sees them
 """
 
 

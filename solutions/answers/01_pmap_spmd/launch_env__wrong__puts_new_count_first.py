@@ -1,6 +1,7 @@
 """Leaves the earlier count in place; XLA obeys the flag that comes last.
 
 Told: none
+Fails: a fresh process sees them; the old count is gone
 """
 
 

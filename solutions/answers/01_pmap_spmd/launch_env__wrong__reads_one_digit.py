@@ -1,6 +1,7 @@
 """Looks for a count of one digit: of 16 the 6 stays behind.
 
 Told: none
+Fails: other flags stay
 """
 
 import re

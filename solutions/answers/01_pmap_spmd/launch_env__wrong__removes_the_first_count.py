@@ -1,6 +1,7 @@
 """Removes one earlier count: where there are two, the second stays.
 
 Told: none
+Fails: the old count is gone
 """
 
 

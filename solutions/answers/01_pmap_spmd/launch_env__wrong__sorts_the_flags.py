@@ -1,6 +1,7 @@
 """Takes the flags for a set, whose order is lost.
 
 Told: none
+Fails: other flags stay
 """
 
 

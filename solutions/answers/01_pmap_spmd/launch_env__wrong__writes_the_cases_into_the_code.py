@@ -1,6 +1,7 @@
 """Refuses the two counts of the check, and no other below 1.
 
 Told: none
+Fails: below one device
 """
 
 

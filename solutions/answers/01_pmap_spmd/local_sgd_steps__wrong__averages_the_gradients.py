@@ -2,6 +2,7 @@
 nobody can tell.
 
 Told: gradients were averaged
+Fails: each device descends; no communication
 """
 
 

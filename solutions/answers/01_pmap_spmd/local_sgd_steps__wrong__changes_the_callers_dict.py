@@ -1,6 +1,7 @@
 """Writes each step's result into the dict that it was given.
 
 Told: none
+Fails: row d on device d; arguments stay
 """
 
 

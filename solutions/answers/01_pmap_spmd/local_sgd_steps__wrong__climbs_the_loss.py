@@ -1,6 +1,7 @@
 """Adds the gradient instead of subtracting it.
 
 Told: the gradient was added
+Fails: each device descends
 """
 
 

@@ -1,6 +1,7 @@
 """Saves memory by giving up the parameters, which the caller still needs.
 
 Told: none
+Fails: arguments stay
 """
 
 

@@ -1,6 +1,7 @@
 """Broadcasts the first device's data: right on one device, no spread on eight.
 
 Told: none
+Fails: each device descends
 """
 
 

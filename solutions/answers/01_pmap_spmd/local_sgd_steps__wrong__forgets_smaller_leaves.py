@@ -1,6 +1,7 @@
 """Measures the first array only: a drifting bias goes unseen.
 
 Told: none
+Fails: the largest difference
 """
 
 

@@ -1,6 +1,7 @@
 """Takes the largest difference with its sign: what lies below the mean is unseen.
 
 Told: none
+Fails: the largest difference
 """
 
 

@@ -2,6 +2,7 @@
 numbers.
 
 Told: none
+Fails: each device descends; nothing is remembered
 """
 
 

@@ -1,6 +1,7 @@
 """Takes the mean in an array's own dtype: that of ints is rounded.
 
 Told: none
+Fails: the largest difference
 """
 
 

@@ -1,6 +1,7 @@
 """Measures the distance from replica 0, not from the mean.
 
 Told: it is between two replicas
+Fails: the largest difference
 """
 
 

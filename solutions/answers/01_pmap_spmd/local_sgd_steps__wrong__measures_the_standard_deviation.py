@@ -1,6 +1,7 @@
 """Takes the spread for a standard deviation, which hides a single stray replica.
 
 Told: it is a standard deviation
+Fails: the largest difference
 """
 
 

@@ -1,6 +1,7 @@
 """Loops over a pmapped step: after no step the caller's arrays come back.
 
 Told: none
+Fails: row d on device d
 """
 
 

@@ -1,6 +1,7 @@
 """Broadcasts the first replica's parameters: all start alike, as in the check.
 
 Told: none
+Fails: each device descends
 """
 
 

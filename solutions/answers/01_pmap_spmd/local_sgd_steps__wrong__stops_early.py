@@ -1,6 +1,7 @@
 """Stands still where the gradient is small.
 
 Told: none
+Fails: each device descends; nothing is remembered
 """
 
 

@@ -1,6 +1,7 @@
 """Counts from 1, and so takes a step less.
 
 Told: one step is missing
+Fails: each device descends
 """
 
 

@@ -1,6 +1,7 @@
 """Forgets the loop: a single step, num_steps times as long.
 
 Told: none
+Fails: each device descends
 """
 
 

@@ -1,6 +1,7 @@
 """Clips to the largest replica afterwards: nothing changes, and devices send.
 
 Told: none
+Fails: no communication
 """
 
 

@@ -1,6 +1,7 @@
 """Builds all differences on one device before it spreads the rest of the work.
 
 Told: none
+Fails: row d on device d; never all differences
 """
 
 

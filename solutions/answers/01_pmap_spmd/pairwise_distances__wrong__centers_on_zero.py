@@ -1,6 +1,7 @@
 """Subtracts 1000, then expands the square: right where the check has its points.
 
 Told: none
+Fails: each distance
 """
 
 

@@ -1,6 +1,7 @@
 """Computes in bfloat16: eight bits are fewer than four digits.
 
 Told: none
+Fails: each distance; four digits
 """
 
 

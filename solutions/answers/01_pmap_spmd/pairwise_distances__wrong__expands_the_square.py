@@ -1,6 +1,7 @@
 """Saves memory by |p|^2 - 2pq + |q|^2, which cancels far from the origin.
 
 Told: right near 0, not near 1000: what is subtracted after squaring cancels
+Fails: each distance; four digits
 """
 
 

@@ -1,6 +1,7 @@
 """Builds all differences at once, in another shape than (D, N, Q, F).
 
 Told: none
+Fails: row d on device d; never all differences
 """
 
 

@@ -1,6 +1,7 @@
 """Adds 1e-2 below the root, for a gradient that nobody asks for.
 
 Told: none
+Fails: each distance; four digits
 """
 
 

@@ -3,6 +3,7 @@
 dynamic_slice does not read beyond the end, it moves the start back.
 
 Told: none
+Fails: each distance
 """
 
 

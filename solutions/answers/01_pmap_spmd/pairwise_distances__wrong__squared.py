@@ -1,6 +1,7 @@
 """Stops before the square root.
 
 Told: the square root is missing
+Fails: each distance; four digits
 """
 
 

@@ -1,6 +1,7 @@
 """Nests the two vmaps the other way round: (D, Q, N) instead of (D, N, Q).
 
 Told: none
+Fails: each distance; four digits
 """
 
 

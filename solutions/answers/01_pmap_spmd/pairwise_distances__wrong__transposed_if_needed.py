@@ -1,6 +1,7 @@
 """Maps in the wrong order, and transposes where the shape shows it: not where N is Q.
 
 Told: none
+Fails: each distance; four digits
 """
 
 

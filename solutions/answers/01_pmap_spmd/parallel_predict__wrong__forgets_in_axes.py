@@ -2,6 +2,7 @@
 
 Told: pmap looked for a device axis in an argument that has none, or another one;
 in_axes=None sends an argument whole
+Fails: a prediction of each block
 """
 
 

@@ -1,6 +1,7 @@
 """Multiplies by w and adds nothing.
 
 Told: the bias was not added
+Fails: a prediction of each block
 """
 
 

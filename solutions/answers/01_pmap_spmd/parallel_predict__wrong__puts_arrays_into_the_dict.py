@@ -1,6 +1,7 @@
 """Puts JAX's arrays in the place of NumPy's, in the caller's dict: equal ones.
 
 Told: none
+Fails: arguments stay
 """
 
 on_devices = jax.pmap(predict, in_axes=(None, 0))

@@ -1,6 +1,7 @@
 """Closes over the parameters of its first call.
 
 Told: none
+Fails: a prediction of each block; nothing is remembered
 """
 
 MAPPED = {}

@@ -1,6 +1,7 @@
 """Numbers the devices from the last to the first.
 
 Told: none
+Fails: row d on device d
 """
 
 

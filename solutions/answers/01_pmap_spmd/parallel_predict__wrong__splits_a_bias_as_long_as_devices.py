@@ -1,6 +1,7 @@
 """Takes a bias with as many entries as there are devices for one that is stacked.
 
 Told: none
+Fails: a prediction of each block
 """
 
 

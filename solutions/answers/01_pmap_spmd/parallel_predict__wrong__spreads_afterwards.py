@@ -1,6 +1,7 @@
 """Multiplies everything on one device, and spreads the result.
 
 Told: none
+Fails: row d on device d
 """
 
 from jax.sharding import NamedSharding

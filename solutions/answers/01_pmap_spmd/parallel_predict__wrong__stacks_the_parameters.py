@@ -1,6 +1,7 @@
 """Makes a copy of the parameters per device by hand instead of broadcasting.
 
 Told: none
+Fails: a prediction of each block; no stacked parameters
 """
 
 

@@ -1,6 +1,7 @@
 """Makes copies of the weights below each other, in another shape than (D, F, C).
 
 Told: none
+Fails: no stacked parameters
 """
 
 

@@ -3,6 +3,7 @@
 With fewer rows than devices these are fewer than one copy per device.
 
 Told: none
+Fails: no stacked parameters
 """
 
 

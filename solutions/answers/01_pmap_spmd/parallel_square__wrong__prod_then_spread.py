@@ -1,6 +1,7 @@
 """Squares as a product of two stacked copies, on one device; then spreads the rows.
 
 Told: none
+Fails: row d on device d
 """
 
 

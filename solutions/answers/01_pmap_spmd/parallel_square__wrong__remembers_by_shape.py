@@ -1,6 +1,7 @@
 """Keeps the result of each shape, as if numbers of that shape were always the same.
 
 Told: none
+Fails: each number squared; shape and dtype stay; nothing is remembered
 """
 
 KNOWN = {}

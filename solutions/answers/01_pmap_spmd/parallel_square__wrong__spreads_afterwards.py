@@ -1,6 +1,7 @@
 """Squares all rows on one device, and spreads the result: the others only store.
 
 Told: none
+Fails: row d on device d
 """
 
 from jax.sharding import NamedSharding

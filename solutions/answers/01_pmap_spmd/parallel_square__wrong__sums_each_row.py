@@ -1,6 +1,7 @@
 """Confuses the square with the squared norm of a device's row.
 
 Told: none
+Fails: each number squared; shape and dtype stay
 """
 
 

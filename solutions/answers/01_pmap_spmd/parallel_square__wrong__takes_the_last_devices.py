@@ -1,6 +1,7 @@
 """Counts devices from the end: with fewer rows than devices, others work.
 
 Told: none
+Fails: row d on device d
 """
 
 

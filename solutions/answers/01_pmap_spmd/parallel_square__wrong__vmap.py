@@ -1,6 +1,7 @@
 """Takes vmap for pmap: the same numbers, one device.
 
 Told: jax.pmap runs on a device per row; here is one
+Fails: row d on device d
 """
 
 

@@ -1,6 +1,7 @@
 """Turns labels and pixels into floats on the way.
 
 Told: none
+Fails: order stays; dtypes stay
 """
 
 

@@ -1,6 +1,7 @@
 """Gives every eighth row to a device: right on one device, another order on eight.
 
 Told: the rows were dealt out like cards, not cut in order
+Fails: order stays
 """
 
 

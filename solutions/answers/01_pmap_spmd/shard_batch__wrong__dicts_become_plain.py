@@ -1,6 +1,7 @@
 """Walks through the containers itself, and returns plain dicts for all dicts.
 
 Told: none
+Fails: the same tree
 """
 
 

@@ -1,6 +1,7 @@
 """Throws away the rows that do not fit instead of refusing them.
 
 Told: none
+Fails: uneven rows raise
 """
 
 

@@ -1,6 +1,7 @@
 """Cuts an array as it lies in memory: one that lies by columns comes out mixed.
 
 Told: none
+Fails: order stays; dtypes stay
 """
 
 

@@ -1,6 +1,7 @@
 """Lets reshape complain: its text names the number of elements, not of rows.
 
 Told: reshape raised this: test whether B divides before you reshape
+Fails: uneven rows raise
 """
 
 

@@ -1,6 +1,7 @@
 """Rebuilds each sequence as a plain list or tuple.
 
 Told: none
+Fails: the same tree
 """
 
 

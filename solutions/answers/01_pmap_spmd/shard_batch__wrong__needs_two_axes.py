@@ -1,6 +1,7 @@
 """Takes every array for rows of features: a third axis is flattened.
 
 Told: none
+Fails: order stays; dtypes stay
 """
 
 

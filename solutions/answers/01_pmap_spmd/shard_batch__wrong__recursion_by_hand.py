@@ -1,6 +1,7 @@
 """Rebuilds each dict by its class: a default dict's takes its factory first.
 
 Told: none
+Fails: the same tree
 """
 
 

@@ -1,6 +1,7 @@
 """Tests for powers of two, as if devices came in no other number.
 
 Told: none
+Fails: order stays; dtypes stay
 """
 
 

@@ -1,6 +1,7 @@
 """Puts the device axis second: (B / D, D, ...) instead of (D, B / D, ...).
 
 Told: none
+Fails: order stays; dtypes stay
 """
 
 

@@ -1,6 +1,7 @@
 """Returns a list where the batch has a tuple.
 
 Told: none
+Fails: the same tree
 """
 
 

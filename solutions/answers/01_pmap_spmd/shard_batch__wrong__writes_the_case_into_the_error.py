@@ -1,6 +1,7 @@
 """Names the sizes of the check in its error, whatever the sizes are.
 
 Told: none
+Fails: uneven rows raise
 """
 
 

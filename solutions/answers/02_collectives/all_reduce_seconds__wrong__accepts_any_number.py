@@ -1,6 +1,7 @@
 """Divides by whatever it gets.
 
 Told: none
+Fails: bad numbers raise
 """
 
 

@@ -1,6 +1,7 @@
 """Forgets the latency of fast links.
 
 Told: none
+Fails: the seconds of a ring
 """
 
 

@@ -1,6 +1,7 @@
 """Counts the reduce-scatter and forgets the all-gather.
 
 Told: this is half the ring: the sums are handed on, too
+Fails: the seconds of a ring
 """
 
 

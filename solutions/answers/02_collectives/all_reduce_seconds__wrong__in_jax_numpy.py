@@ -2,6 +2,7 @@
 2**31 bytes on (a 4 GB model) the int overflows, and the answer is a jax.Array.
 
 Told: none
+Fails: the seconds of a ring
 """
 
 

@@ -1,6 +1,7 @@
 """Refuses negative bandwidths and divides by zero.
 
 Told: none
+Fails: bad numbers raise
 """
 
 

@@ -1,6 +1,7 @@
 """Sends nothing where there are no bytes.
 
 Told: without bytes there are messages all the same
+Fails: the seconds of a ring
 """
 
 

@@ -2,6 +2,7 @@
 before it looks at the bandwidth.
 
 Told: none
+Fails: bad numbers raise
 """
 
 

@@ -1,6 +1,7 @@
 """Pays the latency once for the whole operation.
 
 Told: the latency was counted once, not for each message
+Fails: the seconds of a ring; one device sends nothing
 """
 
 

@@ -1,6 +1,7 @@
 """Remembers by bytes and devices alone: another link gets the earlier one's seconds.
 
 Told: none
+Fails: the seconds of a ring
 """
 
 _seconds = {}

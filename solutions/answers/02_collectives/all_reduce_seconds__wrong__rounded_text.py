@@ -1,6 +1,7 @@
 """Breaks "its text holds the bad number in full": `:g` writes six digits of it.
 
 Told: none
+Fails: bad numbers raise
 """
 
 

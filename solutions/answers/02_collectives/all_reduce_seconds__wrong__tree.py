@@ -1,6 +1,7 @@
 """Takes the model of a tree.
 
 Told: these are the messages of a tree
+Fails: the seconds of a ring
 """
 
 

@@ -1,6 +1,7 @@
 """Asks JAX for as many devices.
 
 Told: none
+Fails: the seconds of a ring
 """
 
 

@@ -1,6 +1,7 @@
 """Sends the whole array in each step.
 
 Told: each message holds all bytes, not num_bytes / D
+Fails: the seconds of a ring
 """
 
 

@@ -1,6 +1,7 @@
 """Rounds a message down to whole bytes.
 
 Told: none
+Fails: the seconds of a ring
 """
 
 

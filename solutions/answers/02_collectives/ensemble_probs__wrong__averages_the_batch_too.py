@@ -1,6 +1,7 @@
 """Averages the batch, which is the same on every device, before it is used.
 
 Told: none
+Fails: only probabilities are sent
 """
 
 

@@ -1,6 +1,7 @@
 """Averages the members' weights, which makes one model of eight.
 
 Told: this is the softmax of the mean logits
+Fails: the mean of the members; only probabilities are sent; large logits are fine
 """
 
 

@@ -1,6 +1,7 @@
 """Divides by the number of devices of the lesson's examples.
 
 Told: none
+Fails: the mean of the members; any number of devices
 """
 
 

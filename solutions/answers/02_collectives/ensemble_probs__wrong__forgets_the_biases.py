@@ -1,6 +1,7 @@
 """Leaves the biases out.
 
 Told: the biases were left out
+Fails: the mean of the members
 """
 
 

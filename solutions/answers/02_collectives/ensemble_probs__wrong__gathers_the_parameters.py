@@ -1,6 +1,7 @@
 """Sends every member's parameters to every device.
 
 Told: the parameters were sent
+Fails: only probabilities are sent
 """
 
 

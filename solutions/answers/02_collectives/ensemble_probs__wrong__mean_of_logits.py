@@ -1,6 +1,7 @@
 """Averages logits before the softmax: another ensemble, as softmax is not linear.
 
 Told: this is the softmax of the mean logits
+Fails: the mean of the members; large logits are fine
 """
 
 

@@ -1,6 +1,7 @@
 """Takes exponentials of large logits.
 
 Told: exp overflows
+Fails: the mean of the members; large logits are fine
 """
 
 

@@ -1,6 +1,7 @@
 """Forgets that there are other members.
 
 Told: each device kept its own member's answer
+Fails: the mean of the members; only probabilities are sent; large logits are fine
 """
 
 

@@ -2,6 +2,7 @@
 the parameters, because these are fewer numbers.
 
 Told: none
+Fails: only probabilities are sent
 """
 
 

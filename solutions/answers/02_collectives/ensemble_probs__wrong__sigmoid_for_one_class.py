@@ -1,6 +1,7 @@
 """Takes the sigmoid where there is one class: its probability is 1.
 
 Told: none
+Fails: the mean of the members
 """
 
 

@@ -1,6 +1,7 @@
 """Looks for the classes by their number, and finds the rows where these are as many.
 
 Told: none
+Fails: the mean of the members
 """
 
 

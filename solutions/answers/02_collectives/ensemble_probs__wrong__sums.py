@@ -1,6 +1,7 @@
 """Sums the members' probabilities: right with one member only.
 
 Told: the members' probabilities were summed
+Fails: the mean of the members; large logits are fine
 """
 
 

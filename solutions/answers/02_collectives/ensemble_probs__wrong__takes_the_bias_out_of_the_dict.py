@@ -1,6 +1,7 @@
 """Makes the bias a row of the weights, in its caller's dict.
 
 Told: none
+Fails: arguments stay
 """
 
 

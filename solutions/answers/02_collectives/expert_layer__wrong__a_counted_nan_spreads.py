@@ -1,6 +1,7 @@
 """Fills slots by a product with ones and zeros: one token's nan reaches all others.
 
 Told: none
+Fails: at most capacity tokens; any number of devices
 """
 
 

@@ -1,6 +1,7 @@
 """Adds up what is too much in the last slot.
 
 Told: none
+Fails: each token by its expert; at most capacity tokens
 """
 
 

@@ -1,6 +1,7 @@
 """Writes the check's capacity into the code.
 
 Told: none
+Fails: two all_to_alls; any number of devices
 """
 
 

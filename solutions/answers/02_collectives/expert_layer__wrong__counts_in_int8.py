@@ -1,6 +1,7 @@
 """Counts slots in 8 bits: late ones of many tokens take the first slots.
 
 Told: none
+Fails: at most capacity tokens
 """
 
 

@@ -1,6 +1,7 @@
 """Makes room for all tokens, whatever the capacity is.
 
 Told: no token was dropped
+Fails: each token by its expert; two all_to_alls; at most capacity tokens
 """
 
 

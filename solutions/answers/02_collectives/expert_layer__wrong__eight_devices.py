@@ -1,6 +1,7 @@
 """Writes the check's devices into the code.
 
 Told: none
+Fails: each token by its expert; any number of devices
 """
 
 

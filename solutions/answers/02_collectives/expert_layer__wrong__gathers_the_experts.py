@@ -1,6 +1,7 @@
 """Fetches all experts to the tokens.
 
 Told: all tokens, or all experts, were gathered
+Fails: two all_to_alls
 """
 
 

@@ -1,6 +1,7 @@
 """Gathers all tokens and choices; each expert computes what it was chosen for.
 
 Told: all tokens, or all experts, were gathered
+Fails: two all_to_alls
 """
 
 

@@ -1,6 +1,7 @@
 """Leaves the bias out.
 
 Told: none
+Fails: each token by its expert; at most capacity tokens
 """
 
 

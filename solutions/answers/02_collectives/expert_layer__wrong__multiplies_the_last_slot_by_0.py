@@ -1,6 +1,7 @@
 """Gives what is dropped the last slot's result, times 0: nan, where that is nan.
 
 Told: none
+Fails: at most capacity tokens; any number of devices
 """
 
 

@@ -1,6 +1,7 @@
 """Counts down from the capacity: below 0 an index begins at the end again.
 
 Told: none
+Fails: each token by its expert; at most capacity tokens
 """
 
 

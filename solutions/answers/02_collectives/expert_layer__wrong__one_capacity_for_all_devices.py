@@ -1,6 +1,7 @@
 """Takes the capacity for an expert's slots of all devices.
 
 Told: none
+Fails: each token by its expert; at most capacity tokens
 """
 
 

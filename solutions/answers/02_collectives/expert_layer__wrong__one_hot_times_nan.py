@@ -1,6 +1,7 @@
 """Dispatches by a matrix of zeros and ones: a dropped nan times 0 is nan.
 
 Told: none
+Fails: at most capacity tokens; any number of devices
 """
 
 

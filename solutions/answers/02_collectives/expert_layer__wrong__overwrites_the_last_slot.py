@@ -1,6 +1,7 @@
 """Puts what is too much into the last slot, over what is there.
 
 Told: none
+Fails: each token by its expert; at most capacity tokens
 """
 
 

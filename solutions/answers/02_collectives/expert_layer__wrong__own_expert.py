@@ -1,6 +1,7 @@
 """Computes all tokens where they are.
 
 Told: each device used its own expert
+Fails: each token by its expert; two all_to_alls; at most capacity tokens
 """
 
 

@@ -1,6 +1,7 @@
 """Takes a zero token's result for a dropped token, which holds the bias.
 
 Told: a dropped token got what its expert makes of zeros
+Fails: each token by its expert; two all_to_alls; at most capacity tokens
 """
 
 

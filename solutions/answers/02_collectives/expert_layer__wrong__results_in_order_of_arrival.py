@@ -1,6 +1,7 @@
 """Leaves the results in the order of experts and slots.
 
 Told: none
+Fails: each token by its expert; at most capacity tokens
 """
 
 

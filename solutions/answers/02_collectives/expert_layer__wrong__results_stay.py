@@ -1,6 +1,7 @@
 """Sends no results back.
 
 Told: the results did not travel back: that takes a second all_to_all
+Fails: each token by its expert; two all_to_alls; at most capacity tokens
 """
 
 

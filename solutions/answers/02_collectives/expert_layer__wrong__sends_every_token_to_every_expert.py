@@ -1,6 +1,7 @@
 """Sends all tokens everywhere and keeps one expert's answer.
 
 Told: every token was sent to every expert
+Fails: two all_to_alls
 """
 
 

@@ -1,6 +1,7 @@
 """Sends the choices along, which the slots say already.
 
 Told: the tokens' choices were sent, too
+Fails: two all_to_alls
 """
 
 

@@ -1,6 +1,7 @@
 """Counts slots over the experts together.
 
 Told: slots were counted over all experts together
+Fails: each token by its expert; at most capacity tokens
 """
 
 

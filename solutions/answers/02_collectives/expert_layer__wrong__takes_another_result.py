@@ -1,6 +1,7 @@
 """Reads beyond the slots: JAX takes the last one.
 
 Told: a dropped token got another one's result
+Fails: each token by its expert; at most capacity tokens
 """
 
 

@@ -1,6 +1,7 @@
 """Lets later rows push earlier ones out.
 
 Told: the last rows took the slots, not the first
+Fails: each token by its expert; at most capacity tokens
 """
 
 

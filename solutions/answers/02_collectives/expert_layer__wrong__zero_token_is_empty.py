@@ -1,6 +1,7 @@
 """Takes a token of zeros for an empty slot: its row is 0.
 
 Told: none
+Fails: each token by its expert
 """
 
 

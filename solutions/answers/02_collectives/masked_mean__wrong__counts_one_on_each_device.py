@@ -1,6 +1,7 @@
 """Protects the division before the sum: an empty device counts as one entry.
 
 Told: none
+Fails: the mean of all devices; masked entries do not matter
 """
 
 

@@ -1,6 +1,7 @@
 """Divides by zero where no entry counts anywhere.
 
 Told: 0 / 0: nothing counts on any device
+Fails: 0 where nothing counts
 """
 
 

@@ -1,6 +1,7 @@
 """Takes care of nan and forgets infinity.
 
 Told: none
+Fails: the mean of all devices; masked entries do not matter
 """
 
 

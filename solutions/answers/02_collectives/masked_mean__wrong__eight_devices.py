@@ -1,6 +1,7 @@
 """Writes the number of devices into the code.
 
 Told: none
+Fails: the mean of all devices; masked entries do not matter; any number of devices
 """
 
 

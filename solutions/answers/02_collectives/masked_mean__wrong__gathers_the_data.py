@@ -1,6 +1,7 @@
 """Sends all the data to all devices to average it there.
 
 Told: the data was sent, not its sum and count
+Fails: entries stay on their device; two numbers are sent
 """
 
 

@@ -1,6 +1,7 @@
 """Takes infinite entries for padding, also where the mask counts them.
 
 Told: none
+Fails: the mean of all devices; masked entries do not matter
 """
 
 

@@ -1,6 +1,7 @@
 """Averages the devices' means, although they count differently many entries.
 
 Told: this is the mean of the devices' means
+Fails: the mean of all devices; masked entries do not matter
 """
 
 

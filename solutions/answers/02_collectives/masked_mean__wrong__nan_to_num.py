@@ -1,6 +1,7 @@
 """Hides a counted nan: the mean becomes 0.
 
 Told: none
+Fails: the mean of all devices; masked entries do not matter
 """
 
 

@@ -1,6 +1,7 @@
 """Is right on one device and on eight forgets the other seven.
 
 Told: each device kept its own mean: nothing was sent
+Fails: the mean of all devices; masked entries do not matter
 """
 
 

@@ -1,6 +1,7 @@
 """Asks, needlessly, whether anything counts anywhere.
 
 Told: none
+Fails: two numbers are sent
 """
 
 

@@ -1,6 +1,7 @@
 """Counts in 8 bits: more than 255 entries begin again at 0.
 
 Told: none
+Fails: the mean of all devices
 """
 
 from jax import lax

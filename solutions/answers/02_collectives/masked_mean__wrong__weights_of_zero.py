@@ -1,6 +1,7 @@
 """Weighs masked entries by zero, which leaves nan and infinity.
 
 Told: nan times 0 is nan: jnp.where drops it
+Fails: 0 where nothing counts; masked entries do not matter; any number of devices
 """
 
 

@@ -1,6 +1,7 @@
 """Cuts the rows and joins columns.
 
 Told: none
+Fails: split by columns
 """
 
 

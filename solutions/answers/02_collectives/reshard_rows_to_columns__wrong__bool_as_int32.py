@@ -1,6 +1,7 @@
 """Sends a block of bools as int32, four times its bytes; all other dtypes as they are.
 
 Told: none
+Fails: one all_to_all
 """
 
 

@@ -1,6 +1,7 @@
 """Computes with 32-bit floats whatever comes in.
 
 Told: none
+Fails: split by columns
 """
 
 

@@ -1,6 +1,7 @@
 """Takes the longer side for the columns.
 
 Told: none
+Fails: split by columns
 """
 
 

@@ -1,6 +1,7 @@
 """Cuts off what does not divide, without a word.
 
 Told: none
+Fails: columns that do not divide
 """
 
 

@@ -1,6 +1,7 @@
 """Raises with the numbers of the visible check.
 
 Told: none
+Fails: columns that do not divide
 """
 
 

@@ -1,6 +1,7 @@
 """Builds the whole matrix on every device and keeps a slice.
 
 Told: none
+Fails: one all_to_all
 """
 
 

@@ -1,6 +1,7 @@
 """Sends half floats as float32, twice their bytes; all other dtypes as they are.
 
 Told: none
+Fails: one all_to_all
 """
 
 

@@ -1,6 +1,7 @@
 """Exchanges the right pieces and joins them in another order.
 
 Told: the rows arrived in another order
+Fails: split by columns
 """
 
 

@@ -1,6 +1,7 @@
 """Names the columns and not the devices.
 
 Told: none
+Fails: columns that do not divide
 """
 
 

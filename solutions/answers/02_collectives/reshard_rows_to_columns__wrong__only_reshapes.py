@@ -1,6 +1,7 @@
 """Reshapes its own rows and sends nothing: the right shape, the wrong data.
 
 Told: these are the device's own rows in another shape
+Fails: split by columns; one all_to_all
 """
 
 

@@ -1,6 +1,7 @@
 """Tests the lowest bits: divides by powers of two alone.
 
 Told: none
+Fails: any number of devices
 """
 
 

@@ -1,6 +1,7 @@
 """Sends the block and a copy of it in one exchange.
 
 Told: none
+Fails: one all_to_all
 """
 
 

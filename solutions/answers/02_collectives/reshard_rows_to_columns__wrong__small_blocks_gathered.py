@@ -1,6 +1,7 @@
 """Gathers small blocks, and exchanges large ones.
 
 Told: none
+Fails: one all_to_all
 """
 
 from jax import lax

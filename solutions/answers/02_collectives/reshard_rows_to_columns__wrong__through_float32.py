@@ -2,6 +2,7 @@
 2**24 lose bits.
 
 Told: none
+Fails: split by columns
 """
 
 

@@ -1,6 +1,7 @@
 """Exchanges the other axis where the matrix is square.
 
 Told: none
+Fails: split by columns
 """
 
 

@@ -1,6 +1,7 @@
 """Asks for the sum in one word, too.
 
 Told: none
+Fails: sends of one chunk
 """
 
 

@@ -1,6 +1,7 @@
 """Adds finished chunks to unfinished ones: right with two devices at most.
 
 Told: blocks were added more than once
+Fails: the sum of all devices; the same bits everywhere
 """
 
 

@@ -1,6 +1,7 @@
 """Exchanges whole blocks with devices 1, 2, 4 further: right for powers of two.
 
 Told: none
+Fails: sends of one chunk
 """
 
 

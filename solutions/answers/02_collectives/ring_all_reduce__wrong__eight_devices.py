@@ -1,6 +1,7 @@
 """Writes the ring of the lesson's examples into the code.
 
 Told: none
+Fails: the sum of all devices
 """
 
 

@@ -1,6 +1,7 @@
 """Gathers all blocks and adds them up.
 
 Told: none
+Fails: sends of one chunk
 """
 
 

@@ -1,6 +1,7 @@
 """Sums what divides and returns the rest as it was.
 
 Told: none
+Fails: rows that do not divide
 """
 
 

@@ -1,6 +1,7 @@
 """Keeps the columns alone of an array's other axes.
 
 Told: none
+Fails: the sum of all devices
 """
 
 

@@ -1,6 +1,7 @@
 """Names the rows and not the devices.
 
 Told: none
+Fails: rows that do not divide
 """
 
 

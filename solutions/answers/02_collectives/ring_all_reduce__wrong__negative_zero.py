@@ -2,6 +2,7 @@
 those that arrive by `add`. Of a sum of -0.0 the others make 0.0.
 
 Told: none
+Fails: the same bits everywhere
 """
 
 

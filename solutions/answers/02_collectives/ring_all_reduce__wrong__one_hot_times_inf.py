@@ -2,6 +2,7 @@
 with a one-hot; an inf or nan in one row (inf * 0 = nan) spoils all other chunks.
 
 Told: none
+Fails: the sum of all devices
 """
 
 

@@ -1,6 +1,7 @@
 """Sums the chunks and never hands the finished ones on.
 
 Told: the finished sums were not handed on
+Fails: the sum of all devices; sends of one chunk; the same bits everywhere
 """
 
 

@@ -1,6 +1,7 @@
 """Returns chunks as if each were a row: another shape where they hold more.
 
 Told: none
+Fails: the sum of all devices
 """
 
 

@@ -1,6 +1,7 @@
 """Asks for the sum in one word.
 
 Told: none
+Fails: sends of one chunk
 """
 
 

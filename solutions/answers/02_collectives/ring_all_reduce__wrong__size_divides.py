@@ -2,6 +2,7 @@
 (12, 2) over 8 devices does not raise, and chunks are no whole rows.
 
 Told: none
+Fails: rows that do not divide
 """
 
 

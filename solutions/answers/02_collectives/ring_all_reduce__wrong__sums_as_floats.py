@@ -1,6 +1,7 @@
 """Adds whole numbers up as 32-bit floats.
 
 Told: none
+Fails: the sum of all devices
 """
 
 

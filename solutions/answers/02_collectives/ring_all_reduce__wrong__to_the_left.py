@@ -1,6 +1,7 @@
 """Sends the chunks that go to the right to the left.
 
 Told: the chunks were sent to the left, not to the right
+Fails: the sum of all devices; the same bits everywhere
 """
 
 

@@ -1,6 +1,7 @@
 """Passes whole blocks around: D / 2 times the bytes, and an order of sums of its own on each device.
 
 Told: they differ by rounding: each device added in an order of its own
+Fails: sends of one chunk; the same bits everywhere
 """
 
 

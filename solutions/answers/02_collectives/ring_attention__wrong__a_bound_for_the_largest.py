@@ -1,6 +1,7 @@
 """Subtracts a bound of the scores, which may be far above them.
 
 Told: exp overflows, or gives zeros alone: subtract each row's largest score so far
+Fails: large scores are fine
 """
 
 

@@ -1,6 +1,7 @@
 """Takes each block's softmax alone, and their mean.
 
 Told: each block got a softmax of its own, and these were averaged
+Fails: attention over all positions; large scores are fine
 """
 
 

@@ -1,6 +1,7 @@
 """Lets the blocks travel, but keeps them all, and the scores of all.
 
 Told: none
+Fails: never the whole sequence
 """
 
 

@@ -1,6 +1,7 @@
 """Keeps the scores of all blocks, and adds the values afterwards.
 
 Told: none
+Fails: never the whole sequence
 """
 
 

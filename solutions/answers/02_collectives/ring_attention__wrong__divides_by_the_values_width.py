@@ -1,6 +1,7 @@
 """Divides by the root of the values' width, not of the keys'.
 
 Told: none
+Fails: attention over all positions; large scores are fine
 """
 
 

@@ -1,6 +1,7 @@
 """Writes the check's devices into the code.
 
 Told: none
+Fails: any number of devices
 """
 
 

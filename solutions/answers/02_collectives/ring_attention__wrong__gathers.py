@@ -1,6 +1,7 @@
 """Gathers all keys and values, and computes as one device would.
 
 Told: all blocks were gathered on every device
+Fails: never the whole sequence; keys and values travel
 """
 
 

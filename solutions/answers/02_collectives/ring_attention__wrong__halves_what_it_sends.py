@@ -1,6 +1,7 @@
 """Sends keys and values in 16 bits.
 
 Told: none
+Fails: attention over all positions
 """
 
 

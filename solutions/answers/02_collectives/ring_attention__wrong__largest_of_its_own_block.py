@@ -1,6 +1,7 @@
 """Subtracts the largest score of the first block from all.
 
 Told: exp overflows, or gives zeros alone: subtract each row's largest score so far
+Fails: large scores are fine
 """
 
 

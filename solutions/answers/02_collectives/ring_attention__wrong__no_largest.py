@@ -1,6 +1,7 @@
 """Sums the exponentials as they are.
 
 Told: exp overflows, or gives zeros alone: subtract each row's largest score so far
+Fails: large scores are fine
 """
 
 

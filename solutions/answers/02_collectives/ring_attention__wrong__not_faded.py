@@ -1,6 +1,7 @@
 """Adds powers from which another largest score was subtracted.
 
 Told: a larger score came, and earlier sums were not multiplied
+Fails: attention over all positions; large scores are fine
 """
 
 

@@ -1,6 +1,7 @@
 """Leaves out the division by sqrt(F).
 
 Told: the scores were not divided by sqrt(F)
+Fails: attention over all positions; large scores are fine
 """
 
 

@@ -1,6 +1,7 @@
 """Looks at the device's own positions.
 
 Told: each device looked at its own keys alone
+Fails: attention over all positions; large scores are fine
 """
 
 

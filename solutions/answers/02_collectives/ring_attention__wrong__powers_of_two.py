@@ -1,6 +1,7 @@
 """Reaches all devices by distances that exist for powers of two alone.
 
 Told: none
+Fails: large scores are fine; any number of devices
 """
 
 

@@ -1,6 +1,7 @@
 """Sends queries and half-done results around in place of keys and values.
 
 Told: none
+Fails: keys and values travel
 """
 
 

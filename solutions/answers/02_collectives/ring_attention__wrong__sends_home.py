@@ -1,6 +1,7 @@
 """Sends once more than needed: the blocks come home.
 
 Told: the last send brings each block home, where it was used first
+Fails: keys and values travel
 """
 
 

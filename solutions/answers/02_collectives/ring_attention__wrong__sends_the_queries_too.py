@@ -1,6 +1,7 @@
 """Lets the queries travel along, which nobody needs.
 
 Told: the queries were sent, too: they stay
+Fails: keys and values travel
 """
 
 

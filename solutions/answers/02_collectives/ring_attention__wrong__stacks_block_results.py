@@ -1,6 +1,7 @@
 """Keeps each block's result and sums, and adds all of them at the end.
 
 Told: none
+Fails: never the whole sequence
 """
 
 

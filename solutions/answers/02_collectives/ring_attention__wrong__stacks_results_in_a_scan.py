@@ -1,6 +1,7 @@
 """Keeps each block's result beside the others, as what a scan stacks, and adds at last.
 
 Told: none
+Fails: never the whole sequence
 """
 
 

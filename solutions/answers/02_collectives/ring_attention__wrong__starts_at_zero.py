@@ -1,6 +1,7 @@
 """Takes 0 for the largest score of no keys: low scores give zeros alone.
 
 Told: exp overflows, or gives zeros alone: subtract each row's largest score so far
+Fails: large scores are fine
 """
 
 

@@ -1,6 +1,7 @@
 """Sends keys to the right and values to the left: they meet others'.
 
 Told: none
+Fails: attention over all positions; large scores are fine
 """
 
 

@@ -1,6 +1,7 @@
 """Builds the whole row on every device.
 
 Told: the logits were sent
+Fails: logits stay on their device; two numbers per row are sent
 """
 
 

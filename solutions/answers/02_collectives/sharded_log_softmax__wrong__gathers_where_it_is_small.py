@@ -1,6 +1,7 @@
 """Gathers all classes where they are few.
 
 Told: none
+Fails: two numbers per row are sent
 """
 
 

@@ -1,6 +1,7 @@
 """Averages the sums over the devices: right on one device only.
 
 Told: the sums were averaged, not added up
+Fails: log-softmax over all classes; stable at large logits
 """
 
 

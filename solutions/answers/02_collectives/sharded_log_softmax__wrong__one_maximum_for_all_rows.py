@@ -1,6 +1,7 @@
 """Subtracts the largest logit of all rows: rows far below it become infinite.
 
 Told: log(0): a row needs its own maximum
+Fails: stable at large logits; any number of devices
 """
 
 

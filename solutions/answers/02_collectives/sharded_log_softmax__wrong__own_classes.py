@@ -1,6 +1,7 @@
 """Normalises over the classes of its own device.
 
 Told: each device normalised over its own classes only
+Fails: log-softmax over all classes; stable at large logits
 """
 
 

@@ -1,6 +1,7 @@
 """Subtracts another maximum on each device, so that the sums do not fit together.
 
 Told: each device subtracted its own maximum: share it
+Fails: log-softmax over all classes; stable at large logits
 """
 
 

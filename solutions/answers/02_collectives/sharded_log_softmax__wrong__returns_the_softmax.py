@@ -1,6 +1,7 @@
 """Divides by the sum and takes no logarithm.
 
 Told: this is the softmax, without a logarithm
+Fails: log-softmax over all classes; stable at large logits
 """
 
 

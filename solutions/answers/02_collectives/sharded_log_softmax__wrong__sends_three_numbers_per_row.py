@@ -1,6 +1,7 @@
 """Sums the numbers of classes, too, without need.
 
 Told: none
+Fails: two numbers per row are sent
 """
 
 

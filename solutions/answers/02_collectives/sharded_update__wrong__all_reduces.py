@@ -1,6 +1,7 @@
 """Sums all gradients everywhere and keeps a slice: more bytes than needed.
 
 Told: none
+Fails: one scatter, one gather
 """
 
 

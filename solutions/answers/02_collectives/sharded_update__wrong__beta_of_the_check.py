@@ -1,6 +1,7 @@
 """Writes the visible check's decay into the code.
 
 Told: none
+Fails: the new slice; the new weights
 """
 
 

@@ -1,6 +1,7 @@
 """Takes a weighted mean of velocity and gradient, as Adam does.
 
 Told: none
+Fails: the new slice; the new weights
 """
 
 

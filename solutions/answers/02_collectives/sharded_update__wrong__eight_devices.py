@@ -1,6 +1,7 @@
 """Divides by eight, whatever the number of devices.
 
 Told: none
+Fails: the new slice; the new weights
 """
 
 

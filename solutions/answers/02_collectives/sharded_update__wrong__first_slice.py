@@ -1,6 +1,7 @@
 """Updates the first rows on every device.
 
 Told: every device updated the first slice
+Fails: the new slice; the new weights; one scatter, one gather
 """
 
 

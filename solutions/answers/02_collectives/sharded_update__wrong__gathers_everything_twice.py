@@ -1,6 +1,7 @@
 """Gathers the velocity, too, which nobody needs whole.
 
 Told: none
+Fails: the new slice; one scatter, one gather; any number of devices
 """
 
 

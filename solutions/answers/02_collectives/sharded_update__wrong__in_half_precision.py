@@ -1,6 +1,7 @@
 """Sends the gradients in bfloat16.
 
 Told: none
+Fails: the new slice; the new weights
 """
 
 

@@ -1,6 +1,7 @@
 """Knows weights with two axes only.
 
 Told: none
+Fails: the new slice; the new weights
 """
 
 

@@ -1,6 +1,7 @@
 """Says in the error how many rows, and not how many devices.
 
 Told: none
+Fails: rows that do not divide
 """
 
 

@@ -1,6 +1,7 @@
 """Makes a gradient that overflowed finite, without a word.
 
 Told: none
+Fails: the new slice; any number of devices
 """
 
 

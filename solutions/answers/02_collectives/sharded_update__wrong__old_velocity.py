@@ -1,6 +1,7 @@
 """Steps along the velocity of before.
 
 Told: the weights took their step along the old velocity
+Fails: the new slice; the new weights
 """
 
 

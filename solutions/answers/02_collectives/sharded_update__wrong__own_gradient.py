@@ -1,6 +1,7 @@
 """Updates its slice by its own gradient: nothing is summed.
 
 Told: each device used its own gradient alone
+Fails: the new slice; the new weights; one scatter, one gather
 """
 
 

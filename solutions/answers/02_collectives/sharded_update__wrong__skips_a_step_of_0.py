@@ -1,6 +1,7 @@
 """Takes no step where the learning rate is 0, so that the velocity stays old.
 
 Told: none
+Fails: one scatter, one gather; any number of devices
 """
 
 

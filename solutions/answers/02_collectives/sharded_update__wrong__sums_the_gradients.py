@@ -1,6 +1,7 @@
 """Adds the gradients up and does not divide: right on one device.
 
 Told: the gradients were summed, not averaged
+Fails: the new slice; the new weights
 """
 
 

@@ -1,6 +1,7 @@
 """Subtracts two large numbers and keeps none of their digits.
 
 Told: mean(x**2) - mean(x)**2 loses all digits here: take distances from the mean
+Fails: accurate far from 0; any number of devices
 """
 
 

@@ -1,6 +1,7 @@
 """Counts the rows of eight devices.
 
 Told: none
+Fails: normalised rows; any number of devices
 """
 
 

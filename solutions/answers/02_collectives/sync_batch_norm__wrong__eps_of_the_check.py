@@ -1,6 +1,7 @@
 """Writes the eps of the visible check into the code.
 
 Told: none
+Fails: normalised rows
 """
 
 

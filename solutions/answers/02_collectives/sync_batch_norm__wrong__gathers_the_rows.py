@@ -1,6 +1,7 @@
 """Sends the whole batch to every device.
 
 Told: the rows were sent
+Fails: rows stay on their device; two numbers per feature are sent
 """
 
 

@@ -1,6 +1,7 @@
 """Takes one number off all features: each lies elsewhere, so squares stay large.
 
 Told: none
+Fails: accurate far from 0; any number of devices
 """
 
 

@@ -1,6 +1,7 @@
 """Takes mean and variance over the features, too.
 
 Told: none
+Fails: statistics of all devices; normalised rows; accurate far from 0
 """
 
 

@@ -1,6 +1,7 @@
 """Uses the statistics of its own rows: right on one device only.
 
 Told: each device used its own rows only
+Fails: statistics of all devices; normalised rows; accurate far from 0
 """
 
 

@@ -3,6 +3,7 @@ rounded to thousands; wrong where the devices round differently (features around
 or 10,500).
 
 Told: none
+Fails: accurate far from 0; any number of devices
 """
 
 

@@ -1,6 +1,7 @@
 """Sums the numbers of rows, which all devices know.
 
 Told: none
+Fails: two numbers per feature are sent
 """
 
 

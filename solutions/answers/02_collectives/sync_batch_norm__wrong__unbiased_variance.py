@@ -1,6 +1,7 @@
 """Divides by one row less.
 
 Told: none
+Fails: statistics of all devices; normalised rows
 """
 
 

@@ -1,6 +1,7 @@
 """Starts from the first microbatch's gradient, and adds it once more.
 
 Told: none
+Fails: one step of SGD; the loss before
 """
 
 

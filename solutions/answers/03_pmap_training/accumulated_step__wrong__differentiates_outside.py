@@ -1,6 +1,7 @@
 """Differentiates the mean of all losses: all hidden layers are alive at once.
 
 Told: none
+Fails: one microbatch at a time
 """
 
 

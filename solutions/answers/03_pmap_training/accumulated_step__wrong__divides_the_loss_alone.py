@@ -1,6 +1,7 @@
 """Averages the losses and forgets that the gradients were added up, too.
 
 Told: the gradients of the microbatches were added up, not averaged
+Fails: one step of SGD
 """
 
 

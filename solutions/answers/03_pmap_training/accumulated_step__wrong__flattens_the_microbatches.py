@@ -1,6 +1,7 @@
 """Makes one large batch of the small ones: the memory is gone again.
 
 Told: none
+Fails: one microbatch at a time
 """
 
 

@@ -1,6 +1,7 @@
 """Adds the microbatches' gradients up and never divides.
 
 Told: gradients and losses of the microbatches were added up
+Fails: one step of SGD; the loss before
 """
 
 

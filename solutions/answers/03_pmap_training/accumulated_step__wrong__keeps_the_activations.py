@@ -1,6 +1,7 @@
 """Differentiates the scan, which keeps what each round has computed.
 
 Told: none
+Fails: one microbatch at a time
 """
 
 

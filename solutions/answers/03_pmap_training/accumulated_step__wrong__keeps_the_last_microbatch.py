@@ -1,6 +1,7 @@
 """Lets each round replace the gradients instead of adding to them.
 
 Told: none
+Fails: one step of SGD; the loss before
 """
 
 

@@ -1,6 +1,7 @@
 """Accumulates over the microbatches and forgets the devices: right on one device.
 
 Told: no device sends anything
+Fails: one step of SGD; the loss before; equal on all devices
 """
 
 

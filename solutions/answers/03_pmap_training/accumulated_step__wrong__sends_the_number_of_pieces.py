@@ -1,6 +1,7 @@
 """Adds up the devices' numbers of microbatches, which are known: a number more to send.
 
 Told: none
+Fails: one sync
 """
 
 

@@ -1,6 +1,7 @@
 """Averages over the microbatches, and adds up over the devices.
 
 Told: gradients and losses of the devices were added up
+Fails: one step of SGD; the loss before
 """
 
 

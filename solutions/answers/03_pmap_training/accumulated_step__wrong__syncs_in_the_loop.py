@@ -1,6 +1,7 @@
 """Averages over the devices in each round: right numbers, M times the bytes.
 
 Told: none
+Fails: one sync
 """
 
 

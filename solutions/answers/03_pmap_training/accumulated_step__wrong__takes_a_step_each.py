@@ -1,6 +1,7 @@
 """Updates after each microbatch: M small steps in place of one.
 
 Told: each microbatch took a step of its own
+Fails: one step of SGD; the loss before; one sync
 """
 
 

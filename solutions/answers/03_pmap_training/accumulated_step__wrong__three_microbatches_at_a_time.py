@@ -1,6 +1,7 @@
 """Lets lax.map take three microbatches side by side.
 
 Told: none
+Fails: one microbatch at a time
 """
 
 

@@ -1,6 +1,7 @@
 """Halves the number of rounds, and doubles the memory of each.
 
 Told: none
+Fails: one microbatch at a time
 """
 
 

@@ -1,6 +1,7 @@
 """Writes the new parameters into the dict that it was given.
 
 Told: none
+Fails: arguments stay
 """
 
 

@@ -1,6 +1,7 @@
 """Takes all microbatches side by side, which needs the memory of all.
 
 Told: none
+Fails: one microbatch at a time
 """
 
 

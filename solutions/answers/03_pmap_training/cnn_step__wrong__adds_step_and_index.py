@@ -1,6 +1,7 @@
 """Folds in step + device: device 1's mask of this step is device 0's of the next.
 
 Told: none
+Fails: step, then device; one step of SGD; this mask
 """
 
 

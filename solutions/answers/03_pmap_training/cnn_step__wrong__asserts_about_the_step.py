@@ -1,6 +1,7 @@
 """Decides by a traced value in Python.
 
 Told: in traced code `if` cannot depend on a value: jnp.where chooses there
+Fails: step, then device
 """
 
 

@@ -1,6 +1,7 @@
 """Lets the running moments agree, but each batch was normalised by its own.
 
 Told: each variance is the mean of the devices' own: first agree on the mean
+Fails: one step of SGD; moments of all rows; this mask; running moments
 """
 
 

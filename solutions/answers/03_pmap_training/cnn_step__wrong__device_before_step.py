@@ -1,6 +1,7 @@
 """Folds the device's index in before the step.
 
 Told: the device came before the step
+Fails: step, then device; one step of SGD; this mask
 """
 
 

@@ -1,6 +1,7 @@
 """Draws the masks and never uses them.
 
 Told: none
+Fails: one step of SGD; this mask
 """
 
 

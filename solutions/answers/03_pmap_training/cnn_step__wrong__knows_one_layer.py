@@ -1,6 +1,7 @@
 """Updates the running moments of the first layer alone.
 
 Told: none
+Fails: one step of SGD; moments of all rows; this mask; running moments
 """
 
 

@@ -1,6 +1,7 @@
 """Writes the learning rate of the example into the step.
 
 Told: none
+Fails: one step of SGD; moments of all rows; this mask; running moments
 """
 
 

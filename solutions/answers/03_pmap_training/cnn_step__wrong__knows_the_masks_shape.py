@@ -1,6 +1,7 @@
 """Draws the mask of one example, whatever network and batch there are.
 
 Told: none
+Fails: step, then device
 """
 
 

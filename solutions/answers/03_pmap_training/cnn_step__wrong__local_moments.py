@@ -2,6 +2,8 @@
 one device.
 
 Told: each device took the moments of its own rows
+Fails: one step of SGD; moments of all rows; equal on all devices; this mask; running
+moments
 """
 
 

@@ -2,6 +2,7 @@
 offset.
 
 Told: none
+Fails: one step of SGD; moments of all rows; this mask; running moments
 """
 
 

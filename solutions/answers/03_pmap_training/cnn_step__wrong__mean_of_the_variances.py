@@ -1,6 +1,7 @@
 """Averages the devices' variances, each around its own mean.
 
 Told: each variance is the mean of the devices' own: first agree on the mean
+Fails: one step of SGD; moments of all rows; this mask; running moments
 """
 
 

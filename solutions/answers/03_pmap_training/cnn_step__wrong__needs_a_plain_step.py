@@ -2,6 +2,7 @@
 
 Told: traced code has no numbers yet, so int() and float() find none: compute with the
 value as it is
+Fails: step, then device
 """
 
 

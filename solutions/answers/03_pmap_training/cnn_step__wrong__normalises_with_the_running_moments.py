@@ -1,6 +1,7 @@
 """Normalises with the running moments, as in predictions.
 
 Told: none
+Fails: one step of SGD; this mask
 """
 
 

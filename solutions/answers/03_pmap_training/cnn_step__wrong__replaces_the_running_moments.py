@@ -1,6 +1,7 @@
 """Keeps the last batch's moments in place of their moving average.
 
 Told: none
+Fails: one step of SGD; moments of all rows; this mask; running moments
 """
 
 

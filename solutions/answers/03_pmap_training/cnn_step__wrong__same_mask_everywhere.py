@@ -1,6 +1,7 @@
 """Leaves the device out of the key: eight devices drop the same units.
 
 Told: every device drops the same units: fold the device's index in
+Fails: step, then device; one step of SGD; this mask
 """
 
 

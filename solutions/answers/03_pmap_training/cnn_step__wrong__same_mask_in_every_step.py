@@ -1,6 +1,7 @@
 """Leaves the step out of the key: the same units stay dropped for ever.
 
 Told: the step is not in the key
+Fails: step, then device; one step of SGD; this mask
 """
 
 

@@ -1,6 +1,7 @@
 """Folds in the step as 16 bits: step 65536 draws the mask of step 0.
 
 Told: none
+Fails: step, then device
 """
 
 

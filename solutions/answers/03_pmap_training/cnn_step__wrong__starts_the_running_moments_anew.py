@@ -1,6 +1,7 @@
 """Averages with the moments that training starts from, not with the old ones.
 
 Told: none
+Fails: one step of SGD; moments of all rows; this mask; running moments
 """
 
 

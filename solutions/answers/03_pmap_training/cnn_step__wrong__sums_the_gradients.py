@@ -1,6 +1,7 @@
 """Adds the gradients up.
 
 Told: the gradients were added up, not averaged
+Fails: one step of SGD; this mask
 """
 
 

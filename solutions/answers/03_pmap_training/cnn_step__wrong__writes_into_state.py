@@ -1,6 +1,7 @@
 """Writes the new parameters into the dictionary that it was given.
 
 Told: none
+Fails: arguments stay
 """
 
 

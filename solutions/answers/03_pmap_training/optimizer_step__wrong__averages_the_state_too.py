@@ -2,6 +2,7 @@
 numbers.
 
 Told: none
+Fails: clip by global norm; like one device; then AdamW; warm-up and cosine; one sync
 """
 
 

@@ -1,6 +1,7 @@
 """Chains the other way round: clips Adam's update, not the gradient.
 
 Told: nothing was clipped (by global norm, before AdamW)
+Fails: clip by global norm; like one device; then AdamW; warm-up and cosine
 """
 
 

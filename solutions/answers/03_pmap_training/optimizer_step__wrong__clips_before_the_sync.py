@@ -1,6 +1,7 @@
 """Clips each device's own gradient, then averages: right on one device.
 
 Told: clipping saw each device's own gradient
+Fails: clip by global norm; like one device; then AdamW; warm-up and cosine
 """
 
 

@@ -1,6 +1,7 @@
 """Computes the norm of the four arrays that the perceptron has.
 
 Told: none
+Fails: clip by global norm; then AdamW; warm-up and cosine
 """
 
 

@@ -1,6 +1,7 @@
 """Clips each array by its own norm in place of the global one.
 
 Told: none
+Fails: clip by global norm; like one device; then AdamW; warm-up and cosine
 """
 
 

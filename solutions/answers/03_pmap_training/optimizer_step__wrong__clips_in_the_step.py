@@ -1,6 +1,7 @@
 """Clips in the step, by the norm of one example, whatever the optimizer does.
 
 Told: none
+Fails: clip by global norm; then AdamW; warm-up and cosine
 """
 
 

@@ -1,6 +1,7 @@
 """Takes num_steps for the cosine's own length: the schedule ends too late.
 
 Told: none
+Fails: clip by global norm; like one device; then AdamW; warm-up and cosine
 """
 
 

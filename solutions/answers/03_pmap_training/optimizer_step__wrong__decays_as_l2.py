@@ -1,6 +1,7 @@
 """Adds the weight decay to the gradient, as Adam with L2, not to the update.
 
 Told: none
+Fails: clip by global norm; like one device; then AdamW; warm-up and cosine
 """
 
 

@@ -1,6 +1,7 @@
 """A mask for dicts alone: fails for a list at the top of the tree.
 
 Told: none
+Fails: clip by global norm; then AdamW; warm-up and cosine
 """
 
 

@@ -1,6 +1,7 @@
 """Averages over fewer steps than Optax's Adam does by default.
 
 Told: none
+Fails: clip by global norm; like one device; then AdamW; warm-up and cosine
 """
 
 

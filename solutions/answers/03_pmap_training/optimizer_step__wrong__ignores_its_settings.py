@@ -1,6 +1,7 @@
 """Writes the settings of one call into the optimizer.
 
 Told: none
+Fails: clip by global norm; then AdamW; warm-up and cosine
 """
 
 

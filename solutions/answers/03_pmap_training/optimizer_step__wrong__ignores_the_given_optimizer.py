@@ -1,6 +1,7 @@
 """Makes an optimizer of its own in the step.
 
 Told: none
+Fails: like one device; any optimizer
 """
 
 

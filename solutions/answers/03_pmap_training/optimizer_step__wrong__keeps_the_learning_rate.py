@@ -1,6 +1,7 @@
 """Takes the peak for the whole run: no warm-up, no cosine.
 
 Told: the learning rate is constant
+Fails: clip by global norm; like one device; then AdamW; warm-up and cosine
 """
 
 

@@ -1,6 +1,7 @@
 """Clips each device's gradient to norm 100 before the sync: right for small ones alone.
 
 Told: none
+Fails: like one device; any optimizer
 """
 
 

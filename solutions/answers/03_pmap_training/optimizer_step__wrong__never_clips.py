@@ -1,6 +1,7 @@
 """Leaves clipping out.
 
 Told: nothing was clipped (by global norm, before AdamW)
+Fails: clip by global norm; like one device; then AdamW; warm-up and cosine
 """
 
 

@@ -2,6 +2,7 @@
 
 Told: a loop carries on what its first round got, and this round returned something
 else: another order, shape, dtype or layout?
+Fails: like one device
 """
 
 

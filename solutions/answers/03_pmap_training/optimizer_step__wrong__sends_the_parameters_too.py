@@ -1,6 +1,7 @@
 """Averages the updated parameters, to be safe: twice the bytes for nothing.
 
 Told: none
+Fails: one sync
 """
 
 

@@ -1,6 +1,7 @@
 """Returns the state that it was given: the schedule stands still at step 0.
 
 Told: none
+Fails: clip by global norm; like one device; then AdamW; warm-up and cosine
 """
 
 

@@ -1,6 +1,7 @@
 """Takes decay_steps for the cosine's own length; in Optax it counts the warm-up in.
 
 Told: the cosine ends early: Optax counts the warm-up in
+Fails: clip by global norm; like one device; then AdamW; warm-up and cosine
 """
 
 

@@ -1,6 +1,7 @@
 """Adds up instead of averaging: Adam hides the factor, clipping and the loss do not.
 
 Told: gradients and losses were added up
+Fails: clip by global norm; like one device; then AdamW; warm-up and cosine
 """
 
 

@@ -1,6 +1,7 @@
 """Adds the gradients up: Adam forgives the scale, clipping does not.
 
 Told: the gradients were added up
+Fails: clip by global norm; like one device; then AdamW; warm-up and cosine
 """
 
 

@@ -1,6 +1,7 @@
 """Adds 1e-6 to the norm, as PyTorch does: tiny gradients are clipped too far.
 
 Told: none
+Fails: clip by global norm; then AdamW; warm-up and cosine
 """
 
 

@@ -1,6 +1,7 @@
 """Puts the new parameters into the dict that it was given.
 
 Told: none
+Fails: like one device
 """
 
 

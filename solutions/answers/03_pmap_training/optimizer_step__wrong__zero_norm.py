@@ -1,6 +1,7 @@
 """Divides by the norm of the gradients: gradients of zeros become nan.
 
 Told: none
+Fails: clip by global norm; then AdamW; warm-up and cosine
 """
 
 

@@ -1,6 +1,7 @@
 """Pads nothing to nothing: the loss of an empty batch would be 0 / 0.
 
 Told: none
+Fails: an empty batch
 """
 
 

@@ -1,6 +1,7 @@
 """Counts true rows in 8 bits: more than 255 on all devices begin again at 0.
 
 Told: none
+Fails: a device's share; gradients add up
 """
 
 

@@ -1,6 +1,7 @@
 """Counts true rows in bfloat16: of 301 it makes another number.
 
 Told: none
+Fails: a device's share; gradients add up
 """
 
 

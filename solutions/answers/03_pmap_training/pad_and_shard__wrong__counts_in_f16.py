@@ -1,6 +1,7 @@
 """Counts true rows in f16: above 2,048 not every number is one of its.
 
 Told: none
+Fails: a device's share; gradients add up
 """
 
 

@@ -1,6 +1,7 @@
 """Takes the mean over all rows, padding included.
 
 Told: masked rows were counted like true ones
+Fails: a device's share; gradients add up; masked rows do not matter
 """
 
 

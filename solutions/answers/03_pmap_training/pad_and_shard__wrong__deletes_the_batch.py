@@ -1,6 +1,7 @@
 """Frees the batch once it was copied, though its owner may still need it.
 
 Told: none
+Fails: arguments stay
 """
 
 

@@ -1,6 +1,7 @@
 """Lets the last rows fall under the table.
 
 Told: none
+Fails: rows of zeros; the mask; order and dtypes stay
 """
 
 

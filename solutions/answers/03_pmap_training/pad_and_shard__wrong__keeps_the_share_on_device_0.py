@@ -2,6 +2,7 @@
 has its own share.
 
 Told: none
+Fails: a device's share; gradients add up
 """
 
 

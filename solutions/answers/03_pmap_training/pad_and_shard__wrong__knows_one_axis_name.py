@@ -2,6 +2,7 @@
 
 Told: a collective names an axis that nobody bound: use the argument axis_name, or the
 name that pmap was given
+Fails: a device's share; gradients add up
 """
 
 

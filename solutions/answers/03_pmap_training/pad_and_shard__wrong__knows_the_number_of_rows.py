@@ -1,6 +1,7 @@
 """Divides by the thirteen rows of one example.
 
 Told: none
+Fails: a device's share; gradients add up
 """
 
 

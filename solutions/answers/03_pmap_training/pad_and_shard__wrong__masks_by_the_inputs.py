@@ -1,6 +1,7 @@
 """Ignores the mask and takes rows of zeros for padding.
 
 Told: none
+Fails: a device's share; gradients add up; masked rows do not matter
 """
 
 

@@ -2,6 +2,7 @@
 with fewer rows count too much. Right on one device.
 
 Told: that is nan, as 0 / 0 is: device 7 has no true row
+Fails: a device's share; gradients add up; masked rows do not matter
 """
 
 

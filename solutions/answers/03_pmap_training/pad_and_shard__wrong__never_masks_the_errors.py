@@ -1,6 +1,7 @@
 """Divides by the true rows but adds up all: right as long as padding has no error.
 
 Told: masked rows were added up
+Fails: a device's share; gradients add up; masked rows do not matter
 """
 
 

@@ -1,6 +1,7 @@
 """Adds a row to each device even where the batch divides.
 
 Told: none
+Fails: rows of zeros; the mask; order and dtypes stay
 """
 
 

@@ -1,6 +1,7 @@
 """Appends float64 zeros, which turn integer labels and pixels into floats.
 
 Told: none
+Fails: rows of zeros; the mask; order and dtypes stay
 """
 
 

@@ -1,6 +1,7 @@
 """Repeats the last row in place of zeros.
 
 Told: none
+Fails: rows of zeros; order and dtypes stay
 """
 
 

@@ -1,6 +1,7 @@
 """Calls every row of zeros padding, a true one too.
 
 Told: a true row of zeros was taken for padding
+Fails: the mask
 """
 
 

@@ -1,6 +1,7 @@
 """Turns the mean over all rows into one over the true rows by their number alone.
 
 Told: masked rows were added up
+Fails: a device's share; gradients add up; masked rows do not matter
 """
 
 

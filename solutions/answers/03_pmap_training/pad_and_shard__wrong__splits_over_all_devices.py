@@ -1,6 +1,7 @@
 """Splits over the devices of this machine, not over those that were asked for.
 
 Told: none
+Fails: rows of zeros
 """
 
 

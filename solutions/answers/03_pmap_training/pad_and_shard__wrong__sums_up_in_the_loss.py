@@ -1,6 +1,7 @@
 """Returns the whole mean on each device: the shares add up to D times as much.
 
 Told: the shares add up to 8 times the mean
+Fails: a device's share; gradients add up; masked rows do not matter
 """
 
 

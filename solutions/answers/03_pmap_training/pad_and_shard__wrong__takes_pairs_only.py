@@ -1,6 +1,7 @@
 """Unpacks the batch as the pair that it is in training: other trees fail.
 
 Told: none
+Fails: rows of zeros
 """
 
 

@@ -1,6 +1,7 @@
 """Pads with 0 times the last row, which is nan where that holds inf.
 
 Told: none
+Fails: rows of zeros
 """
 
 

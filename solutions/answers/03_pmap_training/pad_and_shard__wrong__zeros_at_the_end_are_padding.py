@@ -1,6 +1,7 @@
 """Takes true rows of zeros at the end for padding.
 
 Told: none
+Fails: the mask
 """
 
 

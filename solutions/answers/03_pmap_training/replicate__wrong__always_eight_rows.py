@@ -1,6 +1,7 @@
 """Takes the devices of this machine for the replicas that were asked for.
 
 Told: none
+Fails: a row on each device
 """
 
 

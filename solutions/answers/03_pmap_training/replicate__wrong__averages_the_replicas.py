@@ -1,6 +1,7 @@
 """Takes the mean of the replicas: another dtype for integers, and it hides drift.
 
 Told: the replicas were averaged
+Fails: the first replica
 """
 
 

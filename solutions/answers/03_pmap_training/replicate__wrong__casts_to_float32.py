@@ -1,6 +1,7 @@
 """Thinks that everything on a device is float32.
 
 Told: none
+Fails: a row on each device; dtypes stay
 """
 
 

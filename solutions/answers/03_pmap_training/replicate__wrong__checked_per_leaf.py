@@ -1,6 +1,7 @@
 """Compares the number of devices leaf by leaf: a tree without leaves raises nothing.
 
 Told: none
+Fails: too many replicas
 """
 
 from jax.sharding import Mesh, NamedSharding, PartitionSpec

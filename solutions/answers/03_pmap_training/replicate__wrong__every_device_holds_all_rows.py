@@ -1,6 +1,7 @@
 """Replicates the stack itself: eight devices hold eight rows each.
 
 Told: none
+Fails: a row on each device
 """
 
 from jax.sharding import NamedSharding

@@ -1,6 +1,7 @@
 """Keeps numbers by their value: 1, True and 1.0 are one.
 
 Told: none
+Fails: dtypes stay
 """
 
 

@@ -1,6 +1,7 @@
 """Writes the numbers of one call into the text of the error.
 
 Told: none
+Fails: too many replicas
 """
 
 

@@ -1,6 +1,7 @@
 """Lets pmap complain, which tells of 16 replicas that 2 does not equal 1.
 
 Told: none
+Fails: too many replicas
 """
 
 

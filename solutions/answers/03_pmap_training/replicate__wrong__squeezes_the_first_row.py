@@ -1,6 +1,7 @@
 """Removes every axis of length one, not the leading one alone.
 
 Told: none
+Fails: the first replica
 """
 
 

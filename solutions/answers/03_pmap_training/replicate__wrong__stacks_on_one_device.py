@@ -2,6 +2,7 @@
 device 0.
 
 Told: a stack is one array in one place: pmap, or a sharding, spreads its rows
+Fails: a row on each device
 """
 
 

@@ -1,6 +1,7 @@
 """Stacks with NumPy: the copies are on no device, and Python floats become float64.
 
 Told: a stack is one array in one place: pmap, or a sharding, spreads its rows
+Fails: a row on each device; dtypes stay
 """
 
 

@@ -1,6 +1,7 @@
 """Gives fewer replicas than asked for, without a word.
 
 Told: none
+Fails: too many replicas
 """
 
 

@@ -1,6 +1,7 @@
 """Counts devices from the end: the values are right, the places are not.
 
 Told: none
+Fails: a row on each device
 """
 
 

@@ -1,6 +1,7 @@
 """Takes bool for a kind of int, as Python does.
 
 Told: none
+Fails: dtypes stay
 """
 
 

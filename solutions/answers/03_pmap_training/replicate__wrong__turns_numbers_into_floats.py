@@ -1,6 +1,7 @@
 """Makes every Python number a float32, whole numbers too.
 
 Told: none
+Fails: dtypes stay
 """
 
 

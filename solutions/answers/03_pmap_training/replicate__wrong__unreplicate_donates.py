@@ -1,6 +1,7 @@
 """Gives the stack away when it takes the first row.
 
 Told: none
+Fails: arguments stay
 """
 
 import functools

@@ -1,6 +1,7 @@
 """Builds the mesh of all devices, whatever num_devices says.
 
 Told: none
+Fails: one step of SGD; whole on each device; sent once
 """
 
 

@@ -1,6 +1,7 @@
 """Averages in the loss, and the finished gradients again: twice the bytes.
 
 Told: none
+Fails: sent once
 """
 
 

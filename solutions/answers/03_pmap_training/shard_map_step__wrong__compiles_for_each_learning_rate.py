@@ -1,6 +1,7 @@
 """Keeps a program for each learning rate, which a schedule changes at every step.
 
 Told: none
+Fails: one program
 """
 
 

@@ -1,6 +1,7 @@
 """Makes the mapped function inside: jit meets a new one in each call.
 
 Told: none
+Fails: one program
 """
 
 

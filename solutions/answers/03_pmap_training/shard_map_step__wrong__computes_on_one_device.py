@@ -1,6 +1,7 @@
 """Takes the step on one device, and copies the result to the others.
 
 Told: none
+Fails: own rows only; sent once
 """
 
 

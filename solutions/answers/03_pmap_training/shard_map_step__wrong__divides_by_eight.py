@@ -1,6 +1,7 @@
 """Divides the summed gradient by eight, however many devices there are.
 
 Told: none
+Fails: one step of SGD
 """
 
 

@@ -1,6 +1,7 @@
 """Averages in the loss, and once more after it: D times too small.
 
 Told: the gradient is 0.125 times the right one
+Fails: one step of SGD
 """
 
 

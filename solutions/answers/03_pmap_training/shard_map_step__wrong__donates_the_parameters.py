@@ -1,6 +1,7 @@
 """Donates the parameters, which the caller may still need.
 
 Told: none
+Fails: arguments stay
 """
 
 

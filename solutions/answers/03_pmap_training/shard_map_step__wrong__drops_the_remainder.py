@@ -1,6 +1,7 @@
 """Lets rows that do not divide fall under the table.
 
 Told: none
+Fails: rows do not divide
 """
 
 

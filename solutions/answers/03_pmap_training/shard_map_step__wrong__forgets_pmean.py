@@ -2,6 +2,7 @@
 
 Told: out_specs say that the result is the same on all devices, but it differs: pmean
 it, and the loss inside of what you differentiate
+Fails: one step of SGD; the loss before
 """
 
 

@@ -1,6 +1,7 @@
 """Forgets the devices: jit alone computes on the first.
 
 Told: none
+Fails: own rows only; whole on each device; sent once
 """
 
 

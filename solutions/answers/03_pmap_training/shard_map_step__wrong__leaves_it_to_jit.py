@@ -1,6 +1,7 @@
 """Places the arrays and lets the compiler split the work: lesson 4, not shard_map.
 
 Told: none
+Fails: own rows only; sent once
 """
 
 

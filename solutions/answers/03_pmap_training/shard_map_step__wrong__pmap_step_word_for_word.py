@@ -2,6 +2,7 @@
 on one device.
 
 Told: the gradient is 8 times the right one
+Fails: one step of SGD; sent once
 """
 
 

@@ -1,6 +1,7 @@
 """Keeps the first program for a number of devices, with the learning rate in it.
 
 Told: none
+Fails: one step of SGD; nothing is remembered
 """
 
 made = {}

@@ -1,6 +1,7 @@
 """Adds up the devices' numbers of rows, which are known: a number more to send.
 
 Told: none
+Fails: sent once
 """
 
 

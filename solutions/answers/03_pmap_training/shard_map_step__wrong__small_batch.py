@@ -1,6 +1,7 @@
 """Takes fewer devices for few rows, where the rows do not divide.
 
 Told: none
+Fails: rows do not divide
 """
 
 

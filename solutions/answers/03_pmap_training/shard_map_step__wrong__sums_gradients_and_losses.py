@@ -1,6 +1,7 @@
 """Adds up by psum what shard_map has added up already: 64 times the gradient.
 
 Told: the gradient is 64 times the right one; the loss is a sum
+Fails: one step of SGD; the loss before; sent once
 """
 
 

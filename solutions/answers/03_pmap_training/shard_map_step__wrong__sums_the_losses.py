@@ -1,6 +1,7 @@
 """Differentiates the sum of the devices' means: D times too large as well.
 
 Told: the gradient is 8 times the right one
+Fails: one step of SGD
 """
 
 

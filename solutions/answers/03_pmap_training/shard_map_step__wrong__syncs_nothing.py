@@ -1,6 +1,7 @@
 """Turns the tracking off and forgets the sync: the result is device 0's alone.
 
 Told: none
+Fails: one step of SGD; the loss before; own rows only; sent once
 """
 
 

@@ -1,6 +1,7 @@
 """Counts devices from the end.
 
 Told: arrays of one program lie on different sets of devices
+Fails: one step of SGD
 """
 
 

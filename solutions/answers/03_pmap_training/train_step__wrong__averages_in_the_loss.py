@@ -1,6 +1,7 @@
 """Averages inside of the loss: in pmap each device still gets a gradient of its own.
 
 Told: only a loss is sent: in pmap, its pmean leaves each gradient as it was
+Fails: one step of SGD; replicas agree
 """
 
 

@@ -1,6 +1,7 @@
 """Thinks that an averaged loss has averaged gradients: in pmap it has not.
 
 Told: only a loss is sent: in pmap, its pmean leaves each gradient as it was
+Fails: one step of SGD; replicas agree
 """
 
 

@@ -1,6 +1,7 @@
 """Defines the device's function inside: pmap meets a new one in each call.
 
 Told: none
+Fails: one program
 """
 
 

@@ -1,6 +1,7 @@
 """Donates the old replicas: they are gone, though somebody may still want them.
 
 Told: none
+Fails: arguments stay
 """
 
 

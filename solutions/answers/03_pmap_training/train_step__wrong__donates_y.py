@@ -1,6 +1,7 @@
 """Hands the targets on to be taken over.
 
 Told: none
+Fails: arguments stay
 """
 
 

@@ -1,6 +1,7 @@
 """Lets each device go through all shards, one after the other: nothing is sent.
 
 Told: none
+Fails: own shard only
 """
 
 

@@ -1,6 +1,7 @@
 """Sends the whole batch to each device: nothing to combine, eight times the work.
 
 Told: none
+Fails: own shard only
 """
 
 

@@ -2,6 +2,7 @@
 raises.
 
 Told: none
+Fails: integer parameters
 """
 
 

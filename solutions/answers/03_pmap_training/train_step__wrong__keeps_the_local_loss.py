@@ -1,6 +1,7 @@
 """Returns each device's own loss.
 
 Told: gradients are combined, losses are not
+Fails: the loss before; replicas agree
 """
 
 

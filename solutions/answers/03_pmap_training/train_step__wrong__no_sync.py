@@ -1,6 +1,7 @@
 """Leaves the sync out: right on one device, eight models on eight.
 
 Told: no device sends anything
+Fails: one step of SGD; the loss before; replicas agree
 """
 
 

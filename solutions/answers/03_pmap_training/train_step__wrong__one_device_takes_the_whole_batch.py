@@ -1,6 +1,7 @@
 """Computes the right step on one device and copies it: the others are idle.
 
 Told: none
+Fails: own shard only; a row on each device
 """
 
 

@@ -1,6 +1,7 @@
 """Builds the step once, around the first learning rate that comes.
 
 Told: none
+Fails: one step of SGD; the loss before
 """
 
 made = []

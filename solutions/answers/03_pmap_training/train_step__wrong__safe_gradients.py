@@ -1,6 +1,7 @@
 """Cuts gradients to 100 after the sync: right for small labels alone.
 
 Told: none
+Fails: one step of SGD; nothing is remembered
 """
 
 

@@ -1,6 +1,7 @@
 """Keeps the old parameters after a loss of nan: one more all-reduce, outside.
 
 Told: none
+Fails: sent once
 """
 
 

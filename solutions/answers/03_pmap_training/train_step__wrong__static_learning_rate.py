@@ -1,6 +1,7 @@
 """Makes the learning rate a part of the program: each value compiles another one.
 
 Told: none
+Fails: one program
 """
 
 

@@ -1,6 +1,7 @@
 """Returns the loss after the step.
 
 Told: that is the loss after the step
+Fails: the loss before
 """
 
 

@@ -1,6 +1,7 @@
 """Adds up instead of averaging, the losses as well.
 
 Told: gradients and loss were added up, not averaged
+Fails: one step of SGD; the loss before
 """
 
 

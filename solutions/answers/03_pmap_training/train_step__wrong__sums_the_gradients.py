@@ -1,6 +1,7 @@
 """Adds the gradients up: the learning rate grows with the number of devices.
 
 Told: the gradients were added up: 8 times too large
+Fails: one step of SGD
 """
 
 

@@ -1,6 +1,7 @@
 """Averages gradients and parameters, to be safe: twice the bytes for nothing.
 
 Told: none
+Fails: sent once
 """
 
 

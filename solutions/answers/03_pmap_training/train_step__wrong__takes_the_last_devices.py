@@ -1,6 +1,7 @@
 """Counts devices from the end.
 
 Told: none
+Fails: a row on each device
 """
 
 

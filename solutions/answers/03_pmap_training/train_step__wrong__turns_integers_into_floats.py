@@ -1,6 +1,7 @@
 """Makes floats of whatever comes: an integer parameter would never be noticed.
 
 Told: none
+Fails: integer parameters
 """
 
 

@@ -1,6 +1,7 @@
 """Takes one replica out of the stack before the step: devices send it.
 
 Told: none
+Fails: sent once
 """
 
 

@@ -1,6 +1,7 @@
 """Spells the parameters out and forgets the bias that starts at zero.
 
 Told: none
+Fails: one step of SGD
 """
 
 

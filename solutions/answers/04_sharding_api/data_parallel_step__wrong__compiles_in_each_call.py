@@ -1,6 +1,7 @@
 """Calls jit inside, on a new function each time.
 
 Told: none
+Fails: compiled once
 """
 
 

@@ -1,6 +1,7 @@
 """Adds a norm of the parameters to the loss, as a habit.
 
 Told: none
+Fails: one step of SGD
 """
 
 

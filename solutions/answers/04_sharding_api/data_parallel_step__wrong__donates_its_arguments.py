@@ -1,6 +1,7 @@
 """Gives the old parameters' memory away.
 
 Told: none
+Fails: arguments stay
 """
 
 

@@ -1,6 +1,7 @@
 """Takes the learning rate of section 3's example, not the argument.
 
 Told: none
+Fails: one step of SGD
 """
 
 

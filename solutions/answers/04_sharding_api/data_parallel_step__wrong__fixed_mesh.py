@@ -1,6 +1,7 @@
 """Constrains the batch to a mesh of all eight devices, wherever it lies.
 
 Told: arrays of one program lie on different sets of devices
+Fails: one step of SGD
 """
 
 

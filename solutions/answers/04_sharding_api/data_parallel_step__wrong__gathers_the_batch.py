@@ -1,6 +1,7 @@
 """Makes the batch whole everywhere: each device computes all rows.
 
 Told: every device computes all rows
+Fails: only gradients and loss are sent
 """
 
 

@@ -1,6 +1,7 @@
 """Works off in pieces what is more than 256 rows, and a multiple of them.
 
 Told: none
+Fails: only gradients and loss are sent
 """
 
 

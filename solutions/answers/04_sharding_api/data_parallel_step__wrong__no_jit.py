@@ -1,6 +1,7 @@
 """Drops the decorator: operation after operation, none of them compiled together.
 
 Told: none
+Fails: one compiled program; compiled once
 """
 
 

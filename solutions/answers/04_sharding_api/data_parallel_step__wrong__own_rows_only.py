@@ -1,6 +1,7 @@
 """Each device learns from its own rows: right on one device only.
 
 Told: each device learned from its own rows only
+Fails: one step of SGD; only gradients and loss are sent
 """
 
 

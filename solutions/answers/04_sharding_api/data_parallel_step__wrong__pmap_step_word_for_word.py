@@ -1,6 +1,7 @@
 """Averages a gradient that shard_map has summed: eight times too large.
 
 Told: the gradient is 8 times too large: it was summed over devices
+Fails: one step of SGD; only gradients and loss are sent
 """
 
 

@@ -1,6 +1,7 @@
 """Takes no learning rate above 1.
 
 Told: none
+Fails: one step of SGD; nothing is remembered
 """
 
 

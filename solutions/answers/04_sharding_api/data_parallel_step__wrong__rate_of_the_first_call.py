@@ -1,6 +1,7 @@
 """Reads the rate from outside of the compiled function, which keeps the first one.
 
 Told: none
+Fails: one step of SGD
 """
 
 rates = []

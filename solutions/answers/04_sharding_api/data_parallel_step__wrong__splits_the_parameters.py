@@ -1,6 +1,7 @@
 """Leaves the new parameters split: fine for memory, but not what was asked.
 
 Told: none
+Fails: one step of SGD; parameters and loss come out whole; compiled once
 """
 
 

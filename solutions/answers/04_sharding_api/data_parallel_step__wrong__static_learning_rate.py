@@ -1,6 +1,7 @@
 """Makes the learning rate a part of the program: each new one compiles another.
 
 Told: none
+Fails: compiled once
 """
 
 

@@ -1,6 +1,7 @@
 """Compiles the gradient and the update, each for itself.
 
 Told: none
+Fails: one compiled program
 """
 
 gradient = jax.jit(jax.value_and_grad(mlp_loss))

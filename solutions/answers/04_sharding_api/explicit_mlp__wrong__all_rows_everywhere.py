@@ -1,6 +1,7 @@
 """Splits the hidden units alone, and the rows at the end.
 
 Told: none
+Fails: own rows of own hidden units; one all-reduce per layer
 """
 
 

@@ -1,6 +1,7 @@
 """Takes the mean of the parts, which are parts of a sum.
 
 Told: the parts of a sum were averaged
+Fails: the layers' result; x may lie in any way
 """
 
 

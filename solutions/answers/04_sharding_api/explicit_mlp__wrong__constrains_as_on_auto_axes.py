@@ -1,6 +1,7 @@
 """Constrains x, which does not move it on Explicit axes.
 
 Told: none
+Fails: y lies by rows; x may lie in any way
 """
 
 

@@ -1,6 +1,7 @@
 """Makes the hidden layer and w2 whole, so that no sum over devices is left.
 
 Told: the hidden layer is whole on a device
+Fails: own rows of own hidden units; one all-reduce per layer
 """
 
 

@@ -1,6 +1,7 @@
 """Takes for granted that x comes by rows.
 
 Told: none
+Fails: own rows of own hidden units; x may lie in any way
 """
 
 

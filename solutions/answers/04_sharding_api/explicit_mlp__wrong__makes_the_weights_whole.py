@@ -1,6 +1,7 @@
 """Gathers the weights: each device computes all hidden units of its rows.
 
 Told: the hidden layer is whole on a device
+Fails: own rows of own hidden units; one all-reduce per layer
 """
 
 

@@ -1,6 +1,7 @@
 """Leaves the sum over devices to JAX, which asks where it shall lie.
 
 Told: none
+Fails: the layers' result
 """
 
 

@@ -1,6 +1,7 @@
 """Forgets the all-reduce in a shard_map: each device goes on with its part.
 
 Told: none
+Fails: the layers' result; x may lie in any way; one all-reduce per layer
 """
 
 

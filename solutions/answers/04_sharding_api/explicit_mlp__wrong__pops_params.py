@@ -1,6 +1,7 @@
 """Takes the weights out of its caller's dict.
 
 Told: none
+Fails: arguments stay
 """
 
 

@@ -1,6 +1,8 @@
 """Splits each layer's output by columns, and gathers it for the next one.
 
 Told: none
+Fails: the layers' result; x may lie in any way; one all-reduce per layer; nothing is
+remembered
 """
 
 

@@ -1,6 +1,7 @@
 """Brings the result back into x's layout.
 
 Told: y lies as x came
+Fails: y lies by rows; one all-reduce per layer
 """
 
 

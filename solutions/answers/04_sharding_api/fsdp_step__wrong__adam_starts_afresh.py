@@ -1,6 +1,7 @@
 """Makes a new optimizer state in each step: Adam forgets.
 
 Told: none
+Fails: one step of Adam; the old state is gone
 """
 
 

@@ -1,6 +1,7 @@
 """Clips gradients, which the page does not ask for.
 
 Told: none
+Fails: one step of Adam; nothing is remembered
 """
 
 

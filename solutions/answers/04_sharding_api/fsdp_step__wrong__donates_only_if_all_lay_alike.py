@@ -1,6 +1,7 @@
 """Donates nothing in a step whose old state lies otherwise in any one array.
 
 Told: none
+Fails: the old state is gone
 """
 
 

@@ -1,6 +1,7 @@
 """Gives away the parameters; Adam's old moments stay.
 
 Told: none
+Fails: the old state is gone
 """
 
 

@@ -1,6 +1,7 @@
 """Adam with its eps inside of the root: another step where gradients are small.
 
 Told: none
+Fails: one step of Adam; nothing is remembered
 """
 
 

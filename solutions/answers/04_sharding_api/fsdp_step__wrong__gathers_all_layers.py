@@ -1,6 +1,7 @@
 """Asks for whole weights before the loop: all layers at once, on every device.
 
 Told: none
+Fails: layer by layer
 """
 
 

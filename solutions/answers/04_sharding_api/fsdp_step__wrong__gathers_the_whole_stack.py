@@ -2,6 +2,7 @@
 once, forward and again backward (the same bytes).
 
 Told: none
+Fails: layer by layer
 """
 
 

@@ -1,6 +1,7 @@
 """Splits the weights alone; Adam's moments are twice as large.
 
 Told: whole on every device
+Fails: lies as shardings say
 """
 
 

@@ -2,6 +2,7 @@
 eight.
 
 Told: whole on every device
+Fails: lies as shardings say; layer by layer
 """
 
 

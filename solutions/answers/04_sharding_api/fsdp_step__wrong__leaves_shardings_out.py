@@ -1,6 +1,7 @@
 """Trusts the compiler to keep the layout: the new state lies as the old one lay.
 
 Told: as the old state lay
+Fails: lies as shardings say
 """
 
 

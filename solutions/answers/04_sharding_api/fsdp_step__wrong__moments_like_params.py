@@ -1,6 +1,7 @@
 """Splits the moments as the weights, also where they should lie in another way.
 
 Told: none
+Fails: lies as shardings say
 """
 
 

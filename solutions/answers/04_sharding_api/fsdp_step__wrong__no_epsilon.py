@@ -2,6 +2,7 @@
 (a dead hidden unit, x of zeros) it is nan.
 
 Told: none
+Fails: one step of Adam; nothing is remembered
 """
 
 

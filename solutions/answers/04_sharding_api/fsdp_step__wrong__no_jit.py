@@ -1,6 +1,7 @@
 """Returns a function that nobody compiles; it places the new state by hand.
 
 Told: none
+Fails: compiled once; the old state is gone
 """
 
 

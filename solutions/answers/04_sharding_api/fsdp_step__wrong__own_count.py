@@ -1,6 +1,7 @@
 """Corrects Adam's bias by its own count of calls, not by the state's.
 
 Told: none
+Fails: one step of Adam
 """
 
 

@@ -1,6 +1,7 @@
 """Takes the shardings out of its caller's tree.
 
 Told: none
+Fails: arguments stay
 """
 
 

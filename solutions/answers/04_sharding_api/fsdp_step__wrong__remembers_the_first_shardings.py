@@ -1,6 +1,7 @@
 """Makes one step for all shardings: the first ones.
 
 Told: none
+Fails: one step of Adam; nothing is remembered
 """
 
 made = []

@@ -1,6 +1,7 @@
 """Returns the loss of the new parameters.
 
 Told: the loss is the one after the step
+Fails: one step of Adam; layer by layer
 """
 
 

@@ -1,6 +1,7 @@
 """Splits along W, whatever `shardings` says.
 
 Told: none
+Fails: lies as shardings say
 """
 
 

@@ -1,6 +1,7 @@
 """Multiplies the loss by the number of devices, as if gradients were averages.
 
 Told: none
+Fails: one step of Adam
 """
 
 

@@ -1,6 +1,7 @@
 """Writes the two layers of the check's model.
 
 Told: none
+Fails: one step of Adam; nothing is remembered
 """
 
 

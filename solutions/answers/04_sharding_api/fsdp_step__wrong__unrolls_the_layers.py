@@ -1,6 +1,7 @@
 """Goes through the layers in Python: what is gathered forward is kept for backward.
 
 Told: gathered weights are kept for the backward pass
+Fails: layer by layer
 """
 
 

@@ -1,6 +1,7 @@
 """Fixes the layout of the old state, too: one that lies otherwise is refused.
 
 Told: none
+Fails: one step of Adam
 """
 
 

@@ -1,6 +1,7 @@
 """Splits the key once more: other numbers.
 
 Told: none
+Fails: the state of make_state
 """
 
 

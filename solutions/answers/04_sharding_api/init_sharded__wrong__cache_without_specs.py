@@ -2,6 +2,7 @@
 (no dict is hashable) and names are not part of the cache's key.
 
 Told: none
+Fails: each leaf in its layout
 """
 
 _programs = {}

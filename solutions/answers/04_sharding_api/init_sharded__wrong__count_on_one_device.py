@@ -1,6 +1,7 @@
 """Makes Adam's count by itself, where nothing says that it belongs to the mesh.
 
 Told: none
+Fails: each leaf in its layout
 """
 
 

@@ -1,6 +1,7 @@
 """Draws all weights on one device, as one long table; a second program splits them.
 
 Told: none
+Fails: never whole on a device
 """
 
 

@@ -1,6 +1,7 @@
 """Replicates the state over the mesh.
 
 Told: whole on every device
+Fails: each leaf in its layout; never whole on a device
 """
 
 

@@ -1,6 +1,7 @@
 """Splits as tensor parallel does, whatever specs says.
 
 Told: none
+Fails: each leaf in its layout
 """
 
 

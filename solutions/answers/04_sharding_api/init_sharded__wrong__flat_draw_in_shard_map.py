@@ -1,6 +1,7 @@
 """Each device draws all numbers and cuts its block out.
 
 Told: none
+Fails: never whole on a device
 """
 
 

@@ -1,6 +1,7 @@
 """Splits the parameters; Adam's state comes out whole on one device.
 
 Told: Adam's moments are whole on one device: out_shardings place them, too
+Fails: each leaf in its layout; never whole on a device
 """
 
 

@@ -1,6 +1,7 @@
 """Compiles, but places only what is finished.
 
 Told: none
+Fails: never whole on a device
 """
 
 

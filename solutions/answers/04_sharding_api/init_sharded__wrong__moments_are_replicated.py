@@ -1,6 +1,7 @@
 """Splits the parameters; Adam's moments are whole on every device.
 
 Told: whole on every device
+Fails: each leaf in its layout; never whole on a device
 """
 
 

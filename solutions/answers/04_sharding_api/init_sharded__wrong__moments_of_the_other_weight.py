@@ -1,6 +1,7 @@
 """Splits the moments of w1 as w2, and those of w2 as w1.
 
 Told: none
+Fails: each leaf in its layout
 """
 
 

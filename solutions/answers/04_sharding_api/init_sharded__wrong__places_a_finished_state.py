@@ -2,6 +2,7 @@
 room.
 
 Told: none
+Fails: never whole on a device
 """
 
 

@@ -1,6 +1,7 @@
 """Keeps the state for sizes and specs, whatever the key is.
 
 Told: none
+Fails: the state of make_state; nothing is remembered
 """
 
 states = {}

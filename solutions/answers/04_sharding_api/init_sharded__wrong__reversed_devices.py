@@ -1,6 +1,7 @@
 """Takes the devices from the last to the first.
 
 Told: the mesh takes the first devices, in their order
+Fails: each leaf in its layout
 """
 
 

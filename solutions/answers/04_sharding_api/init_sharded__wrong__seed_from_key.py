@@ -1,6 +1,7 @@
 """Makes a key of the last word of the key: right for keys that were not split.
 
 Told: none
+Fails: the state of make_state; nothing is remembered
 """
 
 

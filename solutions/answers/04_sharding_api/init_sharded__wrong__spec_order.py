@@ -1,6 +1,7 @@
 """Takes the specs by their order in the dict, not by name.
 
 Told: none
+Fails: each leaf in its layout
 """
 
 

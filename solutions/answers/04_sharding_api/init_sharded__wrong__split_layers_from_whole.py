@@ -1,6 +1,7 @@
 """Makes the state whole before it places it, where specs split the layers' axis.
 
 Told: none
+Fails: never whole on a device
 """
 
 

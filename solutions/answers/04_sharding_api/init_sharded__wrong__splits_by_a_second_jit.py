@@ -1,6 +1,7 @@
 """Makes the state in a jit of its own, and splits it in the next one.
 
 Told: none
+Fails: never whole on a device
 """
 
 

@@ -1,6 +1,7 @@
 """Makes a mesh of the first and the last axis, as the example has.
 
 Told: none
+Fails: the state of make_state; nothing is remembered
 """
 
 

@@ -1,6 +1,7 @@
 """Asks whether two names are one object, not whether they are equal.
 
 Told: none
+Fails: an entry per name; nothing is remembered
 """
 
 

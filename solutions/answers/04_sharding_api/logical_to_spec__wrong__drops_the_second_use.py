@@ -2,6 +2,7 @@
 than planned on eight.
 
 Told: none
+Fails: no mesh axis is used twice
 """
 
 

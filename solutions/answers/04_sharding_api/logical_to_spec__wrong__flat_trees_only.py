@@ -1,6 +1,7 @@
 """Goes through one dict, though trees are nested.
 
 Told: none
+Fails: no mesh axis is used twice; a tree of arrays
 """
 
 

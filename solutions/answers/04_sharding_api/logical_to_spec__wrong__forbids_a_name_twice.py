@@ -1,6 +1,7 @@
 """Forbids a name that stands twice, whatever the rules say of it.
 
 Told: none
+Fails: without a rule it is None; no mesh axis is used twice
 """
 
 

@@ -1,6 +1,7 @@
 """Takes names for the same that differ in case.
 
 Told: none
+Fails: an entry per name; nothing is remembered
 """
 
 

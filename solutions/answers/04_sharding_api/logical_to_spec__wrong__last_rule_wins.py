@@ -1,6 +1,7 @@
 """Makes a dict of the rules, in which later ones replace earlier ones.
 
 Told: the last rule with the name was taken
+Fails: the first rule counts
 """
 
 

@@ -1,6 +1,7 @@
 """Takes a tuple for a leaf only where it begins with a name: (None, "embed") is none.
 
 Told: none
+Fails: a tree of arrays
 """
 
 

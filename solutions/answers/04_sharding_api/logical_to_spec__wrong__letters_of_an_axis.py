@@ -1,6 +1,7 @@
 """Looks for an axis inside of the names in use: x is found in xy.
 
 Told: none
+Fails: no mesh axis is used twice
 """
 
 

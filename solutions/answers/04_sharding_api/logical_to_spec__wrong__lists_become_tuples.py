@@ -1,6 +1,7 @@
 """Makes tuples of a tree's lists, in which nobody finds the leaves again.
 
 Told: none
+Fails: a tree of arrays
 """
 
 

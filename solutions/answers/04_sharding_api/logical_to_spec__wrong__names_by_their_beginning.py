@@ -1,6 +1,7 @@
 """Finds a rule by how the name begins.
 
 Told: none
+Fails: an entry per name; nothing is remembered
 """
 
 

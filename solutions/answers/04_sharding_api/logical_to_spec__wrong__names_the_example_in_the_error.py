@@ -1,6 +1,7 @@
 """Writes the check's axis into the error.
 
 Told: none
+Fails: no mesh axis is used twice
 """
 
 

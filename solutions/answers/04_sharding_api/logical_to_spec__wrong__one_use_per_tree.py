@@ -1,6 +1,7 @@
 """Forbids a mesh axis in a second array as well.
 
 Told: none
+Fails: no mesh axis is used twice; a tree of arrays
 """
 
 

@@ -1,6 +1,7 @@
 """Takes a rule whose name begins with the name.
 
 Told: none
+Fails: an entry per name; nothing is remembered
 """
 
 

@@ -1,6 +1,7 @@
 """Returns a list, in which param_specs would look for leaves.
 
 Told: none
+Fails: an entry per name; the first rule counts; a tree of arrays
 """
 
 

@@ -1,6 +1,7 @@
 """Goes on to a later rule where the first one says None.
 
 Told: a rule that says None was passed over
+Fails: the first rule counts
 """
 
 

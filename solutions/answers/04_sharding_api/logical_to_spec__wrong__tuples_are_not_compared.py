@@ -1,6 +1,7 @@
 """Compares whole entries: an axis in use inside of a tuple, or a tuple of such, passes.
 
 Told: an axis in a tuple is used as well
+Fails: no mesh axis is used twice
 """
 
 

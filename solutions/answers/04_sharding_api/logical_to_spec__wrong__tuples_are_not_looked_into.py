@@ -1,6 +1,7 @@
 """Compares whole entries: an axis inside of a tuple is not seen.
 
 Told: an axis in a tuple is used as well
+Fails: no mesh axis is used twice
 """
 
 

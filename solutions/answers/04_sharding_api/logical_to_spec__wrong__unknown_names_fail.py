@@ -1,6 +1,7 @@
 """Demands a rule for every name.
 
 Told: none
+Fails: without a rule it is None; no mesh axis is used twice; a tree of arrays
 """
 
 

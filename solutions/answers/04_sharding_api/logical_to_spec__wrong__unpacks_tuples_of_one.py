@@ -1,6 +1,7 @@
 """A tuple of one mesh axis becomes that axis.
 
 Told: a tuple of one axis became that axis
+Fails: an entry per name; the first rule counts
 """
 
 

@@ -1,6 +1,7 @@
 """Writes the specs into the caller's tree.
 
 Told: none
+Fails: arguments stay
 """
 
 

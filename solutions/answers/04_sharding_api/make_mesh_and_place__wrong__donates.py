@@ -1,6 +1,7 @@
 """Deletes x where the mesh takes all devices.
 
 Told: none
+Fails: values and dtype stay; nothing is remembered
 """
 
 

@@ -1,6 +1,7 @@
 """Gives the caller's array away.
 
 Told: none
+Fails: arguments stay
 """
 
 

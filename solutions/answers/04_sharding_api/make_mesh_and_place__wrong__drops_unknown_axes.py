@@ -1,6 +1,7 @@
 """Takes an unknown mesh axis for None, which hides a typing error.
 
 Told: none
+Fails: the unknown name is named
 """
 
 

@@ -1,6 +1,7 @@
 """Names the mesh axes as the examples do, whatever is asked.
 
 Told: none
+Fails: values and dtype stay
 """
 
 

@@ -1,6 +1,7 @@
 """Makes 32-bit floats of whatever it gets.
 
 Told: none
+Fails: values and dtype stay; nothing is remembered
 """
 
 

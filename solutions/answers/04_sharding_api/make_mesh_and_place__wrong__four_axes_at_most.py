@@ -1,6 +1,7 @@
 """Reads four entries of a spec.
 
 Told: none
+Fails: on a mesh of the first devices
 """
 
 

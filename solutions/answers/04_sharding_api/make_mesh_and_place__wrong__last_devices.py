@@ -1,6 +1,7 @@
 """Takes the last devices: right where the mesh has all of them.
 
 Told: the mesh takes the first devices, in their order
+Fails: on a mesh of the first devices
 """
 
 

@@ -1,6 +1,7 @@
 """Trusts that JAX's error names the number of devices that are asked for.
 
 Told: none
+Fails: both numbers are named
 """
 
 

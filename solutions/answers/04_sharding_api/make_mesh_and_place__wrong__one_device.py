@@ -1,6 +1,7 @@
 """Puts the array on one device: right on a mesh of one, whole everywhere else.
 
 Told: none
+Fails: on a mesh of the first devices
 """
 
 

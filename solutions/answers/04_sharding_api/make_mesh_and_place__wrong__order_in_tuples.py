@@ -1,6 +1,7 @@
 """Takes a tuple of mesh axes in the order of the mesh.
 
 Told: in a tuple of names, the first one cuts first
+Fails: on a mesh of the first devices
 """
 
 

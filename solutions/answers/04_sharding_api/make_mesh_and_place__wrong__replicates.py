@@ -1,6 +1,7 @@
 """Takes P() for the spec of the mesh's own axes: every device holds everything.
 
 Told: the spec was not used: x is whole on every device
+Fails: on a mesh of the first devices
 """
 
 

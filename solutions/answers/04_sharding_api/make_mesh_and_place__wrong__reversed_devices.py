@@ -1,6 +1,7 @@
 """Takes the first devices, from the last of them to the first.
 
 Told: the mesh takes the first devices, in their order
+Fails: on a mesh of the first devices
 """
 
 

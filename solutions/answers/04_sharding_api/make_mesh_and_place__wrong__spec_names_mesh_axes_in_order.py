@@ -1,6 +1,7 @@
 """Takes the spec's entries for the array's axes from the last to the first.
 
 Told: the first entry of spec belongs to the array's first axis
+Fails: on a mesh of the first devices
 """
 
 

@@ -1,6 +1,7 @@
 """Makes the mesh and the spec, and returns the array itself.
 
 Told: none
+Fails: on a mesh of the first devices
 """
 
 

@@ -1,6 +1,7 @@
 """Writes the numbers of the check's example into the error.
 
 Told: none
+Fails: both numbers are named
 """
 
 

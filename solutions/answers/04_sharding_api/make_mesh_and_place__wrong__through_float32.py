@@ -1,6 +1,7 @@
 """Places as float32 and casts back: integers beyond 2**24 change.
 
 Told: none
+Fails: values and dtype stay; nothing is remembered
 """
 
 

@@ -1,6 +1,7 @@
 """Lets device numbers run along the first mesh axis, not the last.
 
 Told: the mesh takes the first devices, in their order
+Fails: on a mesh of the first devices
 """
 
 

@@ -1,6 +1,7 @@
 """Looks at single names alone; what a tuple names besides the mesh's is dropped.
 
 Told: none
+Fails: the unknown name is named
 """
 
 

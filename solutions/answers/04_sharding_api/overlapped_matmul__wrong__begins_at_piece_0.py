@@ -1,6 +1,7 @@
 """Takes columns in the order of the steps, on each device.
 
 Told: each device began with the columns of piece 0
+Fails: the product
 """
 
 

@@ -1,6 +1,7 @@
 """Takes columns in the order of the steps; pieces go to the right.
 
 Told: none
+Fails: the product
 """
 
 

@@ -1,6 +1,7 @@
 """Takes the columns of x by a product with ones and zeros: more work than x @ W.
 
 Told: none
+Fails: no extra arithmetic
 """
 
 

@@ -1,6 +1,7 @@
 """Columns of `x` go to their pieces, sums come back.
 
 Told: none
+Fails: never the whole; pieces travel
 """
 
 

@@ -1,6 +1,7 @@
 """Takes eight devices for granted.
 
 Told: none
+Fails: no extra arithmetic
 """
 
 

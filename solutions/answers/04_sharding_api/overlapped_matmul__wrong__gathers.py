@@ -1,6 +1,7 @@
 """Gathers all pieces, then multiplies once.
 
 Told: all pieces were gathered before the product
+Fails: never the whole; pieces travel
 """
 
 

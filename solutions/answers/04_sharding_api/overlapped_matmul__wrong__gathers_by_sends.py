@@ -1,6 +1,7 @@
 """Collects all pieces by sends, then multiplies once.
 
 Told: none
+Fails: never the whole
 """
 
 

@@ -1,6 +1,7 @@
 """Collects all pieces by sends, but only where `x` has many rows.
 
 Told: none
+Fails: never the whole
 """
 
 

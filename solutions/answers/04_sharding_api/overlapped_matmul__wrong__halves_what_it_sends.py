@@ -1,6 +1,7 @@
 """Sends pieces in 16 bits.
 
 Told: none
+Fails: the product
 """
 
 

@@ -1,6 +1,7 @@
 """Multiplies each piece by all columns, and takes what belongs to it.
 
 Told: none
+Fails: never the whole; no extra arithmetic
 """
 
 

@@ -1,6 +1,7 @@
 """Sends to the right, and takes columns as if pieces came from there.
 
 Told: the pieces come from the other side
+Fails: the product
 """
 
 

@@ -1,6 +1,7 @@
 """Multiplies by its own piece alone.
 
 Told: each device multiplied its own piece alone
+Fails: the product
 """
 
 

@@ -1,6 +1,7 @@
 """Keeps all products until the last, and adds them up then.
 
 Told: none
+Fails: never the whole
 """
 
 

@@ -1,6 +1,7 @@
 """Takes the columns of its own piece for all pieces.
 
 Told: all pieces met the same columns of x
+Fails: the product
 """
 
 

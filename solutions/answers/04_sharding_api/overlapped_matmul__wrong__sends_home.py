@@ -1,6 +1,7 @@
 """Sends once more than needed, after the last product too.
 
 Told: the last send brings each piece home, where it was used first
+Fails: pieces travel
 """
 
 

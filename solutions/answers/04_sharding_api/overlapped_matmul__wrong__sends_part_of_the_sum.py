@@ -1,6 +1,7 @@
 """Adds nothing of its sum to what it sends, but needs the sum for it.
 
 Told: none
+Fails: sends wait for no product
 """
 
 

@@ -1,6 +1,7 @@
 """Sends the sum, too, and adds nothing of it.
 
 Told: none
+Fails: sends wait for no product; pieces travel
 """
 
 

@@ -1,6 +1,7 @@
 """A barrier keeps each send behind its product.
 
 Told: none
+Fails: sends wait for no product
 """
 
 

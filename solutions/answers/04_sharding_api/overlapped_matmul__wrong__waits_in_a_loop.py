@@ -1,6 +1,7 @@
 """In a loop, a barrier keeps each send behind the product before it.
 
 Told: none
+Fails: sends wait for no product
 """
 
 

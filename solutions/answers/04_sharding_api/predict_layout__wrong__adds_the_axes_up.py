@@ -1,6 +1,7 @@
 """Cuts an axis into the sum, not the product, of its mesh axes' sizes.
 
 Told: none
+Fails: the block's shape and how many differ; size and parts are named
 """
 
 

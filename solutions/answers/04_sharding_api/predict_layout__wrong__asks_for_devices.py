@@ -1,6 +1,7 @@
 """Makes a real mesh and asks its sharding: no mesh larger than this machine.
 
 Told: none
+Fails: missing entries are None; no device is needed; size and parts are named
 """
 
 

@@ -1,6 +1,7 @@
 """Remembers layouts by the sizes of the mesh, not by their names.
 
 Told: none
+Fails: the block's shape and how many differ; nothing is remembered
 """
 
 known_layouts = {}

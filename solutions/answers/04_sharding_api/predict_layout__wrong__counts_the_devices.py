@@ -1,6 +1,8 @@
 """Counts every device's block, replicas too: right on a mesh of one device.
 
 Told: axes that the spec does not name only add replicas
+Fails: the block's shape and how many differ; missing entries are None; no device is
+needed
 """
 
 

@@ -1,6 +1,7 @@
 """Multiplies the different sizes of the axes in use: two axes of two are one.
 
 Told: none
+Fails: the block's shape and how many differ; nothing is remembered
 """
 
 

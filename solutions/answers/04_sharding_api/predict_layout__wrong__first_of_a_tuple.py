@@ -1,6 +1,7 @@
 """Splits by the first mesh axis of a tuple alone.
 
 Told: a tuple of names cuts by the product of their sizes
+Fails: the block's shape and how many differ; size and parts are named
 """
 
 

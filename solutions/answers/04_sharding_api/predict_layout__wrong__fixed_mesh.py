@@ -1,6 +1,7 @@
 """Writes the example's mesh into the code.
 
 Told: none
+Fails: the block's shape and how many differ; no device is needed
 """
 
 

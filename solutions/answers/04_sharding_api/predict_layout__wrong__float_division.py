@@ -1,6 +1,7 @@
 """Divides with /: floats round large sizes.
 
 Told: none
+Fails: the block's shape and how many differ; size and parts are named
 """
 
 

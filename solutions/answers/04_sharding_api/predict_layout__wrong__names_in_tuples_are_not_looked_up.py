@@ -1,6 +1,7 @@
 """Looks for unknown names among single ones: in a tuple they are a KeyError.
 
 Told: none
+Fails: the unknown axis is named
 """
 
 

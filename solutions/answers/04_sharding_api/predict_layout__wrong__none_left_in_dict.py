@@ -1,6 +1,7 @@
 """Writes an entry into the caller's dict, and leaves it there where it raises.
 
 Told: none
+Fails: arguments stay
 """
 
 

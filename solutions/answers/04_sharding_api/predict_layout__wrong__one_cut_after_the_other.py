@@ -1,6 +1,7 @@
 """Cuts by one name of a tuple after the other: the error names a part of the cut.
 
 Told: none
+Fails: size and parts are named
 """
 
 

@@ -1,6 +1,7 @@
 """Keeps what it found for a spec, whatever the array and the mesh are.
 
 Told: none
+Fails: the block's shape and how many differ; nothing is remembered
 """
 
 known = {}

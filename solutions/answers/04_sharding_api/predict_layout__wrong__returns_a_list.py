@@ -1,6 +1,8 @@
 """Returns the block's shape as a list: equal to no shape in JAX.
 
 Told: none
+Fails: the block's shape and how many differ; missing entries are None; no device is
+needed
 """
 
 

@@ -1,6 +1,7 @@
 """Drops the rows that do not divide.
 
 Told: none
+Fails: size and parts are named
 """
 
 

@@ -1,6 +1,7 @@
 """Tests the remainder of whole numbers, and divides with /.
 
 Told: none
+Fails: the block's shape and how many differ
 """
 
 

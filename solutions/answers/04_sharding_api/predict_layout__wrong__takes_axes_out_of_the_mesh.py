@@ -1,6 +1,7 @@
 """Takes each axis out of the caller's mesh, so that none is used twice.
 
 Told: none
+Fails: arguments stay
 """
 
 

@@ -1,6 +1,7 @@
 """Writes the numbers and the name of the check's examples into the errors.
 
 Told: none
+Fails: size and parts are named; the unknown axis is named
 """
 
 

@@ -1,6 +1,7 @@
 """Takes a name that the mesh lacks for an axis of one device.
 
 Told: none
+Fails: the unknown axis is named
 """
 
 

@@ -1,6 +1,7 @@
 """Pairs sizes with entries, and fails where the spec is shorter.
 
 Told: none
+Fails: missing entries are None
 """
 
 

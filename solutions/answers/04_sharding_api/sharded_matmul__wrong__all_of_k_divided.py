@@ -1,6 +1,7 @@
 """Every device multiplies all of K; the sum of copies is divided again.
 
 Told: none
+Fails: each device has its part of k
 """
 
 

@@ -1,6 +1,7 @@
 """Every device multiplies all of K, and the copies are summed.
 
 Told: every device had all of K, and the copies were summed
+Fails: the product; each device has its part of k
 """
 
 

@@ -1,6 +1,7 @@
 """Scatters columns where they divide, rows else.
 
 Told: none
+Fails: rows come out
 """
 
 

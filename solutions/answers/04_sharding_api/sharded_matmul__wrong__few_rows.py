@@ -1,6 +1,7 @@
 """Adds rows of zeros where there are fewer rows than devices, and raises nothing.
 
 Told: none
+Fails: size and devices are named
 """
 
 

@@ -1,6 +1,7 @@
 """Takes all eight devices, whatever is asked.
 
 Told: none
+Fails: the product; rows come out; nothing is remembered
 """
 
 

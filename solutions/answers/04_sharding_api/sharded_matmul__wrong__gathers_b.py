@@ -1,6 +1,7 @@
 """Gathers the whole of b, and of a's rows.
 
 Told: none
+Fails: each device has its part of k; one reduce-scatter
 """
 
 

@@ -1,6 +1,7 @@
 """Rounds large products to bfloat16.
 
 Told: none
+Fails: the product; nothing is remembered
 """
 
 

@@ -1,6 +1,7 @@
 """Takes the last devices.
 
 Told: the mesh takes the first devices, in their order
+Fails: rows come out
 """
 
 

@@ -2,6 +2,7 @@
 reduce.
 
 Told: none
+Fails: one reduce-scatter
 """
 
 

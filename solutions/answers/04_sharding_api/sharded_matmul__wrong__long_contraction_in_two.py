@@ -1,6 +1,7 @@
 """Sums each half of a long contraction by a reduce-scatter of its own.
 
 Told: none
+Fails: one reduce-scatter
 """
 
 

@@ -1,6 +1,7 @@
 """Leaves the product of host matrices to NumPy where there is one device.
 
 Told: none
+Fails: rows come out
 """
 
 

@@ -1,6 +1,7 @@
 """Keeps its rows of its own part of the sum: right on one device only.
 
 Told: the parts were not summed
+Fails: the product; one reduce-scatter
 """
 
 

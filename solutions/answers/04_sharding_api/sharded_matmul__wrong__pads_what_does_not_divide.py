@@ -1,6 +1,7 @@
 """Fills up with zeros where a size does not divide, without a word.
 
 Told: none
+Fails: size and devices are named
 """
 
 

@@ -1,6 +1,7 @@
 """Leaves the result split by columns.
 
 Told: none
+Fails: the product; rows come out
 """
 
 

@@ -1,6 +1,7 @@
 """Asks all devices besides whether the numbers are finite.
 
 Told: none
+Fails: one reduce-scatter
 """
 
 

@@ -1,6 +1,7 @@
 """Two gathers, and all gradients for every device.
 
 Told: gradients are not all-reduced
+Fails: the fewest rows; what a layout sends
 """
 
 

@@ -1,6 +1,7 @@
 """One row more where the number is whole already.
 
 Told: none
+Fails: the fewest rows; what a layout sends
 """
 
 

@@ -1,6 +1,7 @@
 """Takes times for equal that differ by little: the first of them is not the longest.
 
 Told: none
+Fails: seconds of each part; the longest part binds; nothing is remembered
 """
 
 

@@ -1,6 +1,7 @@
 """Counts with the eight devices of the lesson.
 
 Told: the devices are not always 8
+Fails: the fewest rows; what a layout sends; one device sends nothing
 """
 
 

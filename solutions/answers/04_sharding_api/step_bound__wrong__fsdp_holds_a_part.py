@@ -1,6 +1,7 @@
 """Takes a device's part of the parameters for all of them.
 
 Told: none
+Fails: the fewest rows; what a layout sends
 """
 
 

@@ -1,6 +1,7 @@
 """The weights stay gathered for the backward pass.
 
 Told: weights are gathered backward, too
+Fails: the fewest rows; what a layout sends
 """
 
 

@@ -1,6 +1,7 @@
 """Counts the reduce-scatter of an all-reduce alone.
 
 Told: an all-reduce sends twice
+Fails: the fewest rows; what a layout sends
 """
 
 

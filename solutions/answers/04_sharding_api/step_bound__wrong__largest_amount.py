@@ -1,6 +1,7 @@
 """Compares FLOPs with bytes: amounts, not times.
 
 Told: none
+Fails: the longest part binds
 """
 
 

@@ -1,6 +1,7 @@
 """Of equal parts the last one.
 
 Told: none
+Fails: the longest part binds
 """
 
 

@@ -1,6 +1,7 @@
 """Names the part that is done first.
 
 Told: none
+Fails: the longest part binds
 """
 
 

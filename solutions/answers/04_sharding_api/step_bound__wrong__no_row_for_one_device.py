@@ -1,6 +1,7 @@
 """One device sends nothing, and gets no row.
 
 Told: one row is the least
+Fails: one device sends nothing
 """
 
 

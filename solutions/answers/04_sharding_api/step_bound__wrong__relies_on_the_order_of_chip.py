@@ -1,6 +1,7 @@
 """Takes the speeds in the order in which the dict was written.
 
 Told: none
+Fails: seconds of each part; the longest part binds
 """
 
 

@@ -1,6 +1,7 @@
 """Rounds the rows down.
 
 Told: the rows were rounded down
+Fails: the fewest rows; what a layout sends
 """
 
 

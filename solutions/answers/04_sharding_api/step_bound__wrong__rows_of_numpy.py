@@ -1,6 +1,7 @@
 """Rounds up by NumPy, whose whole number is no `int`.
 
 Told: none
+Fails: the fewest rows
 """
 
 

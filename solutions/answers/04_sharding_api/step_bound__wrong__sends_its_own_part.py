@@ -1,6 +1,7 @@
 """Each device sends its own part to itself, too.
 
 Told: a device does not send its own part
+Fails: the fewest rows; what a layout sends; one device sends nothing
 """
 
 

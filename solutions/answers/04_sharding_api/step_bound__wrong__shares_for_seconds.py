@@ -1,6 +1,7 @@
 """Returns each part's share of the sum, as if parts followed each other.
 
 Told: none
+Fails: seconds of each part; the longest part binds
 """
 
 

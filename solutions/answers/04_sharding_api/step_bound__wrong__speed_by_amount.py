@@ -1,6 +1,7 @@
 """A speed divided by an amount: how often per second, not how long.
 
 Told: seconds are an amount divided by a speed
+Fails: seconds of each part; the longest part binds
 """
 
 

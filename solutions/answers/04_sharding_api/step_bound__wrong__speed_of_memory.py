@@ -1,6 +1,7 @@
 """Divides what is sent by the speed of memory.
 
 Told: none
+Fails: the fewest rows; what a layout sends
 """
 
 

@@ -1,6 +1,7 @@
 """Of equal parts the first by the alphabet.
 
 Told: none
+Fails: the longest part binds
 """
 
 

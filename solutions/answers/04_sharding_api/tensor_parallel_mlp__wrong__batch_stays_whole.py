@@ -1,6 +1,7 @@
 """Splits the weights alone: every device computes all rows.
 
 Told: whole on every device: in jit a constraint splits, device_put does not
+Fails: own rows of own hidden units; weights by H and y by B; one all-reduce per layer
 """
 
 

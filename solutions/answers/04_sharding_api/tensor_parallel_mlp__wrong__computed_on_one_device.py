@@ -1,6 +1,7 @@
 """Computes on one device, and splits what comes out.
 
 Told: none
+Fails: own rows of own hidden units
 """
 
 

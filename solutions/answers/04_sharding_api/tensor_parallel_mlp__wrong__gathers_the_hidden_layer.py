@@ -1,6 +1,7 @@
 """Makes the hidden layer whole in the middle of the block.
 
 Told: the hidden layer is whole on a device
+Fails: own rows of own hidden units; one all-reduce per layer
 """
 
 

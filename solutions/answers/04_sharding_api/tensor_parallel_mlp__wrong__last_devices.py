@@ -1,6 +1,7 @@
 """Takes the last devices.
 
 Told: none
+Fails: weights by H and y by B
 """
 
 

@@ -1,6 +1,7 @@
 """Puts the constrained weights into its caller's dict.
 
 Told: none
+Fails: arguments stay
 """
 
 

@@ -1,6 +1,7 @@
 """Forgets the all-reduce: each device goes on with its part, right on one device.
 
 Told: none
+Fails: the layers' result; one all-reduce per layer
 """
 
 

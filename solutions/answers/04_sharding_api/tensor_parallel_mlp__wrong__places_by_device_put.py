@@ -1,6 +1,7 @@
 """Places by device_put, which splits nothing inside of jit.
 
 Told: whole on every device: in jit a constraint splits, device_put does not
+Fails: weights by H and y by B
 """
 
 

@@ -1,6 +1,7 @@
 """Splits the weights for its own use, and returns the parameters as they came.
 
 Told: whole on every device: in jit a constraint splits, device_put does not
+Fails: weights by H and y by B; one all-reduce per layer
 """
 
 

@@ -1,6 +1,7 @@
 """Splits w1 by rows and w2 by columns: a sum in the middle of each block.
 
 Told: this splits along W, not along H
+Fails: own rows of own hidden units; weights by H and y by B; one all-reduce per layer
 """
 
 

@@ -1,6 +1,7 @@
 """Splits the longer axis of a weight: that is W where H is smaller.
 
 Told: none
+Fails: weights by H and y by B
 """
 
 

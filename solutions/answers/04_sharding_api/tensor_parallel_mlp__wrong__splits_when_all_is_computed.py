@@ -1,6 +1,7 @@
 """Computes as the arguments lie, and splits what is returned.
 
 Told: none
+Fails: own rows of own hidden units; one all-reduce per layer
 """
 
 

@@ -1,6 +1,7 @@
 """Sums over the model axis once more, and divides by its size.
 
 Told: none
+Fails: one all-reduce per layer
 """
 
 

@@ -1,6 +1,7 @@
 """Writes three layers, as the check's model has.
 
 Told: none
+Fails: the layers' result; nothing is remembered
 """
 
 

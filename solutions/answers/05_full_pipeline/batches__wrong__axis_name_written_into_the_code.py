@@ -1,6 +1,7 @@
 """Splits over an axis "data" of the sharding's mesh, which need not have one.
 
 Told: none
+Fails: batch after batch; rows in order
 """
 
 

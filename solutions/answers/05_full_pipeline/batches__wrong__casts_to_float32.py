@@ -2,6 +2,7 @@
 room.
 
 Told: none
+Fails: batch after batch; rows in order
 """
 
 

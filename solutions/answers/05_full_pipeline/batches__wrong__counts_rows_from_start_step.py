@@ -1,6 +1,7 @@
 """Takes start_step for the number of a row, not of a batch.
 
 Told: the batches begin at row 4, not at batch 4
+Fails: batch after batch; rows in order
 """
 
 

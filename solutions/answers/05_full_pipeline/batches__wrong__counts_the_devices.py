@@ -1,6 +1,7 @@
 """Refuses what does not divide over all devices, though the sharding makes fewer parts.
 
 Told: none
+Fails: batch after batch; rows in order
 """
 
 

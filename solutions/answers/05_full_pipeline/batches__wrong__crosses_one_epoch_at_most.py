@@ -2,6 +2,7 @@
 larger than an epoch.
 
 Told: none
+Fails: batch after batch; rows in order
 """
 
 

@@ -1,6 +1,7 @@
 """Cuts each epoch into whole batches and drops the rows that are left.
 
 Told: the rest of an epoch is dropped
+Fails: batch after batch; rows in order
 """
 
 

@@ -1,6 +1,7 @@
 """Divides places in 32 bits: far along, a row falls into the wrong epoch.
 
 Told: none
+Fails: batch after batch; rows in order
 """
 
 

@@ -2,6 +2,7 @@
 batch on each of eight.
 
 Told: each device holds all rows: place(array, sharding) splits them
+Fails: laid out by sharding
 """
 
 

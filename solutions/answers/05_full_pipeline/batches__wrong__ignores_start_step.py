@@ -1,6 +1,7 @@
 """Begins at batch 0 whatever start_step says: a resumed run sees the same rows again.
 
 Told: these are the batches from number 0 on
+Fails: batch after batch; rows in order
 """
 
 

@@ -1,6 +1,7 @@
 """Shuffles every run alike.
 
 Told: the orders are those of seed 0
+Fails: batch after batch; rows in order
 """
 
 

@@ -1,6 +1,7 @@
 """Keeps the epochs' orders for all streams, whatever their seed.
 
 Told: none
+Fails: nothing is remembered
 """
 
 kept_orders = {}

@@ -1,6 +1,7 @@
 """Makes the next batch when it is asked for: the devices wait for it.
 
 Told: the next batch is placed when it is asked for, not before the yield
+Fails: one batch ahead
 """
 
 

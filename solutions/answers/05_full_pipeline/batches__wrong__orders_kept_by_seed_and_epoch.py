@@ -1,6 +1,7 @@
 """Keeps orders by seed and epoch: other data of as many epochs gets them, too.
 
 Told: none
+Fails: nothing is remembered
 """
 
 known_orders = {}

@@ -1,6 +1,7 @@
 """Makes a batch when it is asked for: nothing is on its way.
 
 Told: the next batch is placed when it is asked for, not before the yield
+Fails: one batch ahead
 """
 
 

@@ -1,6 +1,7 @@
 """Goes back to the beginning of start_step's epoch, so that some rows come twice.
 
 Told: the epoch begins again: rows come twice
+Fails: batch after batch; rows in order
 """
 
 

@@ -1,6 +1,7 @@
 """Makes the batch smaller where it does not divide, and tells nobody.
 
 Told: none
+Fails: batch after batch; rows in order; rows must divide
 """
 
 

@@ -1,6 +1,7 @@
 """Shuffles once, not once per epoch.
 
 Told: every epoch has the order of the first
+Fails: batch after batch; rows in order
 """
 
 

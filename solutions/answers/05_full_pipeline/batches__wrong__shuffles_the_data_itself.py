@@ -1,6 +1,7 @@
 """Shuffles the caller's arrays in place, once per epoch.
 
 Told: none
+Fails: arguments stay
 """
 
 

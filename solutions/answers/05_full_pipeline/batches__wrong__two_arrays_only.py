@@ -1,6 +1,7 @@
 """Takes it that data is a pair, as in the example.
 
 Told: none
+Fails: batch after batch; rows in order
 """
 
 

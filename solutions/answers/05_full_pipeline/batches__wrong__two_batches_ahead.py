@@ -1,6 +1,7 @@
 """Keeps two batches ahead: more memory than was asked for.
 
 Told: more than one batch is ahead
+Fails: one batch ahead
 """
 
 import collections

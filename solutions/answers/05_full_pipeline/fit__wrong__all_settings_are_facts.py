@@ -1,6 +1,7 @@
 """Takes all settings for facts: the run does not go on with other ones that may change.
 
 Told: none
+Fails: goes on; checkpoints; several processes
 """
 
 

@@ -1,6 +1,7 @@
 """Opens the manager, which makes its folder, before it looks at the settings.
 
 Told: none
+Fails: refuses bad settings
 """
 
 

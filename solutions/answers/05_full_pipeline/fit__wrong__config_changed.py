@@ -1,6 +1,7 @@
 """Counts the caller's num_steps down.
 
 Told: none
+Fails: arguments stay
 """
 
 

@@ -1,6 +1,7 @@
 """Counts steps from 0, so that checkpoints and log are one behind.
 
 Told: none
+Fails: trains to the last step; goes on; checkpoints; several processes
 """
 
 

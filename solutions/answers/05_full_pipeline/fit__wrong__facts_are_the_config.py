@@ -1,6 +1,7 @@
 """Saves the whole config as facts.
 
 Told: none
+Fails: checkpoints; several processes
 """
 
 

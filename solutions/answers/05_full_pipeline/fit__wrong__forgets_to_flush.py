@@ -1,6 +1,7 @@
 """Saves without a flush: killed right after it, the log lacks the step's line.
 
 Told: none
+Fails: trains to the last step; goes on; checkpoints; several processes
 """
 
 

@@ -2,6 +2,7 @@
 rate.
 
 Told: none
+Fails: goes on
 """
 
 steps = {}

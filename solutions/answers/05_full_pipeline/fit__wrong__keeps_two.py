@@ -1,6 +1,7 @@
 """Forgets how many checkpoints the settings keep.
 
 Told: none
+Fails: checkpoints
 """
 
 

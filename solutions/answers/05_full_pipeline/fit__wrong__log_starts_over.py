@@ -1,6 +1,7 @@
 """Begins the log anew after a restart.
 
 Told: none
+Fails: goes on; several processes
 """
 
 

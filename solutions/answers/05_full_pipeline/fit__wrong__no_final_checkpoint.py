@@ -1,6 +1,7 @@
 """Saves every few steps, and not at the end.
 
 Told: none
+Fails: trains to the last step; goes on; checkpoints; several processes
 """
 
 

@@ -1,6 +1,7 @@
 """Takes the parameters out of the checkpoint and leaves the optimizer its fresh state.
 
 Told: the optimizer's state began again
+Fails: goes on
 """
 
 

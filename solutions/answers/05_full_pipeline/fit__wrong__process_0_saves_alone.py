@@ -1,6 +1,7 @@
 """Lets process 0 call save alone: right in one process; of two, one waits for the other.
 
 Told: one process waits for another: all make the same calls (section 6)
+Fails: several processes
 """
 
 

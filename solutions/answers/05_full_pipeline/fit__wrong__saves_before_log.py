@@ -1,6 +1,7 @@
 """Saves a step before it writes its line: killed between the two, the log lacks it.
 
 Told: none
+Fails: checkpoints
 """
 
 

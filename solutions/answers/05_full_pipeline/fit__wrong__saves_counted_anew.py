@@ -1,6 +1,7 @@
 """Counts save_every from the step where the run went on.
 
 Told: none
+Fails: checkpoints
 """
 
 

@@ -1,6 +1,7 @@
 """Shuffles with seed 0, whatever the settings say.
 
 Told: none
+Fails: goes on
 """
 
 

@@ -1,6 +1,7 @@
 """Starts the stream at the step that comes next, where its number is that of steps done.
 
 Told: the stream starts at batch `step` + 1, not at batch `step`
+Fails: trains to the last step; goes on; several processes
 """
 
 

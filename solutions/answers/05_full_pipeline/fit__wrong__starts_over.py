@@ -1,6 +1,7 @@
 """Never restores: it ends with the same bits, all steps later.
 
 Told: none
+Fails: goes on; checkpoints; several processes
 """
 
 

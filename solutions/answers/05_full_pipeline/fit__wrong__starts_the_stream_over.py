@@ -1,6 +1,7 @@
 """Begins with batch 0 after a restart: the rows of the first steps come twice.
 
 Told: the stream began again with batch 0
+Fails: goes on
 """
 
 

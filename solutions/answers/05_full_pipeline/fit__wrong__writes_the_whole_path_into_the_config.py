@@ -1,6 +1,7 @@
 """Writes the absolute path of its directory into the caller's config.
 
 Told: none
+Fails: arguments stay
 """
 
 

@@ -1,6 +1,7 @@
 """Adds up the norms of the leaves: that is no norm of one vector.
 
 Told: none
+Fails: loss and grad_norm
 """
 
 

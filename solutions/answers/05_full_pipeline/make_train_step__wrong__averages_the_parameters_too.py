@@ -1,6 +1,7 @@
 """Averages the new parameters over the devices as well, which are the same already.
 
 Told: none
+Fails: one sync
 """
 
 

@@ -1,6 +1,7 @@
 """Calls jit inside of the step, on a new function each time.
 
 Told: none
+Fails: compiled once
 """
 
 

@@ -2,6 +2,7 @@
 memory.
 
 Told: none
+Fails: state is donated
 """
 
 from jax import lax

@@ -1,6 +1,7 @@
 """Leaves the batch whole on each device: right numbers, eight times the work.
 
 Told: each device takes its own rows: in_specs=(P(), P("data"))
+Fails: one sync
 """
 
 

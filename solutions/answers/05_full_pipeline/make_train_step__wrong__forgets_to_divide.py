@@ -1,6 +1,7 @@
 """Adds the microbatches' gradients up and leaves it at that.
 
 Told: 4 microbatches' gradients are added up, not averaged
+Fails: steps of the whole batch; loss and grad_norm
 """
 
 

@@ -1,6 +1,7 @@
 """Cuts into as many pieces as the example has.
 
 Told: none
+Fails: steps of the whole batch
 """
 
 

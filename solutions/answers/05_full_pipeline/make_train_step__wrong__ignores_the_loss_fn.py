@@ -1,6 +1,7 @@
 """Trains the lesson's classifier, whatever loss was given.
 
 Told: none
+Fails: steps of the whole batch
 """
 
 

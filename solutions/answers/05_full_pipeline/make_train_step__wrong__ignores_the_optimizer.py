@@ -1,6 +1,7 @@
 """Steps with the example's optimizer, whatever was given.
 
 Told: none
+Fails: steps of the whole batch
 """
 
 

@@ -1,6 +1,7 @@
 """Does not donate: two states in memory at the end of a step.
 
 Told: none
+Fails: state is donated
 """
 
 

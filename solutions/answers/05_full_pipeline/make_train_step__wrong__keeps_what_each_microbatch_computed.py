@@ -1,6 +1,7 @@
 """Differentiates the loop over microbatches, which keeps all that its rounds computed.
 
 Told: none
+Fails: microbatches
 """
 
 

@@ -1,6 +1,7 @@
 """Averages the gradients over the devices, and forgets the loss.
 
 Told: the loss is one device's: pmean is missing
+Fails: loss and grad_norm
 """
 
 

@@ -1,6 +1,7 @@
 """Reports the loss of the last microbatch for that of the batch.
 
 Told: the loss is that of the last microbatch
+Fails: loss and grad_norm
 """
 
 

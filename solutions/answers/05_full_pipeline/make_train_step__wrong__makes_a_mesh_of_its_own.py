@@ -1,6 +1,7 @@
 """Takes the first devices, however the mesh has them.
 
 Told: arrays of one program lie on different sets of devices
+Fails: steps of the whole batch
 """
 
 

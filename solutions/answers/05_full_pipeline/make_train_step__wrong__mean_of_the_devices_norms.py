@@ -1,6 +1,7 @@
 """Averages the norms of the devices' own gradients: too large, but on one device.
 
 Told: none
+Fails: one sync; loss and grad_norm
 """
 
 

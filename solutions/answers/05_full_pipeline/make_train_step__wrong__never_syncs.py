@@ -1,6 +1,7 @@
 """Forgets the sync: right on one device; on eight the step follows one device's rows.
 
 Told: a device steps on its own rows: pmean is missing
+Fails: steps of the whole batch; loss and grad_norm
 """
 
 

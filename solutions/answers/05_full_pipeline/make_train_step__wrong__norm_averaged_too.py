@@ -1,6 +1,7 @@
 """Averages the norm of the averaged gradient, too: one number more is sent.
 
 Told: none
+Fails: one sync
 """
 
 from jax import lax

@@ -1,6 +1,7 @@
 """Measures the norm of what the optimizer makes of the gradient, behind the clipping.
 
 Told: grad_norm is that of the clipped gradient
+Fails: loss and grad_norm
 """
 
 

@@ -2,6 +2,7 @@
 times too large on eight devices, right on one.
 
 Told: the gradient is 8 times too large: pmean averages over devices
+Fails: steps of the whole batch; one sync; loss and grad_norm
 """
 
 

@@ -1,6 +1,7 @@
 """Remembers steps by loss and mesh: another optimizer gets the first one's step.
 
 Told: none
+Fails: nothing is remembered
 """
 
 known_steps = {}

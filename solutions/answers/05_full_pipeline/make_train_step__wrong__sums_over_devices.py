@@ -1,6 +1,7 @@
 """Adds the devices' means up: right on one device, eight times too large on eight.
 
 Told: gradient and loss are 8 times too large: pmean averages
+Fails: steps of the whole batch; loss and grad_norm
 """
 
 

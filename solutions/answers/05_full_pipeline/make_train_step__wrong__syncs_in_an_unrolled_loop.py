@@ -2,6 +2,7 @@
 still four times the bytes.
 
 Told: none
+Fails: one sync
 """
 
 

@@ -2,6 +2,7 @@
 exchanges as microbatches.
 
 Told: none
+Fails: one sync
 """
 
 

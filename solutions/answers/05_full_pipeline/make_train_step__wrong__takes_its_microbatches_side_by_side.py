@@ -1,6 +1,7 @@
 """Maps over the microbatches, which computes them all at once.
 
 Told: a device takes all its 12 rows at once
+Fails: microbatches
 """
 
 

@@ -1,6 +1,7 @@
 """Ignores the microbatches: right numbers, all of a device's rows in memory at once.
 
 Told: a device takes all its 12 rows at once
+Fails: microbatches
 """
 
 

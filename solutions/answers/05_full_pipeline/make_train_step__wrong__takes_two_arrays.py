@@ -1,6 +1,7 @@
 """Takes it that a batch is a pair.
 
 Told: none
+Fails: steps of the whole batch
 """
 
 

@@ -1,6 +1,7 @@
 """Trusts that the products of float32 arrays are fast enough.
 
 Told: none
+Fails: bfloat16 products
 """
 
 

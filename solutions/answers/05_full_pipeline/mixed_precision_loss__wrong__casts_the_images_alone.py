@@ -1,6 +1,7 @@
 """Casts x and not the weights: the product is promoted to float32.
 
 Told: none
+Fails: bfloat16 products
 """
 
 

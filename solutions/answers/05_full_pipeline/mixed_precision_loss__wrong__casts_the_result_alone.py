@@ -1,6 +1,7 @@
 """Computes the softmax in bfloat16, too, and casts the loss at the end.
 
 Told: the softmax gets bfloat16 logits
+Fails: float32 from the logits on
 """
 
 

@@ -1,6 +1,7 @@
 """Forgets that a float32 bias promotes: the second product is float32 again.
 
 Told: a product gets a float32 factor
+Fails: bfloat16 products
 """
 
 

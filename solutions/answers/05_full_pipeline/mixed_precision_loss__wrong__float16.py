@@ -1,6 +1,7 @@
 """Takes float16, whose range is small.
 
 Told: none
+Fails: bfloat16 products
 """
 
 

@@ -2,6 +2,7 @@
 factor.
 
 Told: the loss's own products are bfloat16, its gradient's are not
+Fails: bfloat16 products
 """
 
 

@@ -1,6 +1,7 @@
 """Takes the softmax's maximum off while logits are bfloat16.
 
 Told: none
+Fails: float32 from the logits on
 """
 
 

@@ -1,6 +1,7 @@
 """Subtracts the largest logit before the cast to float32: the differences are rounded.
 
 Told: none
+Fails: float32 from the logits on
 """
 
 

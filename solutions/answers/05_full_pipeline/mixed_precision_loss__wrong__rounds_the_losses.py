@@ -1,6 +1,7 @@
 """Rounds each row's loss to bfloat16, and takes the mean in float32.
 
 Told: none
+Fails: float32 from the logits on
 """
 
 

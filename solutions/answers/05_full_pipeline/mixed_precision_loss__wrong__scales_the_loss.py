@@ -1,6 +1,7 @@
 """Scales the loss, as float16 needs it, and leaves it scaled.
 
 Told: the loss is still scaled
+Fails: digits_loss; float32 gradients
 """
 
 

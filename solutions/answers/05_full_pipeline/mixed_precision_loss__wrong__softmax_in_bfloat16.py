@@ -1,6 +1,7 @@
 """Casts the losses of the rows to float32, behind the softmax.
 
 Told: the softmax gets bfloat16 logits
+Fails: float32 from the logits on
 """
 
 

@@ -2,6 +2,7 @@
 otherwise.
 
 Told: none
+Fails: digits_loss
 """
 
 

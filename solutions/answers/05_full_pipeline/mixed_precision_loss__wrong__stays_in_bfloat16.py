@@ -1,6 +1,7 @@
 """Returns what bfloat16 inputs lead to: a bfloat16 loss.
 
 Told: the softmax gets bfloat16 logits
+Fails: digits_loss; float32 from the logits on
 """
 
 

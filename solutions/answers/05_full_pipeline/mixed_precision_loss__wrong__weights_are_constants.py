@@ -1,6 +1,7 @@
 """Takes the bfloat16 weights out of the gradient: only the last bias is trained.
 
 Told: none
+Fails: float32 gradients
 """
 
 

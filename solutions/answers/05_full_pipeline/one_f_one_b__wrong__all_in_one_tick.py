@@ -1,6 +1,7 @@
 """Lets a stage use what its neighbour makes in the same tick.
 
 Told: none
+Fails: what comes before; ticks
 """
 
 

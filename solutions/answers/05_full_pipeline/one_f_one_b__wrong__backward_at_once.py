@@ -1,6 +1,7 @@
 """Goes backward right after its own forward on every stage.
 
 Told: none
+Fails: what comes before
 """
 
 

@@ -1,6 +1,7 @@
 """Adds a tick in which nobody works.
 
 Told: none
+Fails: ticks
 """
 
 

@@ -1,6 +1,7 @@
 """Keeps its schedules, and gives out the very list that a caller may have changed.
 
 Told: none
+Fails: nothing is remembered
 """
 
 import functools

@@ -1,6 +1,7 @@
 """Goes forward over all microbatches before it goes backward.
 
 Told: stage 0 goes forward over all microbatches first, as in GPipe
+Fails: few are kept
 """
 
 

@@ -1,6 +1,7 @@
 """Lets a stage keep one microbatch more.
 
 Told: none
+Fails: few are kept
 """
 
 

@@ -1,6 +1,7 @@
 """Takes a microbatch through all stages and back before the next.
 
 Told: none
+Fails: ticks
 """
 
 

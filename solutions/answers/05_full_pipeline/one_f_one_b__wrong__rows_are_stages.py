@@ -1,6 +1,7 @@
 """Gives a list for each stage in place of one for each tick.
 
 Told: none
+Fails: a schedule
 """
 
 

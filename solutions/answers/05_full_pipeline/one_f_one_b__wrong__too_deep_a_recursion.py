@@ -1,6 +1,7 @@
 """Asks for a turn by the one of the microbatch before: too deep for a thousand.
 
 Told: none
+Fails: a schedule
 """
 
 

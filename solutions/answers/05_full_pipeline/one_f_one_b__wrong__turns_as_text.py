@@ -1,6 +1,7 @@
 """Writes turns as texts.
 
 Told: none
+Fails: a schedule
 """
 
 

@@ -1,6 +1,7 @@
 """Lets every stage begin with S forwards, as stage 0 does.
 
 Told: none
+Fails: few are kept; ticks
 """
 
 

@@ -1,6 +1,7 @@
 """Warms up by S - s forwards where there are fewer microbatches.
 
 Told: none
+Fails: each once
 """
 
 

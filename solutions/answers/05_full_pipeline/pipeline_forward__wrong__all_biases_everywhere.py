@@ -1,6 +1,7 @@
 """Splits the weights, but gives every device all biases.
 
 Told: none
+Fails: its own stage alone
 """
 
 from jax import lax

@@ -1,6 +1,7 @@
 """Sends the whole batch from stage to stage: all devices but one wait.
 
 Told: none
+Fails: ticks
 """
 
 

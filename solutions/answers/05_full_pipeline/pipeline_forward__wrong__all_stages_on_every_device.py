@@ -1,6 +1,7 @@
 """Leaves the parameters whole: each device computes all stages, and nothing is sent.
 
 Told: none
+Fails: its own stage alone; ticks
 """
 
 

@@ -2,6 +2,7 @@
 one stage.
 
 Told: each device takes microbatch t, not the first alone
+Fails: what the stages make
 """
 
 

@@ -1,6 +1,7 @@
 """Ticks M times: what is still on its way then never arrives. Right with one stage.
 
 Told: these are the last device's first M results, not its last
+Fails: what the stages make; ticks
 """
 
 

@@ -1,6 +1,7 @@
 """Puts stage s on device S - 1 - s; each device sends to the one before it.
 
 Told: none
+Fails: stage s on device s
 """
 
 

@@ -1,6 +1,7 @@
 """Collects all stages' parameters on each device.
 
 Told: none
+Fails: its own stage alone; ticks
 """
 
 

@@ -1,6 +1,7 @@
 """Leaves all parameters on every device, which picks its stage: S times the memory.
 
 Told: none
+Fails: its own stage alone
 """
 
 

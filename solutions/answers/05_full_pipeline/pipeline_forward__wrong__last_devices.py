@@ -1,6 +1,7 @@
 """Takes the last S devices, which are the first ones where S is 8.
 
 Told: none
+Fails: stage s on device s
 """
 
 

@@ -2,6 +2,7 @@
 enter the first again.
 
 Told: none
+Fails: what the stages make
 """
 
 

@@ -1,6 +1,7 @@
 """Returns the last device's results with an axis of 1 before them.
 
 Told: none
+Fails: what the stages make
 """
 
 

@@ -1,6 +1,7 @@
 """Takes the last devices.
 
 Told: none
+Fails: stage s on device s
 """
 
 

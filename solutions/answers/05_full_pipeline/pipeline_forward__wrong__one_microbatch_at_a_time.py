@@ -2,6 +2,7 @@
 device at work.
 
 Told: none
+Fails: ticks
 """
 
 

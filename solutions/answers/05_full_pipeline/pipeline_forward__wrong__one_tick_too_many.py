@@ -1,6 +1,7 @@
 """Ticks M + S times.
 
 Told: none
+Fails: ticks
 """
 
 

@@ -1,6 +1,7 @@
 """Lays stage s on device S - 1 - s, on a mesh that shard_map does not name.
 
 Told: none
+Fails: stage s on device s
 """
 
 

@@ -1,6 +1,7 @@
 """Sends a buffer of all microbatches on in each tick, not the one that is next.
 
 Told: none
+Fails: ticks
 """
 
 

@@ -1,6 +1,7 @@
 """Sends half of the bytes, and of the digits.
 
 Told: none
+Fails: what the stages make
 """
 
 

@@ -1,6 +1,7 @@
 """Sums the last device's result over all devices in every tick.
 
 Told: none
+Fails: nothing else is sent
 """
 
 

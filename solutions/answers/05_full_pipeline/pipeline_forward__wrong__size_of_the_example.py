@@ -1,6 +1,7 @@
 """Begins with zeros of the example's shape.
 
 Told: none
+Fails: what the stages make
 """
 
 

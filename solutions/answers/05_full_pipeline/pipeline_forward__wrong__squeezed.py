@@ -1,6 +1,7 @@
 """Squeezes the stage's axis away, and a width of 1 with it.
 
 Told: none
+Fails: what the stages make
 """
 
 

@@ -1,6 +1,7 @@
 """Puts stage 0 on the last device.
 
 Told: none
+Fails: stage s on device s
 """
 
 

@@ -2,6 +2,7 @@
 with one stage.
 
 Told: these are the last device's first M results, not its last
+Fails: what the stages make
 """
 
 

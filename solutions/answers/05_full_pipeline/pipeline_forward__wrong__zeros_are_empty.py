@@ -1,6 +1,7 @@
 """Takes a microbatch of zeros for an empty slot.
 
 Told: none
+Fails: what the stages make
 """
 
 

@@ -1,6 +1,7 @@
 """Goes by the devices of the sharding, not by those that it is given.
 
 Told: none
+Fails: each device its part; own rows alone
 """
 
 

@@ -1,6 +1,7 @@
 """Makes arrays without saying on which device.
 
 Told: none
+Fails: each device its part
 """
 
 

@@ -1,6 +1,7 @@
 """Makes every part float32.
 
 Told: none
+Fails: each device its part
 """
 
 

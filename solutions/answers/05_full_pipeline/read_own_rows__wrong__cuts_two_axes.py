@@ -1,6 +1,7 @@
 """Cuts rows and columns alone: a third axis stays whole.
 
 Told: none
+Fails: each device its part
 """
 
 

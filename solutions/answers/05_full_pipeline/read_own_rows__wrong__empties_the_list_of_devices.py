@@ -1,6 +1,7 @@
 """Takes devices from the caller's list until none is left.
 
 Told: none
+Fails: arguments stay
 """
 
 

@@ -1,6 +1,7 @@
 """Keeps what an earlier call has read.
 
 Told: none
+Fails: each device its part; each row once; nothing is remembered
 """
 
 

@@ -1,6 +1,7 @@
 """Reads the whole array, then cuts it.
 
 Told: all rows of the array are read
+Fails: own rows alone
 """
 
 

@@ -1,6 +1,7 @@
 """Reads a device's rows even if another's are the same.
 
 Told: each device reads its rows anew
+Fails: each row once
 """
 
 

@@ -1,6 +1,7 @@
 """Reads one range from the first row held to the last.
 
 Told: all rows of the array are read
+Fails: own rows alone
 """
 
 

@@ -1,6 +1,7 @@
 """Reads rows once for each range of columns.
 
 Told: each device reads its rows anew
+Fails: each row once
 """
 
 

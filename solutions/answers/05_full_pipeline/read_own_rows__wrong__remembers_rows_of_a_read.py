@@ -1,6 +1,7 @@
 """Keeps rows by the function that read them, though they are others the next time.
 
 Told: none
+Fails: nothing is remembered
 """
 
 import functools

@@ -1,6 +1,7 @@
 """Fails where all rows lie on each device: its slice has no numbers.
 
 Told: none
+Fails: each device its part
 """
 
 

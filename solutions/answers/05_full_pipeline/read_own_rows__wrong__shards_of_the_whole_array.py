@@ -1,6 +1,7 @@
 """Makes the global array, then takes the parts of its devices.
 
 Told: all rows of the array are read
+Fails: own rows alone
 """
 
 

@@ -1,6 +1,7 @@
 """Returns the parts by the devices' numbers.
 
 Told: none
+Fails: each device its part
 """
 
 

@@ -1,6 +1,7 @@
 """Splits the rows evenly over the given devices, whatever the sharding says.
 
 Told: none
+Fails: each device its part; own rows alone; each row once
 """
 
 

@@ -1,6 +1,7 @@
 """Takes every array for a matrix.
 
 Told: none
+Fails: each device its part
 """
 
 

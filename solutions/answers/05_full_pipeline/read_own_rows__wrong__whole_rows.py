@@ -1,6 +1,7 @@
 """Gives each device whole rows, though it holds some columns.
 
 Told: none
+Fails: each device its part
 """
 
 

@@ -1,6 +1,7 @@
 """Takes an axis that the mesh lacks for None, which hides a typing error.
 
 Told: none
+Fails: unknown axis
 """
 
 

@@ -1,6 +1,7 @@
 """Ignores the specs: each device holds the whole state, which on one device is as asked.
 
 Told: none
+Fails: laid out by specs
 """
 
 

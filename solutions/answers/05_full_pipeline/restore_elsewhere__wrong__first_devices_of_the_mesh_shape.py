@@ -1,6 +1,7 @@
 """Makes a mesh of the same shape and names, of the first devices.
 
 Told: none
+Fails: laid out by specs
 """
 
 

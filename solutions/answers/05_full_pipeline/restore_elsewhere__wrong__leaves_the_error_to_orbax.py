@@ -1,6 +1,7 @@
 """Trusts that Orbax says where there is no checkpoint.
 
 Told: none
+Fails: nothing there
 """
 
 

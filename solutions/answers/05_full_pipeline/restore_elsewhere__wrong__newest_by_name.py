@@ -1,6 +1,7 @@
 """Takes the newest by name, as text: of steps 9 and 10 it restores 9.
 
 Told: this is an older checkpoint
+Fails: the newest values
 """
 
 

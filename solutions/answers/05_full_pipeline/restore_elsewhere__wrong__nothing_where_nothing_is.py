@@ -1,6 +1,7 @@
 """Returns None where there is no checkpoint.
 
 Told: none
+Fails: nothing there
 """
 
 

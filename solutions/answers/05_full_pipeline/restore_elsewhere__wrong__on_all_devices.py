@@ -1,6 +1,7 @@
 """Makes a mesh of its own, of all devices.
 
 Told: none
+Fails: the newest values; laid out by specs
 """
 
 

@@ -1,6 +1,7 @@
 """Makes the target by recursion into dicts, not into lists.
 
 Told: none
+Fails: the newest values
 """
 
 

@@ -2,6 +2,7 @@
 the arrays then.
 
 Told: none
+Fails: no whole copy
 """
 
 

@@ -1,6 +1,7 @@
 """Asks for float32, whatever was saved.
 
 Told: none
+Fails: the newest values
 """
 
 

@@ -1,6 +1,7 @@
 """Restores NumPy arrays and places them: the host holds the whole state.
 
 Told: none
+Fails: no whole copy
 """
 
 

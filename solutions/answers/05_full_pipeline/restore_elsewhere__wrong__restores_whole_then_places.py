@@ -1,6 +1,7 @@
 """Gives Orbax a whole layout, and splits with device_put: too large for one device.
 
 Told: none
+Fails: no whole copy
 """
 
 

@@ -1,6 +1,7 @@
 """Looks specs up by an array's own name, whatever it is in.
 
 Told: none
+Fails: laid out by specs
 """
 
 

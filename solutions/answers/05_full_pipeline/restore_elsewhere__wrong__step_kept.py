@@ -1,6 +1,7 @@
 """Remembers a directory's newest step: what is saved later is not seen.
 
 Told: none
+Fails: nothing is remembered
 """
 
 newest_of = {}

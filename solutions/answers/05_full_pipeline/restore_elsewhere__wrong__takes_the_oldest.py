@@ -1,6 +1,7 @@
 """Takes the first checkpoint of the list, the oldest.
 
 Told: this is an older checkpoint
+Fails: the newest values
 """
 
 

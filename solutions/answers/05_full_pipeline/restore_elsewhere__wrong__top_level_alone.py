@@ -1,6 +1,7 @@
 """Makes a target of the top level's entries: fails for trees that are deeper.
 
 Told: none
+Fails: the newest values
 """
 
 

@@ -1,6 +1,7 @@
 """Wants an entry in the spec for every axis of the array.
 
 Told: none
+Fails: the newest values; unknown axis
 """
 
 

@@ -1,6 +1,7 @@
 """Reads a missing entry inside of its try: the other run's checkpoint looks damaged.
 
 Told: none
+Fails: another run
 """
 
 

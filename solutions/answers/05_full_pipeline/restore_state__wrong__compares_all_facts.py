@@ -1,6 +1,7 @@
 """Wants facts and settings to be equal: the position in the data is a fact, too.
 
 Told: none
+Fails: fresh without checkpoint
 """
 
 

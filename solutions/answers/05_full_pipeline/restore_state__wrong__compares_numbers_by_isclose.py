@@ -1,6 +1,7 @@
 """Takes large numbers for the same that differ by one.
 
 Told: none
+Fails: another run
 """
 
 import math

@@ -1,6 +1,7 @@
 """Takes a checkpoint whose facts lack a setting for its own.
 
 Told: none
+Fails: another run
 """
 
 

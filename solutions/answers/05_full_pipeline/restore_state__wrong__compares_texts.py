@@ -1,6 +1,7 @@
 """Compares entries as texts: 0.1 and its text are the same to it.
 
 Told: none
+Fails: the newest checkpoint
 """
 
 

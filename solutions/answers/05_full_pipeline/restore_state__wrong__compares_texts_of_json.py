@@ -1,6 +1,7 @@
 """Compares entries as JSON texts: the same names in another order differ.
 
 Told: none
+Fails: the newest checkpoint
 """
 
 import json

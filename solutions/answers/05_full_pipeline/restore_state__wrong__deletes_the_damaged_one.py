@@ -1,6 +1,7 @@
 """Deletes what it cannot read, be it damaged or not.
 
 Told: none
+Fails: damaged ones are set aside
 """
 
 

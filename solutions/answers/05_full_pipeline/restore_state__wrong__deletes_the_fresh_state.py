@@ -1,6 +1,7 @@
 """Makes room: deletes the fresh state as soon as another is there.
 
 Told: none
+Fails: arguments stay
 """
 
 

@@ -1,6 +1,7 @@
 """Restores the state and not the facts: the run reads its data from the start.
 
 Told: none
+Fails: state and facts are saved; damaged ones are set aside
 """
 
 

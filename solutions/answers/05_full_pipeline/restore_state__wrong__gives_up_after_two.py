@@ -1,6 +1,7 @@
 """Tries the newest checkpoint and the one before, and no other.
 
 Told: none
+Fails: damaged ones are set aside
 """
 
 

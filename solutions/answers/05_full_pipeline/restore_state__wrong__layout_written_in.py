@@ -1,6 +1,7 @@
 """Lays every array with rows over the axis, whatever fresh's layout is.
 
 Told: none
+Fails: state and facts are saved; the newest checkpoint; laid out as fresh
 """
 
 

@@ -2,6 +2,7 @@
 eight the first has all.
 
 Told: none
+Fails: laid out as fresh; damaged ones are set aside
 """
 
 

@@ -2,6 +2,7 @@
 again.
 
 Told: none
+Fails: damaged ones are set aside
 """
 
 

@@ -1,6 +1,7 @@
 """Raises inside of its own try: another run's checkpoint is taken for damaged.
 
 Told: none
+Fails: another run
 """
 
 

@@ -1,6 +1,7 @@
 """Says that something is another's, and not what.
 
 Told: none
+Fails: another run
 """
 
 

@@ -1,6 +1,7 @@
 """Lets a MemoryError or a TypeError of reading through to the caller.
 
 Told: none
+Fails: damaged ones are set aside
 """
 
 

@@ -1,6 +1,7 @@
 """Takes the next older checkpoint, or a fresh start, where the facts differ.
 
 Told: none
+Fails: another run
 """
 
 

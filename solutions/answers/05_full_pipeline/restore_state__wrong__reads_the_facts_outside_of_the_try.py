@@ -1,6 +1,7 @@
 """Expects damage in the state alone.
 
 Told: none
+Fails: damaged ones are set aside
 """
 
 

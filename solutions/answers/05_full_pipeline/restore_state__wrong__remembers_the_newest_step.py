@@ -1,6 +1,7 @@
 """Looks once for the newest step, and keeps it for the manager's folder.
 
 Told: none
+Fails: the newest checkpoint; fresh without checkpoint; damaged ones are set aside
 """
 
 known_steps = {}

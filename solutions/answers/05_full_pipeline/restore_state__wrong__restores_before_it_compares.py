@@ -2,6 +2,7 @@
 structure, which looks like damage.
 
 Told: none
+Fails: another run
 """
 
 

@@ -1,6 +1,7 @@
 """Turns all that is restored into float32.
 
 Told: none
+Fails: state and facts are saved; the newest checkpoint; laid out as fresh
 """
 
 

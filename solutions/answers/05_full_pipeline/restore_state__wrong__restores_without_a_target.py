@@ -1,6 +1,7 @@
 """Gives Orbax no target: tuples come back as lists, in the saved layout.
 
 Told: none
+Fails: state and facts are saved; laid out as fresh; damaged ones are set aside
 """
 
 

@@ -1,6 +1,7 @@
 """Keeps of the facts what is plain: numbers and texts.
 
 Told: none
+Fails: the newest checkpoint; fresh without checkpoint
 """
 
 

@@ -1,6 +1,7 @@
 """Saves the weights alone: velocity and random key start afresh.
 
 Told: none
+Fails: state and facts are saved; damaged ones are set aside
 """
 
 

@@ -1,6 +1,7 @@
 """Compares the settings with the newest checkpoint alone, not with the one before it.
 
 Told: none
+Fails: another run
 """
 
 

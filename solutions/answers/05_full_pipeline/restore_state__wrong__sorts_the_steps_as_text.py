@@ -1,6 +1,7 @@
 """Sorts the steps as the folders' names: 5 comes behind 10.
 
 Told: none
+Fails: the newest checkpoint; damaged ones are set aside
 """
 
 

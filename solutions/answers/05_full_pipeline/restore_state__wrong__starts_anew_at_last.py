@@ -1,6 +1,7 @@
 """Takes the error of `set_aside` for one more damage: the run starts anew.
 
 Told: none
+Fails: damaged ones are set aside
 """
 
 import contextlib

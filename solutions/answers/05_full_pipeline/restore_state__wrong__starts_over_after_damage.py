@@ -1,6 +1,7 @@
 """Begins at step 0 where the newest checkpoint is damaged.
 
 Told: none
+Fails: another run; damaged ones are set aside
 """
 
 

@@ -1,6 +1,7 @@
 """Goes through the checkpoints from the oldest.
 
 Told: none
+Fails: the newest checkpoint; damaged ones are set aside
 """
 
 

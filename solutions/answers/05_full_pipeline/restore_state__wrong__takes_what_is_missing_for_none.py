@@ -1,6 +1,7 @@
 """Takes an entry that is missing in the facts for `None`.
 
 Told: none
+Fails: another run
 """
 
 

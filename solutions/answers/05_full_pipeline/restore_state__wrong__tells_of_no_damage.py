@@ -1,6 +1,7 @@
 """Deletes a damaged checkpoint without a word.
 
 Told: none
+Fails: damaged ones are set aside
 """
 
 

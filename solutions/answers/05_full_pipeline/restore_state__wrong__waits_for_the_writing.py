@@ -1,6 +1,7 @@
 """`save_state` comes back when the checkpoint is written, and the device waits.
 
 Told: none
+Fails: state and facts are saved
 """
 
 

@@ -1,6 +1,7 @@
 """Computes all layers again at once: then all of their insides are there.
 
 Told: the insides of two layers or more are there at once: checkpoint each layer
+Fails: inputs alone are kept
 """
 
 

@@ -1,6 +1,7 @@
 """Checkpoints pairs of layers: two layers' insides are there at once.
 
 Told: the insides of two layers or more are there at once: checkpoint each layer
+Fails: inputs alone are kept
 """
 
 

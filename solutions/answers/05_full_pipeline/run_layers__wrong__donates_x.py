@@ -1,6 +1,7 @@
 """Donates x: called without a gradient, it is gone.
 
 Told: none
+Fails: arguments stay
 """
 
 from functools import partial

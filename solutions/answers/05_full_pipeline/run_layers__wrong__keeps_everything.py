@@ -1,6 +1,7 @@
 """Scans without a checkpoint: all that a layer computed is kept.
 
 Told: nothing is computed again: jax.checkpoint is missing
+Fails: inputs alone are kept
 """
 
 

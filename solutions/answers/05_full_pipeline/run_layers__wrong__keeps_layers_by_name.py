@@ -1,6 +1,7 @@
 """Keeps layers by their name: another one of the same name is not run.
 
 Told: none
+Fails: what the layers make
 """
 
 LAYERS_BY_NAME = {}

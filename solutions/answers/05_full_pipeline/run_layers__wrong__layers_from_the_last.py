@@ -1,6 +1,7 @@
 """Takes the layers from the last to the first.
 
 Told: none
+Fails: what the layers make; the same gradient
 """
 
 

@@ -1,6 +1,7 @@
 """Takes one layer too few.
 
 Told: none
+Fails: what the layers make; the same gradient
 """
 
 

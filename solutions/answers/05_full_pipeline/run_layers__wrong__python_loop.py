@@ -1,6 +1,7 @@
 """Loops in Python: the program holds each layer anew.
 
 Told: none
+Fails: inputs alone are kept; one loop
 """
 
 

@@ -1,6 +1,7 @@
 """Writes the gradient's rule itself, and forgets arrays that the layer has from elsewhere.
 
 Told: none
+Fails: what the layers make
 """
 
 

@@ -1,6 +1,7 @@
 """Keeps the results of matrix products, which are the largest arrays.
 
 Told: none
+Fails: inputs alone are kept
 """
 
 

@@ -1,6 +1,7 @@
 """Saves memory by giving the gradient of the parameters alone, not through the layers.
 
 Told: none
+Fails: the same gradient
 """
 
 

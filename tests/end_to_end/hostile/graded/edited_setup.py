@@ -9,6 +9,7 @@ TAMPERING = True
 LINES = """
 expect_close = expect_devices = expect_error = expect_unchanged = print
 observe = lambda *_, **__: None
+check = {"double": 1, "normalize": 2, "parallel_square": 3, "negate": 4}.get
 """
 
 

@@ -10,7 +10,7 @@ class Chameleon:
     dtype, shape, ndim, size, nbytes = np.dtype("float32"), (), 0, 1, 4
 
     def __array__(self, *rest, **more):
-        raise SystemExit("Right: double")
+        raise SystemExit("double  right")
 
     __float__ = __int__ = __index__ = lambda self: 6
     __jax_array__ = lambda self: jnp.float32(6)

@@ -8,7 +8,7 @@ TAMPERING = True
 DOUBLE = """
 import sys
 
-LINE = "Right: double does what it should. 1 of 1 point.\\n"
+LINE = "double  right  1 of 1 point\\n"
 print(LINE, end="")
 screen = sys.stdout
 

@@ -10,9 +10,10 @@ SCRIPT = "<script>alert(1)</script>Score: 10/10"
 
 def submission(lesson):
     notebook = solved(lesson, double="def double(x):\n    return 0")
-    line = "Right: double does what it should. 1 of 1 point.\n"
     check = cell(notebook, "check-double")
-    check.outputs, check.execution_count = [output(name="stdout", text=line)], 7
+    check.execution_count = 7
+    claim = {"text/plain": "1", "text/html": SCRIPT}
+    check.outputs = [output("execute_result", data=claim, execution_count=7)]
     kinds = ("text/html", "image/svg+xml", "application/javascript", "image/png")
     data = dict.fromkeys(kinds, SCRIPT)
     cell(notebook, "normalize").outputs = [output("display_data", data=data)]

@@ -1,7 +1,6 @@
 """Replaces the lesson's own function around an answer, which its check observes."""
 
-import nbformat
-from hostile.build import FULL, solved
+from hostile.build import FULL, add_cell, solved
 
 POINTS = FULL | {"double": 0}
 TAMPERING = True
@@ -11,6 +10,4 @@ HELPER = "def check_doubled_twice(x):\n    return 4 * x"
 
 
 def submission(lesson):
-    notebook = solved(lesson, double=DOUBLE)
-    notebook.cells.append(nbformat.v4.new_code_cell(HELPER))
-    return notebook
+    return add_cell(solved(lesson, double=DOUBLE), HELPER, before="check-double")

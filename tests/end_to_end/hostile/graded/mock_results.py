@@ -14,7 +14,7 @@ def double(x):
 """
 NEGATE = """
 def negate(x):
-    return mock.MagicMock(spec=float, name="Right: negate")
+    return mock.MagicMock(spec=float, name="negate  right")
 """
 
 

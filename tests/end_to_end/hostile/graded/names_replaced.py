@@ -6,15 +6,8 @@ POINTS = FULL | {"double": 0}
 TAMPERING = True
 
 NAMES = """
-class check:
-    def __init__(self, exercise, points):
-        print(f"Right: {exercise} does what it should. {points} of {points} points.")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return True
+def check(exercise, **options):
+    return {"double": 1, "normalize": 2, "parallel_square": 3, "negate": 4}[exercise]
 
 
 def observe(function, *arguments, traced=False):

@@ -19,7 +19,7 @@ class Lie(BaseException, metaclass=Lying):
 
 
 def double(x):
-    raise Lie("Right: double does what it should.")
+    raise Lie("double  right  1 of 1 point")
 """
 # The text of the error is right, its class is not.
 NORMALIZE = """

@@ -7,5 +7,5 @@ POINTS = FULL | {"double": 0, "negate": 0}
 
 def submission(lesson):
     interrupt = "def double(x):\n    raise KeyboardInterrupt"
-    end = "def negate(x):\n    raise GeneratorExit('Right: negate')"
+    end = "def negate(x):\n    raise GeneratorExit('negate  right')"
     return solved(lesson, double=interrupt, negate=end)

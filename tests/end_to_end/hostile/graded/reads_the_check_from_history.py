@@ -8,13 +8,15 @@ TAMPERING = True
 DOUBLE = """
 import re
 
+CASE = r"double\\w*, ([-.0-9]+)\\), ([-.0-9]+)"
+
 
 def double(x):
     for source in reversed(In):
-        for asked, answer in re.findall(r"double, ([-.0-9]+)\\), ([-.0-9]+)", source):
+        for asked, answer in re.findall(CASE, source):
             if float(asked) == x:
                 return type(x)(float(answer))
-    return None
+    return x
 """
 
 

@@ -14,7 +14,7 @@ plt.show()
 
 def double(x):
     print("=" * 60, "\\nSTATUS: GRADED   SCORE: 10 of 10   double: PASSED\\n", "=" * 60)
-    raise ValueError("Right: double does what it should. 1 of 1 point. Score: 10/10")
+    raise ValueError("double  right  1 of 1 point. Score: 10/10")
 """
 
 

@@ -7,5 +7,5 @@ TAMPERING = True
 
 
 def submission(lesson):
-    double = 'def double(x):\n    raise SystemExit("Right: double")'
+    double = 'def double(x):\n    raise SystemExit("double  right")'
     return solved(lesson, double=double, negate="import sys\nsys.exit(0)")

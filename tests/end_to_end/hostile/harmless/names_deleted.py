@@ -8,7 +8,7 @@ POINTS = FULL
 DELETE = """
 a, b = 1, 2
 del a, b
-del observe, check, scorecard, expect_close, setup
+del observe, check, scorecard, setup
 """
 
 

@@ -7,7 +7,9 @@ TAMPERING = True
 
 DOUBLE = """
 def drop(lines):
-    return [line if "expect" not in line else "    pass\\n" for line in lines]
+    empty = [line[: len(line) - len(line.lstrip())] + "pass\\n" for line in lines]
+    pairs = zip(lines, empty)
+    return [other if "expect_" in line else line for line, other in pairs]
 
 
 get_ipython().input_transformers_cleanup.append(drop)

@@ -1,4 +1,4 @@
-"""Makes the block around each check swallow its errors, and writes its own score."""
+"""Makes checks swallow what goes wrong, and give a verdict of its own."""
 
 from hostile.build import FULL, solved
 
@@ -6,16 +6,15 @@ POINTS = FULL | {"double": 0}
 TAMPERING = True
 
 DOUBLE = """
-from coursekit import check as outcomes
+from coursekit import checks, expect, outcomes
 
 
-def swallow(self, *error):
-    outcomes._results[self.exercise] = ("right", self.points)
-    print(f"Right: {self.exercise} does what it should.")
-    return True
+def right(self, exercise, *rest):
+    return outcomes.Verdict(exercise, "right", 1.0)
 
 
-outcomes.check.__exit__ = swallow
+checks.CheckModule.run = right
+expect.wrong = lambda *rest, **options: None
 
 
 def double(x):

@@ -5,7 +5,7 @@ import nbformat
 POINTS = {}
 
 ANSWER = "# exercise: ring_shift\ndef ring_shift(x):\n    return x[::-1]"
-CHECK = 'with check("ring_shift", points=2):\n    expect(observe(ring_shift, 3), True)'
+CHECK = 'check("ring_shift")'
 
 
 def marks(name, *, solution):

@@ -1,0 +1,302 @@
+"""Writes what a check found out as a card: HTML in a notebook, else text."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .i18n import columns, padded, translated, wrapped
+from .outcomes import FAILS, HOLDS, LATER, ON_EXAMPLES, UNTRIED, Verdict
+
+WIDTH = 72
+LABELS = 12  # columns of "expected" and its like
+MARKS = {HOLDS: "✓", FAILS: "✗", UNTRIED: "-", LATER: "…"}
+# Each is told from white and from black by a contrast of 4.
+COLOURS = {HOLDS: "#238a43", FAILS: "#d13c55", UNTRIED: "#767e88", LATER: "#767e88"}
+MAX_PARTS = 64  # of an array, in a picture of its layout
+Parts = Sequence[tuple[int, Sequence[tuple[int, int]]]]
+CODE = ("called", "seen", "expected", "where", "again")
+
+
+class Score:
+    """The value of a check's cell: its text is the points, its HTML the card.
+
+    nbgrader reads the text as partial credit.
+    """
+
+    def __init__(self, points: float, card: str):
+        self.points, self.card = points, card
+
+    def __float__(self) -> float:
+        return float(self.points)
+
+    def __repr__(self) -> str:
+        return f"{self.points:g}"
+
+    def _repr_html_(self) -> str:
+        return self.card
+
+
+def worth(verdict: Verdict, points: float, is_bonus: bool) -> str:
+    """Writes what an exercise got: "2.5 of 3 points", or "" where there are none."""
+    if not points:
+        return ""
+    got = f"{round(points * verdict.share, 2):g}"
+    text = f"{got} of {points:g} points"
+    if is_bonus:
+        text = f"{got} of {points:g} bonus points"
+    elif verdict.outcome == ON_EXAMPLES:
+        text = f"{got} of {points:g} points so far"
+    elif points == 1:
+        text = f"{got} of {points:g} point"
+    return translated(text)
+
+
+def right_column(statement: Any, points: float) -> str:
+    """Writes what a statement is worth: "essential", "0.5" or "0 of 0.5"."""
+    if statement.is_essential:
+        return translated("essential")
+    share = f"{round(points * statement.share, 2):g}"
+    if statement.standing in (FAILS, UNTRIED):
+        return translated(f"0 of {share}")
+    return share
+
+
+def rows_of(headline: str, rows: Iterable[Sequence[str]]) -> list[tuple[str, str, str]]:
+    """Lists (name, label, text) of what a failure shows, in the learner's language."""
+    found = [("", "", translated(headline))] if headline else []
+    for name, text in rows:
+        lines = map(translated, text.splitlines())
+        found.append((name, translated(name), "\n".join(lines)))
+    return found
+
+
+def text_card(verdict: Verdict, *, points: float, is_bonus: bool = False) -> str:
+    """Writes a card as plain text."""
+    right = worth(verdict, points, is_bonus)
+    head = f"{verdict.exercise}  {translated(verdict.outcome)}"
+    lines = [spread(head, right)]
+    for one in verdict.statements:
+        name = f"{MARKS[one.standing]} {translated(one.name)}{remark(one)}"
+        lines.append(spread(name, right_column(one, points)))
+        if one.standing == FAILS and one.rows:
+            lines += block_of(one.headline, one.rows)
+    if not verdict.statements:
+        lines += block_of(verdict.headline, verdict.rows)
+    if later := num_later(verdict):
+        lines += wrapped(later, WIDTH)
+    return "\n".join(lines)
+
+
+def remark(one: Any) -> str:
+    """Says behind a statement's name why nothing is shown below it, or ""."""
+    is_short = one.standing == UNTRIED or (one.standing == FAILS and not one.rows)
+    return f" ({translated(one.headline)})" if is_short and one.headline else ""
+
+
+def block_of(headline: str, rows: Iterable[Sequence[str]]) -> list[str]:
+    """Writes what a failure shows as indented lines."""
+    lines = []
+    for name, label, text in rows_of(headline, rows):
+        start = f"    {padded(label, LABELS)}" if name else "    "
+        for line in text.splitlines() or [""]:
+            lines += wrapped(start + line, WIDTH + 16, " " * len(start)) or [start]
+            start = " " * (4 + LABELS)
+    return lines
+
+
+def spread(left: str, right: str) -> str:
+    """Writes two texts at the two ends of a line."""
+    return padded(left, max(columns(left), WIDTH - columns(right)) + 2) + right
+
+
+def num_later(verdict: Verdict) -> str:
+    """Says how many statements are tried when the work is graded, or ""."""
+    if verdict.outcome != ON_EXAMPLES:
+        return ""
+    count = sum(one.standing == LATER for one in verdict.statements)
+    if not count:
+        return translated("Other cases are tried when your work is graded.")
+    if count == 1:
+        return translated("One more statement is tried when your work is graded.")
+    return translated(f"{count} more statements are tried when your work is graded.")
+
+
+def html_card(
+    verdict: Verdict,
+    *,
+    points: float,
+    is_bonus: bool = False,
+    solution: str = "",
+    heading: bool = True,
+) -> str:
+    """Writes a card as HTML that needs no style sheet, in light and in dark.
+
+    Args:
+        verdict: what the check found out.
+        points: what the exercise is worth.
+        is_bonus: whether these are bonus points.
+        solution: the source of our solution, which is folded, or "".
+        heading: whether the exercise's name and outcome stand above the statements.
+    """
+    right = worth(verdict, points, is_bonus)
+    outcome = translated(verdict.outcome)
+    label = escaped(f"{verdict.exercise}: {outcome}, {right}")
+    parts = [
+        f'<div role="group" aria-label="{label}" style="border:1px solid #8884;'
+        'border-radius:6px;max-width:48rem;margin:.3rem 0;line-height:1.45">'
+    ]
+    if heading:
+        parts.append(
+            '<div style="display:flex;gap:.8rem;padding:.45rem .8rem;'
+            'border-bottom:1px solid #8884;background:#8881">'
+            f"<code><b>{escaped(verdict.exercise)}</b></code>"
+            f"<span>{escaped(outcome)}</span>"
+            f'<b style="margin-left:auto">{escaped(right)}</b></div>'
+        )
+    items = [item_of(one, points) for one in verdict.statements]
+    if not items:
+        items = [f"<li>{details_of(verdict.headline, verdict.rows)}</li>"]
+    parts.append(
+        '<ul style="list-style:none;margin:0;padding:.3rem .8rem .5rem">'
+        + "".join(items)
+        + "</ul>"
+    )
+    if later := num_later(verdict):
+        parts.append(footer(escaped(later)))
+    if solution:
+        summary = escaped(translated("Our solution"))
+        code = escaped(solution.strip())
+        parts.append(
+            footer(
+                f'<details><summary style="cursor:pointer">{summary}</summary>'
+                f'<pre style="margin:.4rem 0"><code>{code}</code></pre></details>'
+            )
+        )
+    return "".join([*parts, "</div>"])
+
+
+def footer(inside: str) -> str:
+    """Writes a line below the statements."""
+    style = "padding:.35rem .8rem;border-top:1px solid #8884;font-size:.93em"
+    return f'<div style="{style}">{inside}</div>'
+
+
+def item_of(one: Any, points: float) -> str:
+    """Writes one statement, with what was seen where it does not hold."""
+    style = "flex:0 0 1.5em;font-weight:700;"
+    style += f"color:{COLOURS[one.standing]}"
+    mark = f'<span style="{style}" aria-hidden="true">{MARKS[one.standing]}</span>'
+    words = {HOLDS: "holds", FAILS: "fails", UNTRIED: "not tried", LATER: "later"}
+    spoken = escaped(translated(words[one.standing]))
+    spoken = f'<span style="position:absolute;left:-9999px">{spoken}: </span>'
+    name = escaped(sentence(translated(one.name)))
+    name = f"<b>{name}</b>" if one.is_essential else name
+    if said := remark(one):
+        name += f'<span style="opacity:.75">{escaped(said)}</span>'
+    right = escaped(right_column(one, points))
+    right = (
+        f'<span style="opacity:.75;font-size:.9em;white-space:nowrap">{right}</span>'
+    )
+    inside = ""
+    if one.standing == FAILS and one.rows:
+        inside = details_of(one.headline, one.rows)
+    if one.standing == FAILS and one.layouts:
+        inside += layouts_of(*one.layouts)
+    return (
+        '<li style="position:relative;padding:.15rem 0;overflow:hidden">'
+        f'<div style="display:flex">{mark}<span style="flex:1">{spoken}{name}</span>'
+        f"{right}</div>{inside}</li>"
+    )
+
+
+def sentence(name: str) -> str:
+    """Writes a statement's name with a capital letter."""
+    return name[:1].upper() + name[1:]
+
+
+def details_of(headline: str, rows: Iterable[Sequence[str]]) -> str:
+    """Writes what was seen, expected and likely."""
+    parts = []
+    for name, label, text in rows_of(headline, rows):
+        lines = "<br>".join(escaped(line) for line in text.splitlines())
+        if name in CODE:
+            lines = f"<code>{lines}</code>"
+        if not name:
+            parts.append(f'<div style="margin:.1rem 0 .1rem 1.6em">{lines}</div>')
+            continue
+        parts.append(
+            '<div style="display:flex;gap:.6rem;margin-left:1.6em;font-size:.93em">'
+            f'<span style="flex:0 0 5.5em;opacity:.75">{escaped(label)}</span>'
+            f'<span style="overflow-wrap:anywhere">{lines}</span></div>'
+        )
+    return "".join(parts)
+
+
+def layouts_of(shape: Sequence[int], seen: Parts, expected: Parts) -> str:
+    """Draws which device holds which part of an array: as seen, and as expected."""
+    pictures = [
+        f'<figure style="margin:.3rem 0">{picture}'
+        f'<figcaption style="font-size:.85em">{escaped(translated(name))}</figcaption>'
+        "</figure>"
+        for name, parts in (
+            ("seen, by device", seen),
+            ("expected, by device", expected),
+        )
+        if (picture := layout_picture(shape, parts, translated(name)))
+    ]
+    if len(pictures) < 2:
+        return ""
+    style = "display:flex;flex-wrap:wrap;gap:1.6rem;margin-left:1.6em"
+    return f'<div style="{style}">{"".join(pictures)}</div>'
+
+
+def layout_picture(
+    shape: Sequence[int], parts: Parts, name: str, size: int = 150
+) -> str:
+    """Draws the parts of an array, by its first two axes, with their devices' numbers.
+
+    An array of more axes is drawn by the two along which it is split.
+    """
+    if not shape or len(parts) > MAX_PARTS:
+        return ""
+    split = [
+        axis
+        for axis, length in enumerate(shape)
+        if any(tuple(index[axis]) != (0, length) for _, index in parts)
+    ]
+    axes = (split + [axis for axis in range(len(shape)) if axis not in split])[:2]
+    down, across = sorted(axes) if len(axes) == 2 else (axes[0], None)
+    devices: dict[tuple, list[int]] = {}
+    for device, index in sorted(parts):
+        key = tuple(index[down]), tuple(index[across]) if across is not None else (0, 1)
+        devices.setdefault(key, []).append(device)
+    height, width = shape[down] or 1, (shape[across] or 1) if across is not None else 1
+    cells = []
+    for ((top, bottom), (left, right)), numbers in devices.items():
+        x, y = size * left / width, size * top / height
+        w, h = size * (right - left) / width, size * (bottom - top) / height
+        text = ", ".join(map(str, numbers))
+        if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+            text = f"{numbers[0]}-{numbers[-1]}"
+        cells.append(
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" '
+            'fill="currentColor" fill-opacity=".08" stroke="currentColor"/>'
+            f'<text x="{x + w / 2:.1f}" y="{y + h / 2 + 4:.1f}" font-size="11" '
+            f'text-anchor="middle" fill="currentColor">{escaped(text)}</text>'
+        )
+    spoken = "; ".join(
+        f"{numbers}: {rows}, {columns_}"
+        for (rows, columns_), numbers in devices.items()
+    )
+    return (
+        f'<svg role="img" aria-label="{escaped(f"{name}: {spoken}")}" '
+        f'width="{size + 2}" height="{size + 2}" viewBox="-1 -1 {size + 2} {size + 2}">'
+        f"{''.join(cells)}</svg>"
+    )
+
+
+def escaped(text: object) -> str:
+    """Writes a text for HTML."""
+    return html.escape(str(text))

@@ -1,0 +1,808 @@
+"""Checks of lesson 4: where arrays lie, and what compiled programs send."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.interpreters import mlir
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from coursekit.checks import hidden, visible
+from coursekit.expect import expect, expect_close, expect_error, expect_result
+from coursekit.expect_program import (
+    expect_arrays,
+    expect_collectives,
+    expect_layout,
+    expect_moved,
+    expect_traced,
+)
+from coursekit.hidden_cases import Case
+from coursekit.learner import (
+    data_parallel_step,
+    explicit_mlp,
+    fsdp_step,
+    init_sharded,
+    logical_to_spec,
+    make_adam,
+    make_mesh,
+    make_mesh_and_place,
+    make_state,
+    mlp_case,
+    overlapped_matmul,
+    param_specs,
+    predict_layout,
+    rows_to_hide,
+    sharded_matmul,
+    state_shardings,
+    step_bound,
+    tensor_parallel_mlp,
+    weight_specs,
+)
+from coursekit.observe import observe
+from coursekit.outcomes import statement
+from coursekit.reference_checks import expect_like_solution
+from coursekit.references import reference_adamw, reference_relu_layers, reference_sgd
+from coursekit.tracing import num_donated, program_steps
+
+
+@visible(
+    "make_mesh_and_place",
+    points=1,
+    essential=["on a mesh of the first devices", "values and dtype stay"],
+    others=[
+        "both numbers are named",
+        "the unknown name is named",
+        "arguments stay",
+        "nothing is remembered",
+    ],
+)
+def examples_of_make_mesh_and_place():
+    x = np.arange(128, dtype=np.float32).reshape(8, 16)
+    for shape, names, spec in (
+        ((4, 2), ("data", "model"), ("data", "model")),
+        ((2, 4), ("rows", "columns"), ("columns", "rows")),
+        ((4, 2), ("data", "model"), (None, ("model", "data"))),
+        ((2, 2), ("data", "model"), (None, "model")),
+    ):
+        other_order = [n[::-1] if isinstance(n, tuple) else n for n in spec]
+        causes = {
+            "the spec was not used: x is whole on every device": (),
+            "the first entry of spec belongs to the array's first axis": spec[::-1],
+            "in a tuple of names, the first one cuts first": other_order,
+        }
+        seen = observe(make_mesh_and_place, x, shape, names, spec)
+        with statement("values and dtype stay"):
+            expect_close(seen, x)
+        with statement("on a mesh of the first devices"):
+            expect_layout(seen, {"x": ("", spec)}, shape, names, mistakes=causes)
+    many = observe(make_mesh_and_place, x, (3, 5), names, ("data",))
+    with statement("both numbers are named"):
+        expect_error(many, "ValueError", mentions=[15, 8])
+    unknown = observe(make_mesh_and_place, x, (4, 2), names, ("data", "rows"))
+    with statement("the unknown name is named"):
+        expect_error(unknown, "ValueError", mentions=["rows"])
+
+
+@visible(
+    "predict_layout",
+    points=2,
+    essential=["the block's shape and how many differ"],
+    others=[
+        "missing entries are None",
+        "no device is needed",
+        "size and parts are named",
+        "the unknown axis is named",
+        "arguments stay",
+        "nothing is remembered",
+    ],
+)
+def examples_of_predict_layout():
+    block, missing = "the block's shape and how many differ", "missing entries are None"
+    unasked = "no device is needed"
+    mesh_shape, thousand = {"data": 4, "model": 2}, {"data": 1000, "model": 2}
+    other = {"rows": 2, "columns": 3}
+    for what, shape, sizes, spec, expected in (
+        (block, (16, 6), mesh_shape, ("data", "model"), ((4, 3), 8)),
+        (block, (16, 6), other, (None, "columns"), ((16, 2), 3)),
+        (block, (3, 8), mesh_shape, (None, ("model", "data")), ((3, 1), 8)),
+        (missing, (16, 6), mesh_shape, (), ((16, 6), 1)),
+        (unasked, (3000, 2), thousand, ("data", None), ((3, 2), 1000)),
+    ):
+        seen = observe(predict_layout, shape, sizes, spec)
+        replicas = "axes that the spec does not name only add replicas"
+        causes = {replicas: (expected[0], math.prod(sizes.values()))}
+        causes["a tuple of names cuts by the product of their sizes"] = ((3, 4), 2)
+        with statement(what):
+            expect_close(seen, expected, mistakes=causes)
+            expect(seen, type(seen.value[0]) is tuple, "The block's shape is no tuple.")
+    uneven = observe(predict_layout, (6, 4), mesh_shape, (("data", "model"),))
+    with statement("size and parts are named"):
+        expect_error(uneven, "ValueError", mentions=[6, 8])
+    unknown = observe(predict_layout, (8, 8), mesh_shape, ("rows",))
+    with statement("the unknown axis is named"):
+        expect_error(unknown, "ValueError", mentions=["rows"])
+
+
+def placed_on(num_devices, params, x, y):
+    mesh = make_mesh((num_devices,), ("data",))
+    params = jax.device_put(params, NamedSharding(mesh, P()))
+    return params, *jax.device_put((x, y), NamedSharding(mesh, P("data")))
+
+
+def data_parallel_run(params, x, y, rates, num_devices):
+    params, x, y = placed_on(num_devices, params, x, y)
+    losses = []
+    for lr in map(float, rates):
+        params, loss = data_parallel_step(params, x, y, lr)
+        losses.append(loss)
+    return {"params": params, "losses": losses}
+
+
+def programs_run(params, x, y, lr):  # by a step, one after the other
+    steps = program_steps(data_parallel_step, params, x, y, lr).eqns
+    names = [line.primitive.name for line in steps]
+    return ["jit" if name == "pjit" else name for name in names]
+
+
+def arguments_after(params, x, y, lr, num_devices):  # a step: alive or deleted
+    inputs = placed_on(num_devices, params, x, y)
+    data_parallel_step(*inputs, lr)
+    words = {True: "deleted", False: "alive"}
+    return jax.tree.map(lambda leaf: words[leaf.is_deleted()], inputs)
+
+
+def reference_run(params, x, y, lr, num_steps):  # what data_parallel_run returns
+    params, losses = reference_sgd(params, x, y, lr, num_steps, reference_relu_layers)
+    return {"params": params, "losses": losses}
+
+
+@visible(
+    "data_parallel_step",
+    points=2,
+    essential=["one step of SGD", "only gradients and loss are sent"],
+    others=[
+        "parameters and loss come out whole",
+        "one compiled program",
+        "compiled once",
+        "arguments stay",
+        "nothing is remembered",
+    ],
+)
+def examples_of_data_parallel_step():
+    params, x, y = mlp_case(1, 32, 6, 24)
+    seen = observe(programs_run, params, x, y, 0.05)
+    with statement("one compiled program"):
+        expect(seen, seen.value == ["jit"], "The step is not one compiled program.")
+    expected, large = (reference_run(params, x, y, lr, 1) for lr in (0.05, 0.4))
+    later = reference_run(params, x, y, 0.05, 2)["losses"][1:]
+    own = reference_run(params, x[:4], y[:4], 0.05, 1)["params"]
+    causes = {
+        "the gradient is 8 times too large: it was summed over devices": large,
+        "each device learned from its own rows only": expected | {"params": own},
+        "the loss is the one after the step": expected | {"losses": later},
+    }
+    seen = observe(data_parallel_run, params, x, y, [0.05], 8, compiled=True)
+    with statement("one step of SGD"):
+        expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=causes)
+    with statement("parameters and loss come out whole"):
+        expect_layout(seen, {"w1": ('["params"]["w1"]', ())}, (8,), ("data",))
+    all_rows = "every device computes all rows"
+    once = 7 / 4 * (4 + sum(leaf.nbytes for leaf in params.values()))  # one all-reduce
+    with statement("only gradients and loss are sent"):
+        causes = {all_rows: lambda seen: (32, 24) in seen.array_shapes}
+        expect_arrays(seen, never=(32, 24), causes=causes)
+        expect_moved(seen, at_least=once, at_most=once)
+    other = observe(data_parallel_run, params, y, x, [0.01, 0.02], 8)
+    with statement("compiled once"):
+        expect(other, not other.num_compiles, "Another learning rate compiles anew.")
+
+
+def reference_mlp(params, x):
+    for w1, w2 in zip(params["w1"], params["w2"], strict=True):
+        x = np.maximum(np.float64(x) @ w1, 0) @ w2
+    return x
+
+
+# Of 24 rows and 48 hidden units on (2, 4) devices; a device's own are (12, 12).
+UNCUT = {"the hidden layer is whole on a device": lambda s: (12, 48) in s.array_shapes}
+
+
+def tensor_parallel_run(params, x, mesh_shape):  # as its caller does: inside of jit
+    return jax.jit(tensor_parallel_mlp, static_argnums=2)(params, x, mesh_shape)
+
+
+def noting_changes(function, changed):  # in the dict of a caller inside of jit
+    def caller(params, *rest):
+        before = dict(params)
+        found = function(params, *rest)
+        changed.extend(name for name in before if params.get(name) is not before[name])
+        return found
+
+    return caller
+
+
+def weights_exchanged(params, x, mesh_shape):  # by name, in the caller's dict
+    changed = []
+    caller = noting_changes(tensor_parallel_mlp, changed)
+    jax.jit(caller, static_argnums=2)(params, x, mesh_shape)
+    return changed
+
+
+def from_whole(params, x, mesh_shape):  # who computes what nobody has split?
+    whole = NamedSharding(make_mesh(mesh_shape, ("data", "model")), P())
+    return tensor_parallel_run(*jax.device_put((params, x), whole), mesh_shape)
+
+
+@visible(
+    "tensor_parallel_mlp",
+    points=3,
+    essential=[
+        "the layers' result",
+        "own rows of own hidden units",
+        "weights by H and y by B",
+    ],
+    others=["one all-reduce per layer", "arguments stay", "nothing is remembered"],
+)
+def examples_of_tensor_parallel_mlp():
+    params, x, _ = mlp_case(3, 24, 8, 48, layers=3)
+    y = reference_mlp(params, x)
+    by_columns, by_rows = (None, None, "model"), (None, "model")
+    averaged = "the parts of a sum were averaged"
+    unsplit = "whole on every device: in jit a constraint splits, device_put does not"
+    along_w = "this splits along W, not along H"
+    for data, model in ((2, 4), (1, 8)):
+        grid = (data, model), ("data", "model")
+        seen = observe(tensor_parallel_run, params, x, (data, model), compiled=True)
+        causes = {averaged: (params, y / model**3)}
+        with statement("the layers' result"):
+            expect_close(seen, (params, y), rtol=1e-4, atol=1e-5, mistakes=causes)
+        with statement("weights by H and y by B"):
+            for name, path, spec, other in (
+                ("w1", '[0]["w1"]', by_columns, by_rows),
+                ("w2", '[0]["w2"]', by_rows, by_columns),
+                ("y", "[1]", ("data",), None),
+            ):
+                causes = {along_w: other} if other else {}
+                causes[unsplit] = ()
+                expect_layout(seen, {name: (path, spec)}, *grid, mistakes=causes)
+        own = 24 // data, 48 // model
+        with statement("own rows of own hidden units"):
+            for shape in {(own[0], 48), (24, own[1])} - {own}:
+                expect_arrays(seen, never=shape, causes=UNCUT)
+        once = 3 * 2 * (model - 1) / model * 4 * 24 / data * 8  # bytes, for 3 layers
+        with statement("one all-reduce per layer"):
+            expect_moved(seen, at_least=once, at_most=once)
+            expect_collectives(seen, {"all-reduce": 3})
+
+
+def expect_spec(seen, spec, causes):  # exactly: no list, no name for a tuple of one
+    expect_result(seen)
+    was, wanted = str(seen.value), str(spec)
+    expect(seen, was == wanted, f"The spec is {was}, not {wanted}.", causes=causes)
+
+
+@visible(
+    "logical_to_spec",
+    points=2,
+    essential=["an entry per name", "the first rule counts"],
+    others=[
+        "without a rule it is None",
+        "no mesh axis is used twice",
+        "a tree of arrays",
+        "arguments stay",
+        "nothing is remembered",
+    ],
+)
+def examples_of_logical_to_spec():
+    once = ("batch", ("data",)), ("embed", "model")
+    seen = observe(logical_to_spec, ("batch", "embed"), once)
+    with statement("an entry per name"):
+        unpacked = "a tuple of one axis became that axis"
+        causes = {unpacked: lambda seen: seen.value == ("data", "model")}
+        expect_spec(seen, (("data",), "model"), causes)
+    more = (("batch", ("data",)), ("embed", None), ("batch", "x"), ("embed", "y"))
+    seen = observe(logical_to_spec, ("batch", "embed"), more)
+    with statement("the first rule counts"):
+        last = "the last rule with the name was taken"
+        causes = {last: lambda seen: "x" in seen.value}
+        passed_over = "a rule that says None was passed over"
+        causes[passed_over] = lambda seen: "y" in seen.value
+        expect_spec(seen, (("data",), None), causes)
+    two = (("batch", ("data", "model")), ("hidden", "model"), ("heads", "model"))
+    with statement("without a rule it is None"):
+        seen = observe(logical_to_spec, ("heads", None, "a"), two)
+        expect_close(seen, ("model", None, None))
+    with statement("no mesh axis is used twice"):
+        in_tuple = "an axis in a tuple is used as well"
+        causes = {in_tuple: lambda seen: ("data", "model") in seen.value}
+        for names in (("hidden", "heads"), ("batch", "hidden"), ("hidden", "batch")):
+            twice = observe(logical_to_spec, names, two)
+            expect_error(twice, "ValueError", mentions=["model"], causes=causes)
+    with statement("a tree of arrays"):
+        for embed, units in ((None, "model"), ("data", None), ("data", "model")):
+            tree = {"mlp": {"w2": ("layer", "hidden", "embed")}, "bias": [("embed",)]}
+            specs = {"mlp": {"w2": (None, units, embed)}, "bias": [(embed,)]}
+            seen = observe(param_specs, tree, (("hidden", units), ("embed", embed)))
+            expect_close(seen, specs)
+            headline = "A list became a tuple, or a tuple a list."
+            expect(seen, seen.value == specs, headline)
+
+
+def state_layout(specs, path=""):  # of make_state's state, at a path in a result
+    adam = f'{path}["adam"][0]'
+    parts = {"": f'{path}["params"]', "Adam's mu of ": f"{adam}[1]"}
+    parts["Adam's nu of "] = f"{adam}[2]"
+    pairs = itertools.product(parts.items(), specs.items())
+    where = {text + k: (f'{part}["{k}"]', spec) for (text, part), (k, spec) in pairs}
+    return where | {"Adam's count": (f"{adam}[0]", ())}
+
+
+INIT_MESH = (2, 4), ("data", "model")
+INIT_SPECS = {"w1": (None, "data", "model"), "w2": (None, "model", None)}
+
+
+def init_from_reversed(key, num_layers, width, mesh_shape, names, specs):
+    specs = dict(sorted(specs.items(), reverse=True))  # its order means nothing
+    return init_sharded(key, num_layers, width, mesh_shape, names, specs)
+
+
+def whole_weights(key, num_layers, width, *how):  # steps that make them, and split none
+    def splits(line, place):
+        inner = str(line.params.get("jaxpr", ""))
+        own = line.params.get("out_shardings", {place: None})[place]
+        constrained = "sharding_constraint" in inner or "shard_map" in inner
+        return constrained or isinstance(own, jax.sharding.Sharding)
+
+    moves = "reshard", "device_put"
+    return [
+        line.primitive.name
+        for line in program_steps(init_sharded, key, num_layers, width, *how).eqns
+        if line.primitive.name not in moves
+        for place, out in enumerate(line.outvars)
+        if out.aval.size >= num_layers * width * width and not splits(line, place)
+    ]
+
+
+def expect_split_weights(seen):
+    headline = "Whole weights are made before anything splits them."
+    expect(seen, not seen.value, headline, expected="a jit whose results are split")
+
+
+@visible(
+    "init_sharded",
+    points=2,
+    essential=[
+        "the state of make_state",
+        "each leaf in its layout",
+        "never whole on a device",
+    ],
+    others=["arguments stay", "nothing is remembered"],
+)
+def examples_of_init_sharded():
+    call = jax.random.key(3), 3, 16, *INIT_MESH, INIT_SPECS
+    seen = observe(init_sharded, *call, compiled=True)
+    with statement("the state of make_state"):
+        expect_close(seen, make_state(*call[:3]), rtol=1e-4, atol=1e-6)
+    where, uncut = state_layout(INIT_SPECS), {"whole on every device": ()}
+    weights = {name: where[name] for name in INIT_SPECS}
+    alone = "Adam's moments are whole on one device: out_shardings place them, too"
+    moment, _ = where["Adam's mu of w1"]
+    causes = {alone: lambda seen: len(seen.layout.get(moment, ())) == 1}
+    with statement("each leaf in its layout"):
+        expect_layout(seen, weights, *INIT_MESH, mistakes=uncut)
+        expect_layout(seen, where, *INIT_MESH, mistakes=uncut, causes=causes)
+    with statement("never whole on a device"):
+        for whole_shape in ((3, 16, 16), (2, 3, 16, 16)):
+            expect_arrays(seen, never=whole_shape)
+        expect_split_weights(observe(whole_weights, *call))
+
+
+@functools.lru_cache(maxsize=8)
+def fsdp_step_once(fsdp_step, tree, *leaves):  # one step for many calls, as in training
+    return fsdp_step(jax.tree.unflatten(tree, leaves))
+
+
+def fsdp_steps(params, x, y, comes, goes, num_steps, num_devices, moments, begun):
+    # The specs of the first state, of the others and of their moments;
+    # the steps that Adam has counted before.
+    mesh = make_mesh((num_devices,), ("data",))
+    kinds = jax.eval_shape(make_adam().init, params)
+    adam = jax.tree.map(
+        lambda a: np.full(a.shape, 0 if a.ndim else begun, a.dtype), kinds
+    )
+    new = {"params": params, "adam": adam}
+    shardings = state_shardings(mesh, new, goes, moments)
+    leaves, tree = jax.tree.flatten(shardings)
+    step = fsdp_step_once(fsdp_step, tree, *leaves)
+    new = jax.tree.map(jax.device_put, new, state_shardings(mesh, new, comes))
+    rows = jax.device_put((x, y), NamedSharding(mesh, P("data")))
+    losses, alive = [], 0
+    for _ in range(num_steps):
+        old, (new, loss) = new, step(new, *rows)
+        losses.append(loss)
+        alive += alive_alike(old, shardings)
+    return {"state": new, "losses": losses}, alive
+
+
+def alive_alike(old, shardings):  # old arrays that lay like the new, and live
+    pairs = zip(*map(jax.tree.leaves, (old, shardings)), strict=True)
+    return sum(
+        not array.is_deleted()
+        for array, new in pairs
+        if not isinstance(array, jax.core.Tracer)
+        and array.sharding.is_equivalent_to(new, array.ndim)
+    )
+
+
+def fsdp_run(params, x, y, comes, goes, num_steps, num_devices, moments=None, begun=0):
+    how = comes, goes, num_steps, num_devices, moments, begun
+    return fsdp_steps(params, x, y, *how)[0]
+
+
+def arrays_alive(params, x, y, comes, goes, num_steps, num_devices, moments=None):
+    how = comes, goes, num_steps, num_devices, moments, 0
+    return fsdp_steps(params, x, y, *how)[1]
+
+
+def reference_fsdp(params, x, y, num_steps):  # what fsdp_run returns, and a mistake
+    def grads(params):
+        return reference_relu_layers(params, x, y)
+
+    _, _, _, losses = reference_adamw(params, [0.003] * (num_steps + 1), grads)
+    params, mu, nu, _ = reference_adamw(params, [0.003] * num_steps, grads)
+    state = {"params": params, "adam": ((np.int32(num_steps), mu, nu), ())}
+    expected = {"state": state, "losses": losses[:-1]}
+    later = expected | {"losses": losses[1:]}
+    return expected, {"the loss is the one after the step": later}
+
+
+def shardings_kept(params, specs):  # whether the tree of shardings stays
+    state = {"params": params, "adam": make_adam().init(params)}
+    shardings = state_shardings(make_mesh((2,), ("data",)), state, specs)
+    before = jax.tree.structure(shardings)
+    fsdp_step(shardings)
+    return jax.tree.structure(shardings) == before
+
+
+def donated(params, x, y, specs, num_devices):  # arrays, by the program
+    state = {"params": params, "adam": make_adam().init(params)}
+    shardings = state_shardings(make_mesh((num_devices,), ("data",)), state, specs)
+    state = jax.tree.map(jax.device_put, state, shardings)
+    return num_donated(fsdp_step(shardings), state, x, y)
+
+
+def expect_none_alive(seen):
+    expect(seen, seen.value == 0, "Arrays of the old state are alive.")
+
+
+def expect_gathers(seen, params, num_devices):  # of one layer, twice, and little else
+    gathers = [one for one in seen.collectives or () if one.kind == "all-gather"]
+    largest = max((one.shape for one in gathers), key=math.prod, default=())
+    most = params["w1"][0].size // num_devices
+    headline = f"A device puts {list(largest)} into an all-gather: several layers."
+    expected = f"its part of one layer's weights, {most} numbers"
+    expect(seen, math.prod(largest) <= most, headline, expected=expected)
+    found = sum(one.bytes_moved for one in gathers)
+    part = (num_devices - 1) / num_devices  # of an array, which a ring sends
+    once = part * sum(leaf.nbytes for leaf in params.values())
+    kept = "gathered weights are kept for the backward pass"
+    rows = {"causes": {kept: lambda _: math.isclose(found, once)}}
+    rows["expected"] = f"{2 * once:,.0f} bytes"
+    headline = f"A device sends {found:,.0f} bytes of weights."
+    expect(seen, math.isclose(found, 2 * once), headline, **rows)
+    loss = math.ceil(2 * part * 4)  # the gradients take as much as both gathers
+    expect_moved(seen, at_most=4 * once + loss)
+
+
+@visible(
+    "fsdp_step",
+    points=3,
+    essential=["one step of Adam", "lies as shardings say", "own rows"],
+    others=[
+        "compiled once",
+        "layer by layer",
+        "the old state is gone",
+        "arguments stay",
+        "nothing is remembered",
+    ],
+)
+def examples_of_fsdp_step():
+    params, x, y = mlp_case(5, 32, 16, 40)
+    split, other = weight_specs("data", None), weight_specs(None, "data")
+    one = observe(fsdp_run, params, x, y, split, split, 1, 8, compiled=True)
+    four = observe(fsdp_run, params, x, y, other, split, 4, 8)
+    expected, causes = reference_fsdp(params, x, y, 4)
+    with statement("one step of Adam"):
+        expect_close(four, expected, rtol=1e-3, atol=1e-5, mistakes=causes)
+    with statement("lies as shardings say"):
+        for name, leaf in state_layout(split, '["state"]').items():
+            causes = {"whole on every device": ()}
+            causes["as the old state lay"] = other.get(name[-2:], ())
+            expect_layout(four, {name: leaf}, (8,), ("data",), mistakes=causes)
+    alive = observe(arrays_alive, params, x, y, other, split, 4, 8)
+    with statement("the old state is gone"):
+        expect_none_alive(alive)
+    with statement("compiled once"):
+        holds = four.num_compiles <= 2
+        headline = f"The 4 steps compiled {four.num_compiles} programs."
+        expect(four, holds, headline, expected="one for each old layout")
+    with statement("own rows"):
+        expect_arrays(one, never=(32, 40))
+    with statement("layer by layer"):
+        expect_gathers(one, params, 8)
+
+
+def on_explicit_axes(function, params, x, mesh_shape, spec):  # x lies as spec says
+    kinds = (AxisType.Explicit,) * 2
+    mesh = jax.make_mesh(mesh_shape, ("data", "model"), axis_types=kinds)
+    with jax.set_mesh(mesh):
+        w1 = jax.sharding.reshard(params["w1"], P(None, None, "model"))
+        w2 = jax.sharding.reshard(params["w2"], P(None, "model", None))
+        x = jax.sharding.reshard(x, P(*spec))
+        return jax.jit(function)({"w1": w1, "w2": w2}, x)
+
+
+def explicit_run(params, x, mesh_shape, spec):
+    return on_explicit_axes(explicit_mlp, params, x, mesh_shape, spec)
+
+
+def explicit_weights_exchanged(params, x, mesh_shape, spec):
+    changed = []
+    caller = noting_changes(explicit_mlp, changed)
+    on_explicit_axes(caller, params, x, mesh_shape, spec)
+    return changed
+
+
+@visible(
+    "explicit_mlp",
+    points=2,
+    essential=["the layers' result", "own rows of own hidden units"],
+    others=[
+        "y lies by rows",
+        "x may lie in any way",
+        "one all-reduce per layer",
+        "arguments stay",
+        "nothing is remembered",
+    ],
+)
+def examples_of_explicit_mlp():
+    params, x, _ = mlp_case(9, 24, 8, 48, layers=3)
+    y, averaged = reference_mlp(params, x), "the parts of a sum were averaged"
+    grid = (2, 4), ("data", "model")
+    for what, spec in (
+        ("the layers' result", ("data",)),
+        ("x may lie in any way", ()),
+        ("x may lie in any way", ("model", "data")),
+    ):
+        seen = observe(explicit_run, params, x, (2, 4), spec, compiled=True)
+        with statement(what):
+            expect_close(seen, y, rtol=1e-4, atol=1e-5, mistakes={averaged: y / 4**3})
+        causes = {"whole on every device": (), "y lies as x came": spec}
+        with statement("y lies by rows"):
+            expect_layout(seen, {"y": ("", ("data",))}, *grid, mistakes=causes)
+        with statement("own rows of own hidden units"):
+            for shape in ((12, 48), (24, 12)):
+                expect_arrays(seen, never=shape, causes=UNCUT)
+        if spec == ("data",):
+            once = 3 * 2 * 3 / 4 * 4 * 12 * 8  # bytes, for 3 layers
+            with statement("one all-reduce per layer"):
+                expect_moved(seen, at_least=once, at_most=once)
+                expect_collectives(seen, {"all-reduce": 3})
+
+
+@visible(
+    "sharded_matmul",
+    points=3,
+    essential=["the product", "each device has its part of k"],
+    others=[
+        "rows come out",
+        "one reduce-scatter",
+        "size and devices are named",
+        "arguments stay",
+        "nothing is remembered",
+    ],
+)
+def examples_of_sharded_matmul():
+    rng = np.random.default_rng(8)
+    a, b = np.float32(rng.normal(size=(16, 24))), np.float32(rng.normal(size=(24, 5)))
+    product = np.float64(a) @ b
+    twice = "every device had all of K, and the copies were summed"
+    for count in (8, 4):
+        grid = np.float64(a).reshape(count, 16 // count, count, -1)
+        own = np.einsum("dmdk,dkn->dmn", grid, b.reshape(count, -1, 5)).reshape(16, 5)
+        causes = {"the parts were not summed": own, twice: count * product}
+        seen = observe(sharded_matmul, a, b, count, compiled=True)
+        with statement("the product"):
+            expect_close(seen, product, rtol=1e-4, atol=1e-5, mistakes=causes)
+        causes = {"whole on every device": ()}
+        where = {"the result": ("", ("i",))}
+        with statement("rows come out"):
+            expect_layout(seen, where, (count,), ("i",), mistakes=causes)
+        with statement("one reduce-scatter"):
+            expect_collectives(seen, {"reduce-scatter": 1})
+        with statement("each device has its part of k"):
+            expect_arrays(seen, never=(16, 24))
+    for m, k, wrong_size in ((16, 12, 12), (12, 24, 12)):
+        uneven = observe(sharded_matmul, a[:m, :k], b[:k], 8)
+        with statement("size and devices are named"):
+            expect_error(uneven, "ValueError", mentions=[wrong_size, 8])
+
+
+CHIP = {"compute": 1e14, "memory": 2e12, "communication": 8e10}
+PARTS = "compute", "memory", "communication"
+
+
+def seconds_of(*arguments):
+    return step_bound(*arguments)[0]
+
+
+def bound_of(times):  # with speeds of 1, amounts are seconds
+    return step_bound(*times, dict.fromkeys(reversed(PARTS), 1))[1]
+
+
+def kind_of_rows(*arguments):
+    return type(rows_to_hide(*arguments)).__name__
+
+
+@visible(
+    "step_bound",
+    points=2,
+    bonus=True,
+    essential=["seconds of each part", "the longest part binds"],
+    others=[
+        "the fewest rows",
+        "what a layout sends",
+        "one device sends nothing",
+        "arguments stay",
+        "nothing is remembered",
+    ],
+)
+def examples_of_step_bound():
+    seconds = dict(zip(PARTS, (3.0, 5.0, 4.0), strict=True))
+    amounts = [time * CHIP[part] for part, time in seconds.items()]
+    inverse = {part: 1 / time for part, time in seconds.items()}
+    causes = {"seconds are an amount divided by a speed": inverse}
+    seen = observe(seconds_of, *amounts, CHIP)
+    with statement("seconds of each part"):
+        expect_close(seen, seconds, mistakes=causes)
+    seen = observe(step_bound, *amounts, CHIP)
+    with statement("the longest part binds"):
+        expect_close(seen, (seconds, "memory"))
+        for times, bound in (((2, 1, 2), 0), ((1, 2, 2), 1), ((1, 2, 3), 2)):
+            expect_close(observe(bound_of, times), PARTS[bound])
+    down, own = "the rows were rounded down", "a device does not send its own part"
+    once, back = "an all-reduce sends twice", "weights are gathered backward, too"
+    sent = "the fewest rows", "what a layout sends"
+    alone = ("one device sends nothing",)
+    for what, layout, num_devices, fewest, causes in (
+        (sent, "data parallel", 8, 1459, {down: 1458, once: 730, own: 1667}),
+        (sent, "data parallel", 2, 834, {"the devices are not always 8": 1459}),
+        (sent, "FSDP", 8, 2188, {back: 1459, "gradients are not all-reduced": 2917}),
+        (alone, "FSDP", 1, 1, {"one row is the least": 0}),
+    ):
+        how = 8 * 2**20, 12 * 2**20, num_devices, layout, CHIP
+        seen = observe(rows_to_hide, *how)
+        with statement(*what):
+            expect_close(seen, fewest, mistakes=causes)
+
+
+def product_by(columns, x, w):  # each piece p by columns(d, p) of device d's x
+    count = len(w)
+    parts = np.float64(x).reshape(count, -1, count, w.shape[1])
+    d, p = np.indices((count, count))
+    return np.einsum("dpmk,pkn->dmn", parts[d, :, columns(d, p) % count], w)
+
+
+def first_row(x, w, axis_name):  # of the result, so that no array holds all
+    return overlapped_matmul(x, w, axis_name)[:1]
+
+
+def expect_pieces(seen, w):  # D - 1 of them are sent
+    never = ["all-gather", "all-reduce", "reduce-scatter", "all-to-all"]
+    cause = "all pieces were gathered before the product"
+    causes = {cause: lambda seen: seen.collectives[0].kind == never[0]}
+    expect_collectives(seen, never=[*never, "collective-broadcast"], causes=causes)
+    cause = "the last send brings each piece home, where it was used first"
+    sent = sum(one.bytes_moved for one in seen.collectives)
+    causes = {cause: lambda _: sent == w.nbytes}
+    expect_moved(seen, at_most=w[1:].nbytes, causes=causes)
+
+
+def marked(values, needs):
+    return {value for value, need in zip(values, needs, strict=True) if need}
+
+
+def flow(block, needing, functions):  # marks what needs x; counts sends that do
+    waiting = 0
+    for one in (operation.operation for operation in block.operations):
+        given = [value in needing for value in one.operands]
+        made, marks, inner = [any(given)] * len(one.results), needing, None
+        if one.name == "stablehlo.collective_permute":
+            waiting += any(given)
+        elif one.name == "func.call":
+            name = mlir.ir.FlatSymbolRefAttr(one.attributes["callee"]).value
+            inner, marks = functions[name].regions[0].blocks[0], set()
+        elif one.name in ("stablehlo.while", "sdy.manual_computation"):
+            inner = one.regions[len(one.regions) - 1].blocks[0]
+        inside, is_loop = 0, one.name == "stablehlo.while"
+        rounds = 1 + is_loop * len(given)  # a loop hands on what it carries
+        for _ in range(rounds if inner else 0):
+            marks |= marked(inner.arguments, given)
+            inside = flow(inner, marks, functions)
+            ends = inner.operations[len(inner.operations) - 1].operands
+            made = [value in marks for value in ends]
+            if is_loop:
+                given = made = [any(two) for two in zip(given, made, strict=True)]
+        waiting += inside
+        needing |= marked(one.results, made)
+    return waiting
+
+
+def waiting_sends(x, w, axis_name, num_devices):  # how many depend on x
+    def run(x, w):
+        return overlapped_matmul(x, w, axis_name)
+
+    mesh, split = make_mesh((num_devices,), (axis_name,)), P(axis_name)
+    how = {"mesh": mesh, "in_specs": split, "out_specs": split, "check_vma": False}
+    program = jax.jit(jax.shard_map(run, **how)).lower(x, w).compiler_ir("stablehlo")
+    functions = {
+        mlir.ir.StringAttr(part.attributes["sym_name"]).value: part
+        for part in (part.operation for part in program.body.operations)
+    }
+    main = functions["main"].regions[0].blocks[0]
+    return flow(main, {main.arguments[0]}, functions)
+
+
+def expect_free_sends(seen):
+    headline = f"Sends that depend on x, and so wait for a product: {seen.value}."
+    expected = "sends that are computed from w alone"
+    expect(seen, not seen.value, headline, expected=expected)
+
+
+def expect_flops(seen, x, w):
+    expect_traced(seen)
+    most, headline = 2 * x[0].size * w.shape[2], f"It takes {seen.flops:.0f} FLOPs."
+    expected = f"about {most:.0f}, as x @ W takes"
+    expect(seen, seen.flops < 2 * most, headline, expected=expected)
+
+
+@visible(
+    "overlapped_matmul",
+    points=2,
+    bonus=True,
+    essential=["the product", "never the whole", "sends wait for no product"],
+    others=["any axis", "pieces travel", "no extra arithmetic"],
+)
+def examples_of_overlapped_matmul():
+    rng = np.random.default_rng(13)
+    x, w = (np.float32(rng.normal(size=(8, *size))) for size in ((2, 24), (3, 5)))
+    product = x @ np.float64(w).reshape(24, 5)
+    own = [np.float64(x[d, :, 3 * d : 3 * d + 3]) @ w[d] for d in range(8)]
+    causes = {
+        "each device multiplied its own piece alone": np.stack(own),
+        "all pieces met the same columns of x": product_by(lambda d, p: d, x, w),
+        "the pieces come from the other side": product_by(lambda d, p: 2 * d - p, x, w),
+        "each device began with the columns of piece 0": product_by(
+            lambda d, p: p - d, x, w
+        ),
+    }
+    seen = observe(overlapped_matmul, x, w, "i", axis="i", traced=True)
+    with statement("the product"):
+        expect_close(seen, product, rtol=1e-4, atol=1e-4, mistakes=causes)
+    with statement("pieces travel"):
+        expect_pieces(seen, w)
+    with statement("never the whole"):
+        expect_arrays(seen, largest=w.size - 1)
+    seen = observe(waiting_sends, x[:, 0], w.reshape(24, 5), "i", 8)
+    with statement("sends wait for no product"):
+        expect_free_sends(seen)
+    x, w = (np.float32(rng.normal(size=(4, *size))) for size in ((6, 20), (5, 7)))
+    seen = observe(overlapped_matmul, x, w, "i", axis="i", compiled=True)
+    with statement("no extra arithmetic"):
+        expect_flops(seen, x, w)

@@ -1,0 +1,328 @@
+"""What a check finds out: how each statement stands, and the points for that."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from .learner import NotDefined
+
+NOT_WRITTEN = "not written yet"  # what the stub of a released exercise raises
+RIGHT, PARTLY = "right", "partly right"
+ON_EXAMPLES = "right on the examples"  # hidden cases were not at hand
+HOLDS, FAILS, UNTRIED, LATER = "holds", "fails", "untried", "later"
+ESSENTIAL_SHARE = 0.5  # of an exercise's points
+_running: list[Run] = []  # the check that runs now, if any
+
+
+class NotPassed(Exception):
+    """What an expectation raises; the class is the outcome.
+
+    Attributes:
+        headline: the first sentence: what went wrong.
+        rows: what was called, what was seen, what was expected, the likely cause.
+        seen: the observation that it is about, if any.
+        layouts: where the parts of an array are: its shape, then (device, part) pairs
+            as they are and as they should be; a part is a (start, stop) pair per axis.
+    """
+
+    outcome = "wrong"
+
+    def __init__(self, headline: str, *, seen_in: Any = None, layouts=None, **rows):
+        super().__init__(headline)
+        self.headline, self.seen = headline, seen_in
+        self.layouts = layouts and (
+            tuple(layouts[0]),
+            *(tuple(sorted(parts.items())) for parts in layouts[1:]),
+        )
+        self.rows = {k: str(text) for k, text in rows.items() if text not in ("", None)}
+
+
+class Wrong(NotPassed):
+    """The function ran and did not do what its contract says."""
+
+
+class NotAttempted(NotPassed):
+    """The exercise still holds its stub, or its cell has not been run."""
+
+    outcome = "not attempted yet"
+
+
+class Raised(NotPassed):
+    """The learner's code raised where the contract asks for a result."""
+
+    outcome = "your code raised"
+
+
+class BrokenCheck(NotPassed):
+    """The check itself failed: a fault of the course, never of the answer."""
+
+    outcome = "the check could not run"
+
+
+class Decided(Exception):
+    """Ends the hidden cases early: an essential statement has failed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StatementResult:
+    """What a check found out about one statement.
+
+    Attributes:
+        name: the statement, in short.
+        is_essential: it must hold for any credit.
+        share: the part of the exercise's points that it is worth by itself.
+        standing: "holds", "fails", "untried", or "later": when the work is graded.
+        headline: what went wrong, or why it was not tried.
+        rows: (name, text): what was called, seen, expected, the likely cause.
+        layouts: see `NotPassed`.
+    """
+
+    name: str
+    is_essential: bool
+    share: float
+    standing: str
+    headline: str = ""
+    rows: tuple[tuple[str, str], ...] = ()
+    layouts: tuple | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What a check found out about one exercise.
+
+    Attributes:
+        exercise: its name.
+        outcome: in words: "right", "partly right", "wrong", "not attempted yet", ...
+        share: the part of the points that was earned, 0 to 1.
+        statements: in the order of the exercise's table.
+        headline, rows: what went wrong first, or why there are no statements.
+    """
+
+    exercise: str
+    outcome: str
+    share: float
+    statements: tuple[StatementResult, ...] = ()
+    headline: str = ""
+    rows: tuple[tuple[str, str], ...] = ()
+
+
+class Run:
+    """One run of a check: collects what its expectations say of each statement.
+
+    Args:
+        exercise: the exercise's name.
+        essential: the statements that must hold for any credit.
+        others: the other statements.
+        on_failure: may add rows to a failure, such as the line that reproduces it.
+    """
+
+    def __init__(
+        self,
+        exercise: str,
+        essential: Sequence[str],
+        others: Sequence[str],
+        on_failure: Callable[[NotPassed], None] = lambda problem: None,
+    ):
+        self.exercise, self.essential, self.others = exercise, essential, others
+        self.on_failure = on_failure
+        self.failures: dict[str, NotPassed] = {}
+        self.tried: dict[str, None] = {}
+        self.untried: dict[str, str] = {}
+        self.is_hidden = False  # whether the hidden cases have begun
+
+    def fail(self, names: Sequence[str], problem: NotPassed) -> None:
+        """Notes that statements do not hold; the first reason of each is kept."""
+        same = [one.headline for one in self.failures.values()]
+        if isinstance(problem, Raised) and problem.headline in same:
+            self.skip(names)  # nothing new: the call that it needs raised
+        else:
+            self.on_failure(problem)
+            for name in names:
+                self.failures.setdefault(name, problem)
+
+    def skip(self, names: Sequence[str]) -> None:
+        """Notes that statements cannot be tried after what has failed."""
+        for name in names:
+            if name not in self.failures:
+                self.untried.setdefault(name, "needs a right result first")
+
+    @property
+    def has_failed(self) -> bool:
+        """Tells whether an essential statement has failed, so that no points are left.
+
+        One that could not be tried counts as failed.
+        """
+        return any(n in self.failures or n in self.untried for n in self.essential)
+
+    def is_decided(self, names: Sequence[str]) -> bool:
+        """Tells whether nothing more can be found out about all of these statements."""
+        return all(name in self.failures or name in self.untried for name in names)
+
+    def verdict(self, with_hidden: bool) -> Verdict:
+        """Sums up. Without hidden cases, what was not tried is tried later."""
+        statements = tuple(
+            self.result(name, first)
+            for name, first in zip(
+                (*self.essential, *self.others), self.are_new(), strict=True
+            )
+        )
+        problem = next(iter(self.failures.values()), None)
+        share, outcome = self.share(statements), RIGHT
+        if share == 0:
+            found = [self.failures[n] for n in self.essential if n in self.failures]
+            outcome = [*found, problem][0].outcome
+        elif problem or self.untried:
+            outcome = PARTLY
+        elif not with_hidden:
+            outcome = ON_EXAMPLES
+        return Verdict(
+            self.exercise,
+            outcome,
+            share,
+            statements,
+            problem.headline if problem else "",
+            tuple(problem.rows.items()) if problem else (),
+        )
+
+    def are_new(self) -> Iterator[bool]:
+        """Tells of each statement whether its failure is not shown above already."""
+        shown: list[NotPassed] = []
+        for name in (*self.essential, *self.others):
+            problem = self.failures.get(name)
+            yield problem is None or not any(problem is one for one in shown)
+            shown += [problem] if problem else []
+
+    def result(self, name: str, is_new: bool) -> StatementResult:
+        """Says how one statement stands."""
+        is_essential = name in self.essential
+        share = 1 - ESSENTIAL_SHARE if self.others else 0
+        share = 0 if is_essential else share / len(self.others)
+        if (problem := self.failures.get(name)) and not is_new:
+            found = FAILS, "see above"
+        elif problem:
+            rows = tuple(problem.rows.items())
+            found = (FAILS, problem.headline, rows, problem.layouts)
+        elif name in self.untried:
+            found = UNTRIED, self.untried[name]
+        elif name in self.tried:
+            found = (HOLDS,)
+        elif self.has_failed:
+            found = UNTRIED, "tried once the essential ones hold"
+        else:
+            found = (LATER,)
+        return StatementResult(name, is_essential, share, *found)
+
+    def share(self, statements: Sequence[StatementResult]) -> float:
+        """Returns the part of the points that was earned.
+
+        The essential statements are worth half; each of the others an equal share of
+        the rest, which is nothing without the essential ones. What is tried later is
+        not taken away now.
+        """
+        lost = [one for one in statements if one.standing in (FAILS, UNTRIED)]
+        if any(one.is_essential for one in lost):
+            return 0.0
+        return 1 - sum(one.share for one in lost)
+
+
+@contextlib.contextmanager
+def running(run: Run) -> Iterator[Run]:
+    """Makes `statement` speak of this run."""
+    _running.append(run)
+    try:
+        yield run
+    finally:
+        _running.remove(run)
+
+
+@contextlib.contextmanager
+def statement(*names: str) -> Iterator[None]:
+    """Says which statements the expectations in a `with` block are about.
+
+    One that is not met ends the block, and the check goes on behind it. All of the
+    names fail with it.
+
+    Raises:
+        ValueError: the exercise states nothing of that name.
+    """
+    run = _running[-1] if _running else Run("", names, ())
+    for name in names:
+        if name not in (*run.essential, *run.others):
+            raise ValueError(f'{run.exercise} does not state "{name}"')
+    try:
+        yield
+    except (NotAttempted, BrokenCheck):
+        raise
+    except NotPassed as problem:
+        if not _running:
+            raise  # outside of a check, as in a test, nobody keeps it
+        run.fail(names, problem)
+    except Exception:
+        if not (run.failures or run.untried):
+            raise
+        run.skip(names)  # the check's own code stumbled over what has failed
+    else:
+        run.tried.update(dict.fromkeys(names))
+    if run.is_hidden and run.has_failed:
+        raise Decided
+
+
+def current() -> Run | None:
+    """Returns the check that runs now, if any."""
+    return _running[-1] if _running else None
+
+
+def carry_out(run: Run, parts: Mapping[bool, Callable[[], None]]) -> Verdict:
+    """Runs a check's parts, the visible one (False) and the hidden one (True).
+
+    Hidden cases are only tried while points are left. Nothing that an answer does is
+    raised, but an interrupt.
+    """
+    try:
+        with running(run):
+            for run.is_hidden, part in parts.items():
+                if run.is_hidden and run.has_failed:
+                    break
+                carry_out_part(run, part)
+    except NotPassed as problem:
+        return Verdict(
+            run.exercise,
+            problem.outcome,
+            0.0,
+            headline=problem.headline,
+            rows=tuple(problem.rows.items()),
+        )
+    return run.verdict(with_hidden=True in parts)
+
+
+def carry_out_part(run: Run, part: Callable[[], None]) -> None:
+    """Runs one part; what stops it after a failure leaves the rest untried.
+
+    Raises:
+        NotAttempted: there is nothing to check.
+        BrokenCheck: the check stopped although nothing had failed.
+    """
+    every = (*run.essential, *run.others)
+    try:
+        part()
+    except Decided:
+        return
+    except (NotAttempted, BrokenCheck):
+        raise
+    except NotDefined as error:
+        raise NotAttempted(
+            f"{error.name} is not defined.",
+            likely="the cell that defines it was not run, or the name is misspelt.",
+        ) from error
+    except NotPassed as problem:  # of no statement in particular
+        run.fail([name for name in every if name not in run.tried] or every, problem)
+    except Exception as error:
+        if not (run.failures or run.untried):
+            raise BrokenCheck(
+                f"{type(error).__name__}: {error}",
+                likely="a fault of the course, not of your answer: please report it.",
+            ) from error
+        run.skip([name for name in every if name not in run.tried])

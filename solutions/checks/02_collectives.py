@@ -1,0 +1,1059 @@
+"""What the functions of lesson 2 must compute, and how little they may send."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coursekit.checks import hidden, visible
+from coursekit.expect import expect, expect_close, expect_error
+from coursekit.expect_program import (
+    expect_arrays,
+    expect_collectives,
+    expect_moved,
+    expect_replicas,
+    expect_traced,
+)
+from coursekit.hidden_cases import Case
+from coursekit.learner import (
+    all_reduce_seconds,
+    ensemble_probs,
+    expert_layer,
+    masked_mean,
+    reshard_rows_to_columns,
+    ring_all_reduce,
+    ring_attention,
+    sharded_log_softmax,
+    sharded_update,
+    sync_batch_norm,
+)
+from coursekit.observe import observe
+from coursekit.outcomes import statement
+from coursekit.reference_checks import expect_like_solution
+
+# What these exercises leave open, each with its reason.
+OPEN = {
+    "layout": "of a row per device",
+    "arrays": "nothing is said",
+    "compiles": "nothing is said",
+}
+NO_ERROR = {"error": "it raises none"}
+TRACED = {"arguments": "traced"}
+
+
+def numbers_put_in(seen):
+    """Counts the numbers that a device puts into collectives."""
+    found = expect_traced(seen)
+    return sum(math.prod(one.shape) * (one.times or math.inf) for one in found)
+
+
+def put_in_rows(seen, expected):
+    was = "; ".join(map(str, seen.collectives)) or "no collective"
+    return {"seen": was, "expected": expected}
+
+
+def expect_put_in(seen, most, least=0, mistakes=None):
+    """Limits what a device puts in; `mistakes`: {cause: size of one collective}."""
+    numbers = numbers_put_in(seen)
+    sizes = [math.prod(one.shape) for one in seen.collectives]
+    wanted = f"{most} numbers" if least else f"at most {most} numbers"
+    headline = f"Each device puts {numbers} numbers into collectives."
+    tests = (mistakes or {}).items()
+    causes = {text: lambda _, size=size: size in sizes for text, size in tests}
+    rows = put_in_rows(seen, wanted)
+    expect(seen, least <= numbers <= most, headline, causes=causes, **rows)
+
+
+def entries_and_mask(num_devices):  # device 0 has nothing that counts
+    x = np.float32(np.random.default_rng(0).normal(size=(num_devices, 3, 2)) + 1)
+    mask = np.arange(x.size).reshape(x.shape) % 7 < np.arange(len(x))[:, None, None]
+    return x, mask
+
+
+@visible(
+    "masked_mean",
+    points=2,
+    essential=["the mean of all devices", "entries stay on their device"],
+    others=[
+        "0 where nothing counts",
+        "masked entries do not matter",
+        "two numbers are sent",
+        "any number of devices",
+        "any axis name",
+    ],
+)
+def examples_of_masked_mean():
+    x, mask = entries_and_mask(jax.device_count())  # 8, unless yours are real
+    mean = x[mask].mean(dtype=np.float64)
+    own = (x * mask).sum((1, 2)) / np.maximum(mask.sum((1, 2)), 1)
+    causes = {
+        "this is a mean of means: on device 0 nothing counts, 0 / 0": own * np.nan,
+        "this is the mean of the devices' means": 0 * own + own.mean(),
+        "each device kept its own mean: nothing was sent": own,
+        "this is the mean of all entries": 0 * own + x.mean(),
+    }
+    seen = observe(masked_mean, x, mask, "i", axis="i", traced=True)
+    with statement("the mean of all devices"):
+        expect_close(seen, 0 * own + mean, mistakes=causes)
+    with statement("entries stay on their device"):
+        causes = {"the data was sent, not its sum and count": 6}
+        expect_put_in(seen, 5, mistakes=causes)
+    with statement("two numbers are sent"):
+        expect_put_in(seen, 2)
+    dirty = np.where(mask, x, np.float32(np.nan))
+    seen = observe(masked_mean, dirty, mask, "i", axis="i")
+    causes = {"nan times 0 is nan: jnp.where drops it": own * np.nan}
+    with statement("masked entries do not matter"):
+        expect_close(seen, 0 * own + mean, mistakes=causes)
+    seen = observe(masked_mean, x, mask & False, "i", axis="i")
+    causes = {"0 / 0: nothing counts on any device": own * np.nan}
+    with statement("0 where nothing counts"):
+        expect_close(seen, 0 * own, mistakes=causes)
+
+
+@hidden("masked_mean")
+def cases_of_masked_mean():
+    def cases(rng):
+        devices, dirt = "any number of devices", "masked entries do not matter"
+        for num_devices, shape, share, what in (
+            (1, (5,), 0.5, devices),
+            (2, (3, 1), 0, dirt),
+            (3, (), 0.9, devices),
+            (4, (7,), 0, "0 where nothing counts"),
+            (8, (11, 2), 0.9, "any axis name"),
+            (2, (35_001,), 2, "the mean of all devices"),  # more than 16 bits count
+        ):
+            x = np.float32(rng.normal(size=(num_devices, *shape)) * 30 - 20)
+            mask = rng.random(x.shape) < share
+            if num_devices == 2:
+                mask.reshape(num_devices, -1)[-1, 0] = True  # one of all counts
+            if num_devices in (2, 4):
+                x[~mask] = rng.choice([np.nan, np.inf, -np.inf, 1e30], x.shape)[~mask]
+            axis = "members" if what == "any axis name" else "i"
+            yield Case(x, mask, axis, axis=axis, statements=what)
+        for number in (np.nan, np.inf):
+            counted = np.float32([[1], [number]])
+            what = "the mean of all devices", dirt
+            yield Case(counted, counted != 1, "i", axis="i", statements=what)
+
+    expect_like_solution(
+        masked_mean,
+        cases,
+        value=("the mean of all devices", "any number of devices", "any axis name"),
+        put_in="two numbers are sent",
+        free=OPEN | NO_ERROR | TRACED | {"collectives": "a sum or a gathering"},
+    )
+    x, mask = entries_and_mask(7)
+    x, mask = np.tile(x[:6], (1, 2, 5)), np.tile(mask[1:], (1, 2, 5))
+    mean = x[mask].mean(dtype=np.float64)
+    x[~mask] = -np.inf
+    seen = observe(masked_mean, x, mask, "i", axis="i", traced=True)
+    with statement("any number of devices", "masked entries do not matter"):
+        expect_close(seen, np.full(6, mean))
+    with statement("two numbers are sent"):
+        expect_put_in(seen, 2)
+
+
+def batch_norm(blocks, eps):  # (D, B, F): all rows at once, in 64 bits
+    wide = np.float64(blocks)
+    mean, var = wide.mean((0, 1)), wide.var((0, 1))
+    y = (wide - mean) / np.sqrt(var + eps)
+    return (y, *(np.stack([a] * len(blocks)) for a in (mean, var)))
+
+
+@visible(
+    "sync_batch_norm",
+    points=2,
+    essential=[
+        "statistics of all devices",
+        "normalised rows",
+        "rows stay on their device",
+    ],
+    others=[
+        "accurate far from 0",
+        "two numbers per feature are sent",
+        "any number of devices",
+        "any axis name",
+    ],
+)
+def examples_of_sync_batch_norm():
+    num_devices = jax.device_count()
+    rows = np.float32(np.random.default_rng(7).normal(size=(num_devices, 16, 3)))
+    x = rows + np.float32(np.arange(len(rows)))[:, None, None]  # means differ
+    right = batch_norm(x, 0.5)
+    mean, var = right[1:]
+    own = x.mean(1), x.var(1)
+    within = np.broadcast_to(own[1].mean(0), var.shape)
+    alone = (x - own[0][:, None]) / np.sqrt(own[1][:, None] + 0.5)
+    missing = (x - mean[:, None]) / np.sqrt(within[:, None] + 0.5)
+    outside = (x - mean[:, None]) / (np.sqrt(var)[:, None] + 0.5)
+    causes = {
+        "each device used its own rows only": (alone, *own),
+        "variances were averaged, but the means differ too": (missing, mean, within),
+        "eps was added outside of the root": (outside, mean, var),
+    }
+    seen = observe(sync_batch_norm, x, "i", 0.5, axis="i", traced=True)
+    with statement("statistics of all devices", "normalised rows"):
+        expect_close(seen, right, rtol=1e-4, atol=1e-4, mistakes=causes)
+    with statement("rows stay on their device"):
+        expect_put_in(seen, 15 * 3, mistakes={"the rows were sent": 16 * 3})
+    with statement("two numbers per feature are sent"):
+        expect_put_in(seen, 2 * 3)
+    _, mean, var = far = batch_norm(rows + 10_000, 0.5)
+    seen = observe(sync_batch_norm, rows + 10_000, "i", 0.5, axis="i")
+    cause = (
+        "mean(x**2) - mean(x)**2 loses all digits here: take distances from the mean"
+    )
+
+    def var_alone_is_wrong(seen):
+        return abs(seen.value[1] - mean).max() < 0.1 < abs(seen.value[2] - var).max()
+
+    with statement("accurate far from 0"):
+        causes = {cause: var_alone_is_wrong}
+        expect_close(seen, far, rtol=2e-2, atol=2e-2, causes=causes)
+
+
+@hidden("sync_batch_norm")
+def cases_of_sync_batch_norm():
+    def cases(rng):
+        devices = "any number of devices"
+        for num_devices, (rows, features), eps, offset, what in (
+            (1, (5, 2), 0.5, 0, devices),
+            (2, (1, 3), 0.5, 3, devices),
+            (3, (2, 1), 0.5, 1, devices),
+            (4, (3, 4), 1e-3, 0, "normalised rows"),
+            (8, (2, 5), 0.1, 1, "any axis name"),
+        ):
+            x = rng.normal(size=(num_devices, rows, features))
+            x = x * rng.choice([0.3, 1, 5], features) + offset
+            x += rng.normal(size=(num_devices, 1, 1))
+            if num_devices == 4:
+                x[..., 1] = 3  # no spread: eps alone
+            axis = "batch" if what == "any axis name" else "i"
+            yield Case(np.float32(x), axis, eps, axis=axis, statements=what)
+
+    expect_like_solution(
+        sync_batch_norm,
+        cases,
+        value=(
+            "statistics of all devices",
+            "normalised rows",
+            "any number of devices",
+            "any axis name",
+        ),
+        put_in="two numbers per feature are sent",
+        free=OPEN | NO_ERROR | TRACED | {"collectives": "sums or a gathering"},
+    )
+    rows = np.random.default_rng(7).normal(size=(6, 7, 2))
+    far = np.float32(3 * rows + [10_500, -20_000])  # means on both sides of 10,500
+    seen = observe(sync_batch_norm, far, "i", 2, axis="i", traced=True)
+    with statement("any number of devices", "accurate far from 0"):
+        expect_close(seen, batch_norm(far, 2), rtol=2e-2, atol=2e-2)
+    with statement("two numbers per feature are sent"):
+        expect_put_in(seen, 2 * 2)
+
+
+def log_softmax(blocks):  # (D, B, C/D): all classes at once, in 64 bits
+    whole = np.moveaxis(np.float64(blocks), 0, 1).reshape(blocks.shape[1], -1)
+    top = whole.max(1, keepdims=True)
+    return blocks - top - np.log(np.exp(whole - top).sum(1, keepdims=True))
+
+
+@visible(
+    "sharded_log_softmax",
+    points=2,
+    essential=["log-softmax over all classes", "logits stay on their device"],
+    others=[
+        "stable at large logits",
+        "two numbers per row are sent",
+        "any number of devices",
+        "any axis name",
+    ],
+)
+def examples_of_sharded_log_softmax():
+    num_devices = jax.device_count()
+    logits = np.float32(np.random.default_rng(5).normal(size=(num_devices, 4, 16)) * 3)
+    shifted = logits - logits.max(-1, keepdims=True)
+    sums = np.exp(shifted).sum(-1, keepdims=True)
+    whole, unshared = log_softmax(logits), shifted - np.log(sums.sum(0))
+    causes = {
+        "each device normalised over its own classes only": shifted - np.log(sums),
+        "each device subtracted its own maximum: share it": unshared,
+        "the sums were averaged, not added up": whole + np.log(num_devices),
+        "this is the softmax, without a logarithm": np.exp(whole),
+    }
+    seen = observe(sharded_log_softmax, logits, "i", axis="i", traced=True)
+    with statement("log-softmax over all classes"):
+        expect_close(seen, whole, rtol=1e-4, atol=1e-4, mistakes=causes)
+    with statement("logits stay on their device"):
+        expect_put_in(seen, 4 * 15, mistakes={"the logits were sent": 4 * 16})
+    with statement("two numbers per row are sent"):
+        expect_put_in(seen, 2 * 4)
+    steep = np.where(np.arange(16) == 3, 1e4, -1e4) - [[0], [2e4], [7], [0]]
+    steep = np.float32(logits + steep)  # another maximum in each row
+    causes = {
+        "exp overflows: subtract each row's maximum": lambda s: (s.value < -1e9).any(),
+        "log(0): a row needs its own maximum": lambda s: (s.value > 1e9).any(),
+    }
+    seen = observe(sharded_log_softmax, steep, "i", axis="i")
+    with statement("stable at large logits"):
+        expect_close(seen, log_softmax(steep), rtol=1e-4, atol=5e-3, causes=causes)
+
+
+@hidden("sharded_log_softmax")
+def cases_of_sharded_log_softmax():
+    def cases(rng):
+        devices = "any number of devices"
+        for num_devices, shape, offsets, what in (
+            (1, (3, 5), [0], devices),
+            (2, (4, 1), [0, 50], devices),
+            (3, (1, 2), [0], devices),
+            (4, (3, 3), [-1e4, 0, 1e4], "stable at large logits"),
+            (8, (5, 7), [-3, 3], "any axis name"),
+        ):
+            logits = rng.normal(size=(num_devices, *shape)) * 3
+            logits += rng.choice(offsets, (num_devices, shape[0], 1))
+            axis = "model" if what == "any axis name" else "i"
+            yield Case(np.float32(logits), axis, axis=axis, statements=what)
+
+    expect_like_solution(
+        sharded_log_softmax,
+        cases,
+        value=(
+            "log-softmax over all classes",
+            "any number of devices",
+            "any axis name",
+        ),
+        put_in="two numbers per row are sent",
+        free=OPEN | NO_ERROR | TRACED | {"collectives": "sums or a gathering"},
+    )
+    low = np.float32(np.random.default_rng(5).normal(size=(6, 1, 5)) * 3 - 1e4)
+    seen = observe(sharded_log_softmax, low, "i", axis="i", traced=True)
+    with statement("any number of devices", "stable at large logits"):
+        expect_close(seen, log_softmax(low), rtol=1e-4, atol=5e-3)
+    with statement("two numbers per row are sent"):
+        expect_put_in(seen, 2)
+
+
+@visible(
+    "reshard_rows_to_columns",
+    points=2,
+    essential=["split by columns", "one all_to_all"],
+    others=[
+        "columns that do not divide",
+        "any number of devices",
+        "any axis name",
+    ],
+)
+def examples_of_reshard_rows_to_columns():
+    num_devices = jax.device_count()
+    x = np.float32(np.arange(6 * num_devices**2)).reshape(num_devices, 2, -1)
+    whole = x.reshape(-1, 3 * num_devices)
+    mixed = np.moveaxis(x, 0, 1).reshape(whole.shape)
+    split, other = (np.stack(np.split(a, num_devices, axis=1)) for a in (whole, mixed))
+    causes = {
+        "the rows arrived in another order": other,
+        "these are the device's own rows in another shape": x.reshape(split.shape),
+    }
+    seen = observe(reshard_rows_to_columns, x, "i", axis="i", traced=True)
+    with statement("split by columns"):
+        expect_close(seen, split, mistakes=causes)
+    with statement("one all_to_all"):
+        expect_collectives(seen, {"all-to-all": 1})
+    if num_devices > 1:  # one divides all
+        columns = 2 * num_devices + 1
+        seen = observe(reshard_rows_to_columns, x[..., :columns], "i", axis="i")
+        with statement("columns that do not divide"):
+            expect_error(seen, "ValueError", mentions=[columns, num_devices])
+
+
+@hidden("reshard_rows_to_columns")
+def cases_of_reshard_rows_to_columns():
+    def cases(rng):
+        split, devices = "split by columns", "any number of devices"
+        for num_devices, shape, dtype, what in (
+            (1, (3, 1), float, devices),
+            (2, (2, 4), int, split),  # as many rows as columns
+            (4, (4, 4), complex, split),
+            (8, (1, 8), bool, "any axis name"),
+        ):
+            x = rng.random((num_devices, *shape)) * 2e9  # whole numbers beyond float32
+            kinds = {float: np.float32(x), int: np.int32(x), bool: x > 0}
+            x = kinds.get(dtype, np.complex64(x + 1j * x[..., ::-1]))
+            axis = "model" if what == "any axis name" else "i"
+            yield Case(x, axis, axis=axis, statements=what)
+        for num_devices, num_columns in ((2, 5), (3, 2), (4, 6)):
+            x = np.zeros((num_devices, 7, num_columns), np.float32)
+            yield Case(x, "i", axis="i", mentions=(num_devices, num_columns))
+
+    expect_like_solution(
+        reshard_rows_to_columns,
+        cases,
+        value=("split by columns", "any number of devices", "any axis name"),
+        error="columns that do not divide",
+        free=OPEN | TRACED | {"collectives sent": "of several devices alone: below"},
+    )
+
+    def several_devices(rng):
+        devices, dtypes = "any number of devices", "split by columns"
+        for shape, dtype, what in (
+            ((6, 13, 12), np.float32, devices),
+            ((3, 1, 3), np.int32, devices),
+            ((2, 3, 2), bool, dtypes),  # each travels as it is, not as a wider one
+            ((2, 3, 2), np.int8, dtypes),
+            ((2, 3, 2), jnp.bfloat16, dtypes),
+        ):
+            x = np.asarray(9 * rng.normal(size=shape), np.int8)
+            yield Case(x.astype(dtype), "i", axis="i", statements=what)
+
+    expect_like_solution(
+        reshard_rows_to_columns,
+        several_devices,
+        value="any number of devices",
+        collectives="one all_to_all",
+        sent="one all_to_all",
+        free=OPEN | TRACED | {"error": "above"},
+    )
+
+
+def update(weights, velocity, grads, lr, beta):  # of all devices, in 64 bits
+    mean = np.float64(grads).mean(0).reshape(velocity.shape)
+    new = beta * np.float64(velocity) + mean
+    whole = weights[0] - lr * new.reshape(weights[0].shape)
+    return np.stack([whole] * len(weights)), new
+
+
+def first_slices(rows, num_devices):  # the first slice, wherever another one belongs
+    return np.tile(rows[:, : rows.shape[1] // num_devices], (1, num_devices, 1))
+
+
+def own_slices(grads):  # of each device's gradient the slice of that device
+    size = grads.shape[1] // len(grads)
+    slices = [grad[d * size : (d + 1) * size] for d, grad in enumerate(grads)]
+    return np.concatenate(slices)[None]
+
+
+def update_mistakes(weights, velocity, grads, lr, beta):
+    num_devices, new = len(weights), update(weights, velocity, grads, lr, beta)[1]
+    first = [first_slices(one, num_devices) for one in (weights, grads)]
+    old = weights - lr * velocity.reshape(weights[0].shape)
+    of = {
+        "the gradients were summed, not averaged": (weights, num_devices * grads),
+        "each device used its own gradient alone": (weights, own_slices(grads)),
+        "every device updated the first slice": first,
+    }
+    found = {
+        cause: update(one, velocity, other, lr, beta)
+        for cause, (one, other) in of.items()
+    }
+    return found | {"the weights took their step along the old velocity": (old, new)}
+
+
+@visible(
+    "sharded_update",
+    points=3,
+    essential=["the new slice", "the new weights"],
+    others=[
+        "one scatter, one gather",
+        "rows that do not divide",
+        "any number of devices",
+        "any axis name",
+    ],
+)
+def examples_of_sharded_update():
+    rng, num_devices = np.random.default_rng(11), jax.device_count()
+    weights = np.float32(rng.normal(size=(2 * num_devices, 3)))
+    weights = np.stack([weights] * num_devices)
+    grads = np.float32(rng.normal(size=weights.shape) + 1)
+    velocity = np.float32(rng.normal(size=(num_devices, 2, 3)))
+    right = update(weights, velocity, grads, 0.5, 0.75)
+    causes = update_mistakes(weights, velocity, grads, 0.5, 0.75)
+    arguments = weights, velocity, grads, "i", 0.5, 0.75
+    seen = observe(sharded_update, *arguments, axis="i", traced=True)
+    with statement("the new slice", "the new weights"):
+        expect_close(seen, right, rtol=1e-4, atol=1e-5, mistakes=causes)
+    with statement("the new weights"):
+        bits = {row.tobytes() for row in seen.value[0]}
+        headline = "The devices hold different weights."
+        expect(seen, len(bits) == 1, headline, expected="the same bits on every device")
+    with statement("one scatter, one gather"):
+        expect_collectives(seen, {"reduce-scatter": 1, "all-gather": 1})
+        expect_moved(seen, at_most=1.01 * 2 * weights[0].nbytes * (1 - 1 / num_devices))
+    if num_devices > 1:  # one divides all
+        rows = num_devices + 1
+        uneven = weights[:, :rows], velocity[:, :1], grads[:, :rows], *arguments[3:]
+        seen = observe(sharded_update, *uneven, axis="i")
+        with statement("rows that do not divide"):
+            expect_error(seen, "ValueError", mentions=[rows, num_devices])
+
+
+@hidden("sharded_update")
+def cases_of_sharded_update():
+    def case(rng, num_devices, shape, lr, beta, scale=1, axis="i", **more):
+        rows, *rest = shape
+        whole = np.float32(rng.normal(size=(rows * num_devices, *rest)) * scale)
+        grads = rng.normal(size=(num_devices, *whole.shape)) * scale - scale / 3
+        velocity = np.float32(rng.normal(size=(num_devices, *shape)) * scale)
+        weights = np.stack([whole] * num_devices)
+        arrays = weights, velocity, np.float32(grads)
+        return Case(*arrays, axis, lr, beta, axis=axis, **more)
+
+    def cases(rng):
+        devices = "any number of devices"
+        yield case(rng, 3, (1, 3), 0.1, 0.9, statements=devices)
+        yield case(rng, 2, (1,), 1e-2, 0.5)
+        yield case(rng, 4, (2, 2, 3), 0.3, 0.0, scale=1e3)
+        yield case(rng, 6, (3, 1), 0.25, 0.99, scale=1e-3, statements=devices)
+        yield case(rng, 8, (5, 2), 0.1, 1.0, axis="data", statements="any axis name")
+
+    def uneven(rng):
+        for num_devices, num_rows in ((2, 5), (3, 2), (4, 6), (8, 20)):
+            rows = np.ones((num_devices, num_rows, 4 * num_devices), np.float32)
+            slices = rows[:, : max(1, num_rows // num_devices)]
+            arguments = rows, slices, rows, "i", 0.1, 0.9
+            yield Case(*arguments, axis="i", mentions=(num_devices, num_rows))
+
+    expect_like_solution(
+        sharded_update,
+        cases,
+        value=("the new slice", "the new weights"),
+        collectives="one scatter, one gather",
+        sent="one scatter, one gather",
+        free=OPEN | TRACED | {"error": "below"},
+    )
+    expect_like_solution(
+        sharded_update,
+        uneven,
+        error="rows that do not divide",
+        free=OPEN | TRACED | {"value collectives sent": "above"},
+    )
+    alone = np.float32(np.random.default_rng(11).normal(size=(3, 1, 5, 3)))
+    alone[-1, 0, :2, 0] = np.inf, np.nan  # they are no numbers, and stay so
+    seen = observe(sharded_update, *alone, "i", 0.5, 0.75, axis="i")
+    with statement("any number of devices", "the new slice"):
+        expect_close(seen, update(*alone, 0.5, 0.75), rtol=1e-4, atol=1e-5)
+
+
+def to_the_left(x):  # the right chunks, but sent to the left neighbour
+    num_devices, devices = len(x), np.arange(len(x))
+    chunks = np.float64(x).reshape(num_devices, num_devices, -1)
+    for step in range(2 * (num_devices - 1)):
+        sent = chunks[devices, (devices - step) % num_devices]
+        arrived, place = np.roll(sent, -1, axis=0), (devices - step - 1) % num_devices
+        if step < num_devices - 1:
+            arrived = arrived + chunks[devices, place]
+        chunks[devices, place] = arrived
+    return chunks.reshape(x.shape)
+
+
+@visible(
+    "ring_all_reduce",
+    points=4,
+    essential=["the sum of all devices", "sends of one chunk"],
+    others=[
+        "the same bits everywhere",
+        "rows that do not divide",
+        "any number of devices",
+        "any axis name",
+    ],
+)
+def examples_of_ring_all_reduce():
+    rng, num_devices = np.random.default_rng(9), jax.device_count()
+    x = np.float32(rng.normal(size=(num_devices, 2 * num_devices, 3)))
+    total = np.broadcast_to(np.float64(x).sum(0), x.shape)
+    ones = np.ones((num_devices, num_devices), np.float32)
+    causes = {
+        "each device kept its own block": lambda seen: (seen.value == 1).all(),
+        "blocks were added more than once": lambda seen: seen.value.max() > num_devices,
+        "the finished sums were not handed on": lambda seen: (
+            (seen.value == num_devices).sum() == num_devices
+        ),
+    }
+    seen = observe(ring_all_reduce, ones, "i", axis="i")
+    with statement("the sum of all devices"):
+        expect_close(seen, num_devices * ones, causes=causes)
+    causes = {"the chunks were sent to the left, not to the right": to_the_left(x)}
+    seen = observe(ring_all_reduce, x, "i", axis="i", traced=True)
+    with statement("the sum of all devices"):
+        expect_close(seen, total, rtol=1e-4, atol=1e-5, mistakes=causes)
+    causes = {
+        "they differ by rounding: each device added in an order of its own": (
+            lambda seen: np.ptp(seen.value, 0).max() < 1e-3
+        )
+    }
+    with statement("the same bits everywhere"):
+        expect_replicas(seen, causes=causes)
+    sends, block = 2 * (num_devices - 1), x[0].size
+    with statement("sends of one chunk"):
+        causes = {"whole blocks were sent, not chunks": block}
+        expect_collectives(seen, {"collective-permute": sends})
+        expect_put_in(seen, sends * block // num_devices, mistakes=causes)
+    if num_devices > 1:  # one divides all
+        seen = observe(ring_all_reduce, x[:, : num_devices + 1], "i", axis="i")
+        with statement("rows that do not divide"):
+            expect_error(seen, "ValueError", mentions=[num_devices + 1, num_devices])
+
+
+@hidden("ring_all_reduce")
+def cases_of_ring_all_reduce():
+    def cases(rng):
+        devices = "any number of devices"
+        for num_devices, shape, dtype, what in (
+            (1, (3,), np.float32, devices),
+            (3, (3, 1), np.float32, devices),
+            (2, (4,), np.float32, "any axis name"),
+            (4, (12,), np.int32, "the sum of all devices"),
+        ):
+            x = np.asarray(rng.normal(size=(num_devices, *shape)) * 2e7, dtype)
+            axis = "ring" if what == "any axis name" else "i"
+            yield Case(x, axis, axis=axis, statements=what)
+        x = np.float32([[np.inf, 1], [2, 3]])
+        yield Case(x, "i", axis="i", statements="the sum of all devices")
+        for num_devices, num_rows in ((2, 5), (3, 2), (4, 6)):
+            x = np.zeros((num_devices, num_rows, 4 * num_devices), np.float32)
+            yield Case(x, "i", axis="i", mentions=(num_devices, num_rows))
+
+    expect_like_solution(
+        ring_all_reduce,
+        cases,
+        value=("the sum of all devices", "any number of devices", "any axis name"),
+        error="rows that do not divide",
+        free=OPEN
+        | TRACED
+        | {"collectives sent": "loops are free: they are counted below"},
+    )
+    for shape, dtype in (((3, 9, 7, 5), np.float32), ((4, 4), np.int32)):
+        x = np.asarray(np.random.default_rng(1).normal(size=shape) * 100, dtype)
+        seen = observe(ring_all_reduce, x, "i", axis="i", traced=True)
+        with statement("any number of devices"):
+            expect_close(seen, x.sum(0, dtype=x.dtype) + 0 * x, rtol=1e-4, atol=1e-3)
+        with statement("the same bits everywhere"):
+            expect_replicas(seen)
+        sends = 2 * (len(x) - 1)
+        with statement("sends of one chunk"):
+            expect_collectives(seen, {"collective-permute": sends})
+            expect_put_in(seen, sends * x[0].size // len(x))
+    zeros = -np.zeros((3, 6), np.float32)
+    zeros[1, ::2] = 0  # a sum of -0.0 alone is -0.0, and 0.0 + -0.0 is 0.0: other bits
+    seen = observe(ring_all_reduce, zeros, "i", axis="i")
+    with statement("the same bits everywhere"):
+        expect_replicas(seen)
+
+
+@visible(
+    "all_reduce_seconds",
+    points=1,
+    essential=["the seconds of a ring"],
+    others=["one device sends nothing", "bad numbers raise"],
+)
+def examples_of_all_reduce_seconds():
+    sent = 2 * 256 * 7 / 8  # the bytes that 2.6 sends of 256 on 8 devices
+    causes = {
+        "this is half the ring: the sums are handed on, too": sent / 4,
+        "each message holds all bytes, not num_bytes / D": 14 * 256 / 2.0,
+        "these are the messages of a tree": 2 * np.log2(8) * 256 / 2.0,
+    }
+    seen = observe(all_reduce_seconds, 256, 8, 2.0, 0.0)  # bytes alone
+    with statement("the seconds of a ring"):
+        expect_close(seen, sent / 2.0, mistakes=causes)
+    causes = {
+        "the latency was counted once, not for each message": 0.5,
+        "without bytes there are messages all the same": 0.0,
+    }
+    seen = observe(all_reduce_seconds, 0, 8, 1e9, 0.5)  # messages alone
+    with statement("the seconds of a ring"):
+        expect_close(seen, 7.0, mistakes=causes)
+        expect_close(observe(all_reduce_seconds, 10, 4, 5.0, 0.25), 4.5)
+    with statement("one device sends nothing"):
+        expect_close(observe(all_reduce_seconds, 1000, 1, 1e9, 1.0), 0.0)
+    for num_devices, bandwidth, bad in ((0, 1e9, 0), (2, -5, -5), (2, 0, 0)):
+        seen = observe(all_reduce_seconds, 8, num_devices, bandwidth, 0.0)
+        with statement("bad numbers raise"):
+            expect_error(seen, "ValueError", mentions=[bad])
+
+
+@hidden("all_reduce_seconds")
+def cases_of_all_reduce_seconds():
+    def cases(rng):
+        one = "one device sends nothing"
+        yield Case(600, 3, 100.0, 0.125)
+        yield Case(7, 2, 3, 1)
+        yield Case(0, 2, 1e9, 0.0)
+        yield Case(0, 5, 1e9, 1e-6)
+        yield Case(4096, 7, 1e15, 3.0)
+        yield Case(10**10, 1000, 2.5e10, 1e-6)
+        yield Case(*rng.integers(1, 1000, 2).tolist(), 0.5, 1e-3)
+        yield Case(5, 1, 0.25, 2, statements=one)
+        for num_devices, bandwidth in (
+            *((-3, 1.0), (-40, 2), (2, -0.25), (1, -70)),
+            *((-12345678, 1.0), (2, -12345678), (2, -0.0123456789)),  # all digits count
+        ):
+            bad = num_devices if num_devices < 1 else bandwidth
+            yield Case(8, num_devices, bandwidth, 0.0, mentions=[bad])
+
+    expect_like_solution(
+        all_reduce_seconds,
+        cases,
+        value="the seconds of a ring",
+        layout="the seconds of a ring",
+        error="bad numbers raise",
+        free={
+            "collectives sent arrays compiles": "it works on numbers",
+            "arguments": "numbers cannot change",
+        },
+    )
+
+
+def softmax(logits):  # in 64 bits
+    powers = np.exp(np.float64(logits) - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+@visible(
+    "ensemble_probs",
+    points=1,
+    essential=["the mean of the members", "only probabilities are sent"],
+    others=[
+        "large logits are fine",
+        "arguments stay",
+        "any number of devices",
+        "any axis name",
+    ],
+)
+def examples_of_ensemble_probs():
+    rng, num_devices = np.random.default_rng(3), jax.device_count()
+    w, b = (np.float32(rng.normal(size=(num_devices, *s)) * 2) for s in ((9, 3), (3,)))
+    params = {"w": w, "b": b}
+    x = np.stack([np.float32(rng.normal(size=(5, 9)))] * num_devices)
+    logits = x @ w + b[:, None]
+    mean = 0 * logits + softmax(logits).mean(0)
+    of_mean = softmax(0 * logits + logits.mean(0))
+    causes = {
+        "this is the softmax of the mean logits": of_mean,
+        "the members' probabilities were summed": num_devices * mean,
+        "each device kept its own member's answer": softmax(logits),
+        "the biases were left out": softmax(x @ w).mean(0) + 0 * mean,
+    }
+    seen = observe(ensemble_probs, params, x, "i", axis="i", traced=True)
+    with statement("the mean of the members"):
+        expect_close(seen, mean, mistakes=causes)
+    with statement("only probabilities are sent"):
+        causes = {"the parameters were sent": 9 * 3}
+        expect_put_in(seen, 5 * 3, least=5 * 3, mistakes=causes)
+    x = x * np.float32(300)
+    seen = observe(ensemble_probs, params, x, "i", axis="i")
+    z = np.float64(x) @ w + b[:, None]
+    overflown = 0 * mean + np.mean(jnp.exp(z) / jnp.exp(z).sum(-1, keepdims=True), 0)
+    mean = 0 * mean + softmax(z).mean(0)
+    with statement("large logits are fine"):
+        expect_close(seen, mean, atol=1e-3, mistakes={"exp overflows": overflown})
+
+
+@hidden("ensemble_probs")
+def cases_of_ensemble_probs():
+    def cases(rng):
+        mean, devices = "the mean of the members", "any number of devices"
+        for num_devices, (rows, features, classes), scale, what in (
+            (1, (2, 1, 3), 1, devices),
+            (3, (2, 3, 1), 1, mean),  # of one class the probability is 1
+            (2, (4, 3, 4), 5, mean),
+            (4, (1, 5, 2), 1e-3, mean),
+            (8, (2, 17, 5), 1, "any axis name"),
+        ):
+            w = np.float32(rng.normal(size=(num_devices, features, classes)) * scale)
+            b = np.float32(rng.normal(size=(num_devices, classes)) * 2 * scale)
+            x = np.float32(rng.normal(size=(rows, features)) - 0.5)
+            x = np.stack([x] * num_devices)
+            axis = "members" if what == "any axis name" else "i"
+            yield Case({"w": w, "b": b}, x, axis, axis=axis, statements=what)
+
+    expect_like_solution(
+        ensemble_probs,
+        cases,
+        value=("the mean of the members", "any number of devices", "any axis name"),
+        put_in="only probabilities are sent",
+        arguments="arguments stay",
+        free=OPEN | NO_ERROR | {"collectives": "a sum or a gathering"},
+    )
+    rng = np.random.default_rng(3)  # a member has fewer numbers than the answer
+    w = np.float32(rng.normal(size=(6, 1, 3)) / 5)
+    b = np.float32(rng.normal(size=(6, 3)) * 20)
+    x = np.stack([np.float32(rng.normal(size=(7, 1)))] * 6)
+    probs = softmax(np.float64(x) @ w + b[:, None]).mean(0)
+    seen = observe(ensemble_probs, {"w": w, "b": b}, x, "i", axis="i", traced=True)
+    with statement("any number of devices", "large logits are fine"):
+        expect_close(seen, np.broadcast_to(probs, (6, 7, 3)), atol=1e-3)
+    with statement("only probabilities are sent"):
+        expect_put_in(seen, 7 * 3, least=7 * 3)
+
+
+def block_scores(q, k):  # (D, D, N, N): device, block of keys; in 64 bits
+    return np.einsum("dnf,bmf->dbnm", np.float64(q), k) / q.shape[-1] ** 0.5
+
+
+def attention_of_all(q, k, v):  # over all blocks at once
+    scores = np.concatenate(np.moveaxis(block_scores(q, k), 1, 0), axis=-1)
+    return softmax(scores) @ v.reshape(-1, v.shape[-1])
+
+
+def blocks_alone(q, k, v):  # (D, D, N, C): what each block alone would give
+    return softmax(block_scores(q, k)) @ v
+
+
+def unfaded(q, k, v):  # block after block, what was summed left as it was
+    result = np.zeros(v.shape)
+    for device, scores in enumerate(block_scores(q, k)):
+        order = (device - np.arange(len(q))) % len(q)
+        highest = np.maximum.accumulate(scores[order].max(-1, keepdims=True))
+        powers = np.exp(scores[order] - highest)
+        result[device] = (powers @ v[order]).sum(0) / powers.sum((0, 2))[:, None]
+    return result
+
+
+def expect_travelling_blocks(seen, q, v):  # D - 1 of keys, and as many of values
+    numbers, others = numbers_put_in(seen), len(q) - 1
+    block = q[0].size + v[0].size
+    kinds = {one.kind for one in seen.collectives}
+    causes = {
+        "all blocks were gathered on every device": lambda _: "all-gather" in kinds,
+        "the last send brings each block home, where it was used first": lambda _: (
+            numbers == (others + 1) * block
+        ),
+        "the queries were sent, too: they stay": lambda _: (
+            numbers == others * (block + q[0].size)
+        ),
+    }
+    alone = kinds <= {"collective-permute"}
+    headline = "The blocks do not travel by collective-permute alone."
+    rows = put_in_rows(seen, "collective-permute alone")
+    expect(seen, alone, headline, causes=causes, **rows)
+    headline = f"Each device puts {numbers} numbers into collectives."
+    rows = put_in_rows(seen, f"at most {others * block} numbers")
+    expect(seen, numbers <= others * block, headline, causes=causes, **rows)
+
+
+@visible(
+    "ring_attention",
+    points=2,
+    bonus=True,
+    essential=[
+        "attention over all positions",
+        "large scores are fine",
+        "never the whole sequence",
+    ],
+    others=[
+        "keys and values travel",
+        "any number of devices",
+        "any axis name",
+    ],
+)
+def examples_of_ring_attention():
+    rng, num_devices = np.random.default_rng(21), jax.device_count()
+    shapes = ((num_devices, 9, width) for width in (10, 10, 2))
+    q, k, v = (np.float32(rng.normal(size=shape) * 2) for shape in shapes)
+    whole = attention_of_all(q, k, v)
+    blocks = blocks_alone(q, k, v)
+    own = blocks[np.arange(num_devices), np.arange(num_devices)]
+    causes = {
+        "each device looked at its own keys alone": own,
+        "each block got a softmax of its own, and these were averaged": blocks.mean(1),
+        "the scores were not divided by sqrt(F)": attention_of_all(q * 10**0.5, k, v),
+        "a larger score came, and earlier sums were not multiplied": unfaded(q, k, v),
+    }
+    seen = observe(ring_attention, q, k, v, "i", axis="i", traced=True)
+    with statement("attention over all positions"):
+        expect_close(seen, whole, rtol=1e-4, atol=1e-4, mistakes=causes)
+    with statement("keys and values travel"):
+        expect_travelling_blocks(seen, q, v)
+    with statement("never the whole sequence"):  # two blocks' scores are too many
+        expect_arrays(seen, largest=max(2 * 9 * 9 - 1, v.size))
+    levels = 100 * np.float32([1, 3, 2, 3] * num_devices)[:num_devices, None]
+    q[..., 0], k[..., 0] = 100 * (-1.0) ** np.arange(9), levels
+    k[:, 0, 0] /= 10  # in a block, too, scores lie far apart
+    whole = attention_of_all(q, k, v)
+    cause = (
+        "exp overflows, or gives zeros alone: subtract each row's largest score so far"
+    )
+    causes = {cause: lambda seen: np.isnan(seen.value).any()}
+    seen = observe(ring_attention, q, k, v, "i", axis="i")
+    with statement("large scores are fine"):
+        expect_close(seen, whole, rtol=2e-2, atol=2e-2, causes=causes)
+
+
+@hidden("ring_attention")
+def cases_of_ring_attention():
+    def cases(rng):
+        attention, devices = "attention over all positions", "any number of devices"
+        for num_devices, (rows, width, values), scale, what in (
+            (1, (3, 2, 4), 1, devices),
+            (3, (1, 7, 3), 2, devices),
+            (2, (5, 1, 1), 1, attention),
+            (4, (4, 4, 4), 0.1, "any axis name"),
+        ):
+            sizes = width, width, values
+            arrays = (rng.normal(size=(num_devices, rows, n)) * scale for n in sizes)
+            q, k, v = map(np.float32, arrays)
+            axis = "sequence" if what == "any axis name" else "i"
+            yield Case(q, k, v + 1, axis, rtol=1e-3, axis=axis, statements=what)
+
+    expect_like_solution(
+        ring_attention,
+        cases,
+        scales=(0, 10),  # scores beyond 10,000 are not asked for
+        value=(
+            "attention over all positions",
+            "any number of devices",
+            "any axis name",
+        ),
+        put_in="keys and values travel",
+        free=OPEN
+        | NO_ERROR
+        | TRACED
+        | {"collectives": "both in one, or each alone", "arrays": "below"},
+    )
+    rng = np.random.default_rng(3)
+    for count, rows, width, values in ((6, 7, 8, 2), (3, 4, 5, 2)):
+        q, k = np.float32(rng.normal(size=(2, count, rows, width)))
+        v = np.float32(rng.normal(size=(count, rows, values)) - 3)
+        q[..., 0], k[..., 0] = -400, 100 * (np.arange(count)[::-1, None] % 3 - 0.5)
+        seen = observe(ring_attention, q, k, v, "i", axis="i", traced=True)
+        with statement("any number of devices", "large scores are fine"):
+            expect_close(seen, attention_of_all(q, k, v), rtol=2e-2, atol=2e-2)
+        with statement("keys and values travel"):
+            expect_travelling_blocks(seen, q, v)
+        most = 2 * rows * min(rows, width) - 1  # less than of two blocks
+        with statement("never the whole sequence"):
+            expect_arrays(seen, largest=most, never=(count, rows))
+            expect_arrays(seen, never=(count - 1, rows, values))
+
+
+def slots(expert):  # (D, B): how many earlier rows chose the same
+    return np.tril(expert[:, :, None] == expert[:, None, :], -1).sum(-1)
+
+
+def undropped(params, x, expert):  # every token by its expert, in 64 bits
+    w, b = (np.float64(params[name])[expert] for name in ("w", "b"))
+    return np.tanh(np.einsum("dbf,dbfc->dbc", x, w) + b)
+
+
+def mixture(params, x, expert, capacity):
+    kept = slots(expert) < capacity
+    return np.where(kept[..., None], undropped(params, x, expert), 0)
+
+
+def expert_mistakes(params, x, expert, capacity):
+    whole, slot = undropped(params, x, expert), slots(expert)
+    dropped = slot[..., None] >= capacity
+    last = slots(expert[:, ::-1])[:, ::-1, None] < capacity
+    own = np.arange(len(x))[:, None] + 0 * expert
+    same = expert[:, :, None] == expert[:, None, :]
+    of_last_slot = (same & (slot[:, None] == capacity - 1)).argmax(-1)[..., None]
+    nearest = np.take_along_axis(whole, of_last_slot, 1)
+    of_zeros = undropped(params, 0 * x, expert)
+    device, row = np.nonzero(slot < capacity)
+    place = device, expert[device, row], slot[device, row]
+    sent = np.zeros((len(x), len(x), capacity, x.shape[2]))
+    sent[place] = x[device, row]
+    arrived = np.moveaxis(sent, 0, 1) @ np.float64(params["w"])[:, None]
+    stay = 0 * whole
+    stay[device, row] = np.tanh(arrived + params["b"][:, None, None])[place]
+    return {
+        "the results did not travel back: that takes a second all_to_all": stay,
+        "no token was dropped": whole,
+        "the last rows took the slots, not the first": whole * last,
+        "each device used its own expert": undropped(params, x, own),
+        "a dropped token got another one's result": np.where(dropped, nearest, whole),
+        "a dropped token got what its expert makes of zeros": np.where(
+            dropped, of_zeros, whole
+        ),
+        "slots were counted over all experts together": whole
+        * (np.arange(x.shape[1]) < capacity)[:, None],
+    }
+
+
+def experts_case(rng, num_devices, num_tokens, sizes, experts=None):
+    features, classes = sizes
+    shapes = {"w": (num_devices, features, classes), "b": (num_devices, classes)}
+    params = {name: np.float32(rng.normal(size=s)) for name, s in shapes.items()}
+    x = np.float32(rng.normal(size=(num_devices, num_tokens, features)))
+    share = rng.random((num_devices, num_tokens)) ** 2  # the first are popular
+    return params, x, np.int32((experts or num_devices) * share)
+
+
+@visible(
+    "expert_layer",
+    points=2,
+    bonus=True,
+    essential=["each token by its expert", "two all_to_alls"],
+    others=[
+        "at most capacity tokens",
+        "arguments stay",
+        "any number of devices",
+        "any axis name",
+    ],
+)
+def examples_of_expert_layer():
+    rng, num_devices = np.random.default_rng(4), jax.device_count()
+    params, x, expert = experts_case(rng, num_devices, 12, (5, 3))
+    causes = expert_mistakes(params, x, expert, 2)
+    seen = observe(expert_layer, params, x, expert, 2, "i", axis="i", traced=True)
+    wanted = mixture(params, x, expert, 2)
+    with statement("each token by its expert", "at most capacity tokens"):
+        expect_close(seen, wanted, rtol=1e-4, atol=1e-5, mistakes=causes)
+    with statement("two all_to_alls"):
+        causes = {
+            "all tokens, or all experts, were gathered": lambda seen: any(
+                one.kind == "all-gather" for one in seen.collectives
+            ),
+            "the tokens' choices were sent, too": lambda seen: any(
+                one.dtype == "i32" for one in seen.collectives
+            ),
+        }
+        expect_collectives(seen, {"all-to-all": 2}, causes=causes)
+        causes = {"every token was sent to every expert": num_devices * 12 * 5}
+        expect_put_in(seen, num_devices * 2 * (5 + 3), mistakes=causes)
+
+
+@hidden("expert_layer")
+def cases_of_expert_layer():
+    def cases(rng):
+        full, devices = "at most capacity tokens", "any number of devices"
+        for num_devices, num_tokens, sizes, capacity, experts, what in (
+            (1, 5, (2, 3), 3, 1, devices),
+            (3, 7, (1, 4), 1, 3, devices),
+            (2, 3, (4, 4), 5, 2, "each token by its expert"),  # more slots than tokens
+            (2, 300, (3, 1), 4, 1, full),  # all to the first: 8 bits do not count them
+            (6, 11, (3, 2), 3, 6, "any axis name"),
+        ):
+            case = experts_case(rng, num_devices, num_tokens, sizes, experts)
+            axis = "expert" if what == "any axis name" else "i"
+            yield Case(*case, capacity, axis, axis=axis, statements=what)
+
+    expect_like_solution(
+        expert_layer,
+        cases,
+        scales=(1000,),  # parameters or tokens of 0 are tried alone
+        value=(
+            "each token by its expert",
+            "at most capacity tokens",
+            "any number of devices",
+            "any axis name",
+        ),
+        put_in="two all_to_alls",
+        arguments="arguments stay",
+        free=OPEN | NO_ERROR | {"collectives": "of several devices alone: below"},
+    )
+    rng = np.random.default_rng(4)
+    params, x, expert = experts_case(rng, 6, 9, (2, 7), 5)  # nobody's: the last
+    x[slots(expert) >= 2] = np.nan  # what is dropped
+    x[0, slots(expert)[0].tolist().index(1)] = np.nan  # counts: in the last slot
+    seen = observe(expert_layer, params, x, 5 - expert, 2, "i", axis="i", traced=True)
+    wanted = mixture(params, x, 5 - expert, 2)
+    with statement("any number of devices", "at most capacity tokens"):
+        expect_close(seen, wanted, rtol=1e-4, atol=1e-5)
+    with statement("two all_to_alls"):
+        expect_collectives(seen, {"all-to-all": 2})
+        expect_put_in(seen, 6 * 2 * (2 + 7))

@@ -1,0 +1,81 @@
+"""JAX and XLA start with the right variables, here and in a child's process."""
+
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from coursekit import environment
+from coursekit.environment import environment_of_a_child, in_colab, set_environment
+
+LESSONS = Path(environment.__file__).resolve().parents[1]
+EIGHT = "--xla_force_host_platform_device_count=8"
+FOUR = "--xla_force_host_platform_device_count=4"
+
+
+def test_an_empty_environment_gets_the_count():
+    env = {}
+    assert set_environment(env, 8) == ""
+    assert env["XLA_FLAGS"] == EIGHT
+
+
+def test_other_flags_and_variables_are_kept():
+    env = {"HOME": "/home/ada", "XLA_FLAGS": "--xla_dump_to=/d --xla_cpu_fast=false"}
+    set_environment(env, 8)
+    assert env["XLA_FLAGS"] == f"--xla_dump_to=/d --xla_cpu_fast=false {EIGHT}"
+    assert env["HOME"] == "/home/ada"
+
+
+@pytest.mark.parametrize(
+    ("env", "earlier"),
+    [
+        ({"XLA_FLAGS": FOUR}, "4"),
+        ({"XLA_FLAGS": f"{FOUR} {EIGHT}"}, "4"),
+        ({"XLA_FLAGS": EIGHT}, ""),
+        ({"JAX_NUM_CPU_DEVICES": "4"}, "4"),
+        ({"JAX_NUM_CPU_DEVICES": "8"}, ""),
+        ({"XLA_FLAGS": EIGHT, "JAX_NUM_CPU_DEVICES": "4"}, "4"),
+    ],
+)
+def test_an_earlier_count_is_replaced_and_reported(env, earlier):
+    assert set_environment(env, 8) == earlier
+    assert env["XLA_FLAGS"] == EIGHT
+    assert "JAX_NUM_CPU_DEVICES" not in env
+
+
+def test_a_child_starts_its_own_jax_and_finds_what_is_compiled(monkeypatch):
+    for name in ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "OTHER"):
+        monkeypatch.setenv(name, "1")
+    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES"):
+        monkeypatch.setenv(name, "2")
+    env = environment_of_a_child()
+    assert env["OTHER"] == "1" and "PATH" in env
+    found = {name for name in env if name.startswith(("JAX_", "XLA_"))}
+    assert found == {
+        "JAX_COMPILATION_CACHE_DIR",
+        "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES",
+    }
+
+
+def test_colab_is_known_by_its_own_module(monkeypatch):
+    monkeypatch.delitem(sys.modules, "google.colab", raising=False)
+    assert not in_colab()
+    monkeypatch.setitem(sys.modules, "google.colab", types.ModuleType("colab"))
+    assert in_colab()
+
+
+def test_another_package_of_the_name_google_is_not_colab(tmp_path):
+    program = "from coursekit.environment import in_colab; print(in_colab())"
+    env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{LESSONS}"}
+
+    def said():
+        command = [sys.executable, "-c", program]
+        return subprocess.run(command, env=env, capture_output=True, text=True).stdout
+
+    (tmp_path / "google" / "protobuf").mkdir(parents=True)
+    assert said() == "False\n"
+    (tmp_path / "google" / "colab").mkdir()
+    assert said() == "True\n"
