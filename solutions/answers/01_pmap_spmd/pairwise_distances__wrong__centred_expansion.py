@@ -1,7 +1,7 @@
 """Subtracts the queries' mean, then expands the square: cancels where points lie apart.
 
 Told: none
-Fails: each distance; four digits
+Fails: four digits
 """
 
 
