@@ -147,8 +147,8 @@ def page(
     """Makes a lesson's page: the released cells, the solved demonstrations' outputs.
 
     Exercises hold their stubs; the cards of our solutions are not shown. Set-up and
-    scorecard are folded. `links` stand in the
-    badge's place; the drawn pictures are written into the folder `pictures`.
+    scorecard are folded. `links` take the badge's place; the drawn pictures are written
+    into the folder `pictures`.
     """
     made = copy.deepcopy(released)
     outputs = {cell.id: cell.get("outputs", []) for cell in solved.cells}
