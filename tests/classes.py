@@ -10,7 +10,7 @@ import nbformat
 import tiny
 from nbformat import NotebookNode
 
-from grader.authoring.notebook import exercises, release
+from grader.authoring.release import exercises, release
 from grader.classroom.course import make_course
 from grader.containment.backend import backend
 from grader.containment.limits import ContainmentError

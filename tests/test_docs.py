@@ -22,7 +22,7 @@ from grader.judging import (
 )
 from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
 from grader.results import Status
-from grader.submissions import downloads, intake, repair, safe_reading
+from grader.submissions import archives, read_submission, repair, safe_reading
 from grader.workers import dask_executor, job_grader, local_executor
 
 MIB, GIB = 2**20, 2**30
@@ -58,7 +58,7 @@ FIGURES = {
         trial.MAX_SESSIONS
     ],
     "a notebook": [
-        intake.MAX_BYTES / MIB,
+        read_submission.MAX_BYTES / MIB,
         repair.MAX_CELLS,
         repair.MAX_SOURCE,
         repair.MAX_TEXT,
@@ -66,19 +66,19 @@ FIGURES = {
     "code that is searched for signs of tampering": [tampering.MAX_SOURCE],
     "a file in a download": [safe_reading.MAX_FILE / MIB],
     "what is unpacked from a learner's archive; from an LMS's": [
-        downloads.MAX_INNER / GIB,
-        downloads.MAX_TOTAL / GIB,
+        archives.MAX_INNER / GIB,
+        archives.MAX_TOTAL / GIB,
     ],
     "entries of an archive; archives in archives": [
         safe_reading.MAX_ENTRIES,
-        downloads.MAX_DEPTH,
+        archives.MAX_DEPTH,
     ],
     "pictures of an exercise": [grade_submission.MAX_PICTURES],
     "a cell of an export": [export.MAX_CELL],
     "further submissions per worker, while cores are idle": [local_executor.SPARE],
     "free memory that each submission in progress needs": [local_executor.WORKER_MIB],
     "submissions of one lesson for which our own solution is compiled first": [
-        job_grader.WORTH_COMPILING
+        job_grader.MIN_JOBS_TO_PRECOMPILE
     ],
 }
 NO_CONSTANT = {"a feedback page", "a message"}  # literals in grader/pages, judging

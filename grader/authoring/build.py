@@ -23,7 +23,7 @@ from grader.authoring.check_source import checks_path, visible_source
 from grader.authoring.check_source import read_text as read_check_text
 from grader.authoring.execution import error_of, execute
 from grader.authoring.lesson import read_lesson, repository_address
-from grader.authoring.notebook import (
+from grader.authoring.release import (
     checks,
     dumps,
     exercises,

@@ -19,7 +19,7 @@ from grader.authoring.check_source import (
     read_text,
     visible_source,
 )
-from grader.authoring.notebook import (
+from grader.authoring.release import (
     CHECK_PREFIX,
     COURSE,
     nbgrader_metadata,

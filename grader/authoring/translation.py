@@ -19,7 +19,7 @@ from grader import ROOT, CourseError
 from grader.authoring import coursekit
 from grader.authoring.check_source import checks_path, read_checks, visible_source
 from grader.authoring.check_source import read_text as read_check_text
-from grader.authoring.notebook import dumps, lesson_paths, release
+from grader.authoring.release import dumps, lesson_paths, release
 from grader.authoring.translatable_text import messages, rewritten
 
 # The learner's modules with messages; pictures keep their English labels.

@@ -22,7 +22,7 @@ from PIL import Image
 from grader import ROOT, CourseError
 from grader.atomic_files import write
 from grader.authoring.lesson import repository_address
-from grader.authoring.notebook import dumps, lesson_paths, nbgrader_metadata
+from grader.authoring.release import dumps, lesson_paths, nbgrader_metadata
 from grader.authoring.translation import languages
 
 # A lesson's released notebooks lie here, and its pages too; the language of each.

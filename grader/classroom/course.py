@@ -12,7 +12,7 @@ from nbformat import NotebookNode
 from grader import ROOT
 from grader.authoring import coursekit
 from grader.authoring.build import read
-from grader.authoring.notebook import dumps, lesson_paths, without_grading_facts
+from grader.authoring.release import dumps, lesson_paths, without_grading_facts
 from grader.classroom.folder import SEED
 
 NO_PART = "partial_credit=False"  # what the set-up cell of such a lesson says

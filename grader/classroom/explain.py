@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from grader.authoring.notebook import names_lesson
+from grader.authoring.release import names_lesson
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom
 from grader.classroom.publishing import decided, published_key

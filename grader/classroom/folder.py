@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
 
-from grader.authoring.notebook import with_checks
+from grader.authoring.release import with_checks
 from grader.classroom.roster import read_names
 from grader.classroom.store import Store
 

@@ -21,14 +21,14 @@ from grader.classroom.publishing import (
 from grader.classroom.roster import add_names
 from grader.classroom.store import Store
 from grader.containment.limits import Limits
-from grader.containment.scratch import remove_left_folders
+from grader.containment.temp_dirs import remove_left_folders
 from grader.pages.terminal import closing, differences, summary
 from grader.results import Record, Result
 from grader.submissions.collecting import collect
+from grader.workers.cache_key import lesson_hashes
 from grader.workers.executor import grade_jobs
 from grader.workers.jobs import FinishedJob, Job, infra_error, job_of
 from grader.workers.opening import open_executor
-from grader.workers.result_key import lesson_hashes
 
 Say = Callable[[str], None]
 

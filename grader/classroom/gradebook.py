@@ -15,7 +15,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from grader import CourseError
-from grader.authoring.notebook import CHECK_PREFIX, release
+from grader.authoring.release import CHECK_PREFIX, release
 from grader.results import Outcome, Result, Status
 
 

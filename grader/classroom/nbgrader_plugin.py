@@ -14,7 +14,7 @@ from typing import Any
 
 from nbconvert.exporters import NotebookExporter
 
-from grader.authoring.notebook import RELEASE_CONFIG, dumps, release
+from grader.authoring.release import RELEASE_CONFIG, dumps, release
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.grade import enter, jobs, record_grade, split
 from grader.classroom.publishing import autograded_notebook, publish

@@ -10,7 +10,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from grader.atomic_files import read_text, write
-from grader.authoring.notebook import checks, dumps, exercises, release, title
+from grader.authoring.release import checks, dumps, exercises, release, title
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
 from grader.pages.cards import card

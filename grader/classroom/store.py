@@ -17,7 +17,7 @@ except ImportError:  # Windows, where a class is only graded with --trusted
 from grader import CourseError
 from grader.atomic_files import write
 from grader.results import Record, from_json, to_json
-from grader.workers.result_key import key_of
+from grader.workers.cache_key import key_of
 
 
 class StoreError(CourseError):

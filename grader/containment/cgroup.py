@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grader.containment.limits import Limits
-from grader.containment.scratch import is_running
+from grader.containment.temp_dirs import is_running
 
 CONTROLLERS = ("cpu", "memory", "pids")
 LEAF = "distributed-jax-course"  # for processes of the tree itself: none may be above

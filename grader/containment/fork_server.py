@@ -17,7 +17,7 @@ from typing import Any
 
 from grader import ROOT
 from grader.containment.box import Box, unused_uid
-from grader.containment.scratch import prefix
+from grader.containment.temp_dirs import prefix
 
 START_S = 120
 REPLY_S = 20

@@ -7,7 +7,7 @@ import dataclasses
 
 from nbformat import NotebookNode
 
-from grader.authoring.notebook import exercises, nbgrader_metadata, release
+from grader.authoring.release import exercises, nbgrader_metadata, release
 from grader.submissions.definitions import (
     DEFINITIONS,
     MAX_SOURCE,

@@ -8,7 +8,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from grader.authoring.notebook import checks, nbgrader_metadata, points_for
+from grader.authoring.release import checks, nbgrader_metadata, points_for
 from grader.containment.limits import Limits
 from grader.judging.judge_process import JudgeProcess
 from grader.judging.tampering import evidence
@@ -21,16 +21,16 @@ from grader.results import (
     Status,
     read_statement,
 )
-from grader.submissions.answers import Answers, answer, extract_answers
+from grader.submissions.answers import Answers, extract_answers, fill_in
 from grader.submissions.clean_text import clean_text
-from grader.submissions.intake import Intake, why_other_lesson
+from grader.submissions.read_submission import SubmittedFile, why_other_lesson
 
 MAX_PICTURES = 4  # per exercise
 MAX_SOURCE = 30_000  # characters of an exercise's code that are kept
 
 
 def grade_submission(
-    submitted: Intake,
+    submitted: SubmittedFile,
     lesson: NotebookNode,
     name: str,
     judge: JudgeProcess,
@@ -56,7 +56,7 @@ def grade_submission(
     if other:
         return nothing_to_grade(lesson, name, submitted.notes, (other,))
     answers = extract_answers(submitted.notebook, lesson)
-    clean = answer(lesson, answers)
+    clean = fill_in(lesson, answers)
     judge.begins = True
     trial = Trial(clean, lesson, judge, limits, trusted=trusted, compiled=compiled)
     checked = trial.run(on_exercise)

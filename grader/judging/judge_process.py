@@ -21,7 +21,7 @@ from nbformat import NotebookNode
 from grader import ROOT, CourseError
 from grader.authoring import coursekit
 from grader.authoring.execution import environment
-from grader.authoring.notebook import checks, exercises, hidden_source
+from grader.authoring.release import checks, exercises, hidden_source
 from grader.containment.box import Box
 from grader.containment.fork_server import running_server
 from grader.containment.inside.deadline import LONGEST

@@ -18,7 +18,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from grader import ROOT
-from grader.authoring.notebook import checks, exercises
+from grader.authoring.release import checks, exercises
 from grader.containment.limits import Limits
 from grader.judging.cell_plan import Step, defs, is_plain, only_defined, steps, stubs
 from grader.judging.judge_process import JudgeProcess, ProgramEnded

@@ -14,7 +14,7 @@ from grader.containment.fork_server import ForkServer, ForkServerError, shared_s
 from grader.containment.limits import ContainmentError
 from grader.kernel import compile_cache
 
-WORTH_FORK_SERVER = 4  # submissions
+MIN_JOBS_FOR_FORK_SERVER = 4  # submissions
 INSIDE = "/tmp/course"  # where the course's modules lie inside the box
 
 
@@ -62,6 +62,7 @@ def start_fork_server() -> None:
 def start_fork_server_for(folder: Path) -> None:
     """Starts the fork server if many submissions in a class's folder are not graded."""
     submitted = len([*folder.glob("submitted/*/*")])
-    if submitted - len([*folder.glob("grading/published/*/*")]) >= WORTH_FORK_SERVER:
+    graded = len([*folder.glob("grading/published/*/*")])
+    if submitted - graded >= MIN_JOBS_FOR_FORK_SERVER:
         with contextlib.suppress(ContainmentError):  # reported by the grading itself
             start_fork_server()

@@ -22,7 +22,7 @@ from grader.containment.inside.deadline import Deadline, used_s
 from grader.containment.limits import Limits
 from grader.containment.monitor import Monitor, StderrTail, too_much_memory
 from grader.containment.process import BoxProcess
-from grader.containment.scratch import prefix
+from grader.containment.temp_dirs import prefix
 from grader.kernel import compile_cache
 from grader.kernel.cell_result import CellResult, SessionEnded
 from grader.kernel.frame_reader import FrameReader

@@ -11,12 +11,12 @@ from tqdm import tqdm
 
 from grader import ROOT
 from grader.authoring.build import own_path, read, released_path
-from grader.authoring.notebook import checks, lesson_paths
+from grader.authoring.release import checks, lesson_paths
 from grader.containment.limits import Limits
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
 from grader.results import Result
-from grader.submissions.intake import read_submission
+from grader.submissions.read_submission import read_submission
 from lessons.coursekit import i18n
 
 

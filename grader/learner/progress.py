@@ -9,7 +9,7 @@ from typing import Any
 from grader import ROOT
 from grader.atomic_files import write
 from grader.authoring.build import own_path, read
-from grader.authoring.notebook import (
+from grader.authoring.release import (
     checks,
     lesson_number,
     lesson_paths,
@@ -19,7 +19,7 @@ from grader.authoring.notebook import (
 from grader.pages.page import PageBudget, render
 from grader.pages.wording import OUTCOMES, worth
 from grader.results import Outcome, Result, from_json, to_json
-from grader.workers.result_key import sha256
+from grader.workers.cache_key import sha256
 
 PAGE = "progress.html"
 KEPT = ".progress"  # what the page is made of: a file per lesson that was checked

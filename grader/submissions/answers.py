@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from nbformat import NotebookNode
 
-from grader.authoring.notebook import (
+from grader.authoring.release import (
     CHECK_PREFIX,
     exercises,
     nbgrader_metadata,
@@ -142,7 +142,7 @@ def is_other_lesson(submitted: NotebookNode, lesson: NotebookNode) -> bool:
     )
 
 
-def answer(lesson: NotebookNode, answers: Answers) -> NotebookNode:
+def fill_in(lesson: NotebookNode, answers: Answers) -> NotebookNode:
     """Sets answers into a clean lesson, whose checks then hold their hidden tests.
 
     An exercise without an answer gets its stub.

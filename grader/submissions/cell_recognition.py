@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from nbformat import NotebookNode
 
-from grader.authoring.notebook import CHECK_PREFIX, nbgrader_metadata
+from grader.authoring.release import CHECK_PREFIX, nbgrader_metadata
 
 FIRST_LINES = 10
 

@@ -18,8 +18,8 @@ from nbformat import NotebookNode
 
 from grader.atomic_files import write_file
 from grader.submissions.answers import is_other_lesson
-from grader.submissions.downloads import Found, files_in
-from grader.submissions.file_names import (
+from grader.submissions.archives import Found, files_in
+from grader.submissions.lms_names import (
     Ambiguous,
     Owner,
     copy_number,
@@ -28,7 +28,7 @@ from grader.submissions.file_names import (
     safe_id,
     shown,
 )
-from grader.submissions.intake import parse_submission
+from grader.submissions.read_submission import parse_submission
 from grader.submissions.safe_reading import MAX_FILE, Unreadable, read_file
 
 # What lies beside a notebook and is no answer.

@@ -19,7 +19,7 @@ from distributed import Client, LocalCluster
 from nbformat import NotebookNode
 
 from grader import CourseError
-from grader.authoring.notebook import dumps
+from grader.authoring.release import dumps
 from grader.containment.limits import Limits
 from grader.results import Record, from_json
 from grader.workers.dask_worker import facts_here

@@ -14,11 +14,11 @@ from grader.containment.backend import backend
 from grader.containment.limits import ContainmentError, Limits
 from grader.kernel.learner_box import start_fork_server
 from grader.results import to_json
-from grader.submissions.intake import Intake
+from grader.submissions.read_submission import SubmittedFile
+from grader.workers.cache_key import lesson_hashes
 from grader.workers.cpu_affinity import pin_thread
 from grader.workers.job_grader import JobGrader
 from grader.workers.jobs import Job
-from grader.workers.result_key import lesson_hashes
 
 _lock = threading.Lock()
 _grader: tuple[Any, JobGrader] | None = None  # of one lesson, with what it was made for
@@ -84,7 +84,7 @@ def grade_there(task: str) -> str:
         pin_thread(_pinned)
     grader = grader_for(facts, lesson, limits)
     notebook = facts["notebook"] and nbformat.from_dict(facts["notebook"])
-    submitted = Intake(notebook, tuple(facts["notes"]), tuple(facts["reasons"]))
+    submitted = SubmittedFile(notebook, tuple(facts["notes"]), tuple(facts["reasons"]))
     job = Job("", name, submitted, facts["hashes"])
     try:
         if facts["prepare"]:  # there is much to grade

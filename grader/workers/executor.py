@@ -13,11 +13,11 @@ from typing import Protocol
 from nbformat import NotebookNode
 
 from grader import CourseError
-from grader.authoring.notebook import dumps
+from grader.authoring.release import dumps
 from grader.judging.grade_submission import nothing_to_grade
 from grader.results import Outcome, Record, Status
-from grader.submissions.intake import parse_submission
-from grader.workers.job_grader import WORTH_COMPILING
+from grader.submissions.read_submission import parse_submission
+from grader.workers.job_grader import MIN_JOBS_TO_PRECOMPILE
 from grader.workers.jobs import FinishedJob, Job, failed
 
 POLL_S = 0.1
@@ -126,9 +126,8 @@ class _Run:
         self.jobs: dict[str, collections.deque[Job]] = {}
         for job in jobs:
             self.jobs.setdefault(job.lesson, collections.deque()).append(job)
-        self.unprepared = [
-            same[0] for same in self.jobs.values() if len(same) >= WORTH_COMPILING
-        ]
+        several = (s for s in self.jobs.values() if len(s) >= MIN_JOBS_TO_PRECOMPILE)
+        self.unprepared = [same[0] for same in several]
         self.fill()
 
     @property

@@ -11,17 +11,17 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from grader.authoring.notebook import dumps
+from grader.authoring.release import dumps
 from grader.containment.limits import Limits
 from grader.judging import known_solutions
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeError, JudgeProcess
 from grader.kernel import compile_cache
 from grader.results import Record
-from grader.submissions.intake import parse_submission
+from grader.submissions.read_submission import parse_submission
 from grader.workers.jobs import Job
 
-WORTH_COMPILING = 6  # submissions of one lesson
+MIN_JOBS_TO_PRECOMPILE = 6  # submissions of one lesson
 
 
 class JobGrader:

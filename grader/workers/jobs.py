@@ -10,8 +10,8 @@ from nbformat import NotebookNode
 
 from grader.judging.grade_submission import nothing_to_grade
 from grader.results import Outcome, Record, Result, Status
-from grader.submissions.intake import Intake, read_submission
-from grader.workers.result_key import key_of
+from grader.submissions.read_submission import SubmittedFile, read_submission
+from grader.workers.cache_key import key_of
 
 MAX_ERROR = 500  # characters
 
@@ -25,7 +25,7 @@ class Job:
 
     student: str
     lesson: str
-    submitted: Intake | None
+    submitted: SubmittedFile | None
     hashes: dict[str, str]
     problem: str = ""
 

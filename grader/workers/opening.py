@@ -7,7 +7,7 @@ import contextlib
 from nbformat import NotebookNode
 
 from grader.containment.limits import Limits
-from grader.kernel.learner_box import WORTH_FORK_SERVER, start_fork_server
+from grader.kernel.learner_box import MIN_JOBS_FOR_FORK_SERVER, start_fork_server
 from grader.workers.executor import Executor
 from grader.workers.local_executor import LocalExecutor, default_workers
 
@@ -29,7 +29,7 @@ def open_executor(
     Raises:
         ContainmentError, ClusterError: it cannot be used.
     """
-    if most >= WORTH_FORK_SERVER and not trusted and not scheduler:
+    if most >= MIN_JOBS_FOR_FORK_SERVER and not trusted and not scheduler:
         start_fork_server()
     spare = 0
     if scheduler in ("", "local"):

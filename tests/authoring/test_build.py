@@ -32,7 +32,7 @@ from grader.authoring.build import (
     stale,
 )
 from grader.authoring.check_source import visible_source
-from grader.authoring.notebook import checks
+from grader.authoring.release import checks
 from grader.authoring.source_error import SourceError
 
 SOLVED, RELEASED = "solutions/01_tiny.ipynb", "lessons/01_tiny.ipynb"

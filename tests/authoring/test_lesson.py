@@ -12,7 +12,7 @@ from nbgrader.preprocessors import CheckCellMetadata
 from grader.authoring import coursekit
 from grader.authoring.check_source import visible_source
 from grader.authoring.lesson import read_lesson, repository_address
-from grader.authoring.notebook import lesson_paths, points_for
+from grader.authoring.release import lesson_paths, points_for
 
 DEMO = 'print("a demonstration")\n'
 

@@ -6,7 +6,7 @@ import pytest
 from grader import ROOT
 from grader.authoring.build import pictures, released_path
 from grader.authoring.lesson import colab_badge, repository_address
-from grader.authoring.notebook import lesson_paths, title
+from grader.authoring.release import lesson_paths, title
 from grader.authoring.translation import languages
 
 # (file, the lessons' folder seen from it, language)

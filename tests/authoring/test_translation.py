@@ -8,7 +8,7 @@ import tiny
 
 from grader import ROOT
 from grader.authoring.build import build, read, stale
-from grader.authoring.notebook import exercises, lesson_paths, release
+from grader.authoring.release import exercises, lesson_paths, release
 from grader.authoring.translatable_text import messages, rewritten
 from grader.authoring.translation import (
     COMMON,

@@ -24,7 +24,7 @@ import nbformat
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "lessons")]
 
-from grader.authoring.notebook import exercises, release
+from grader.authoring.release import exercises, release
 from grader.classroom.course import make_course
 from grader.classroom.folder import Classroom
 from grader.results import Outcome

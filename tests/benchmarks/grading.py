@@ -47,15 +47,15 @@ sys.path[:0] = [str(ROOT), str(ROOT / "lessons"), str(ROOT / "tests")]
 
 from classes import generate_assignment
 
-from grader.authoring.notebook import checks, exercises, lesson_paths, release
+from grader.authoring.release import checks, exercises, lesson_paths, release
 from grader.classroom.course import make_course
 from grader.classroom.folder import SEED, Classroom
 from grader.containment.limits import Limits
 from grader.judging.cell_plan import steps
 from grader.kernel import compile_cache
+from grader.workers.cache_key import lesson_hashes
 from grader.workers.job_grader import JobGrader
 from grader.workers.jobs import Job
-from grader.workers.result_key import lesson_hashes
 
 KINDS = ("solved", "half", "wrong", "slow")
 STOCK = """\

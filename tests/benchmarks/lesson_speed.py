@@ -22,7 +22,7 @@ from nbformat import NotebookNode
 
 from grader.authoring.build import lesson_sources, read
 from grader.authoring.execution import execute
-from grader.authoring.notebook import (
+from grader.authoring.release import (
     exercises,
     lesson_paths,
     nbgrader_metadata,

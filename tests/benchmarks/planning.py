@@ -27,13 +27,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from grading import KINDS, busy_seconds, fill_caches, timed, write_class
 
-from grader.authoring.notebook import lesson_paths
+from grader.authoring.release import lesson_paths
 from grader.classroom.folder import Classroom
 from grader.containment.limits import Limits
+from grader.workers.cache_key import lesson_hashes
 from grader.workers.executor import grade_jobs
 from grader.workers.jobs import job_of
 from grader.workers.local_executor import LocalExecutor
-from grader.workers.result_key import lesson_hashes
 
 LOOK_EVERY_S = 0.25
 

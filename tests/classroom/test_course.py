@@ -21,7 +21,7 @@ from grader.classroom.grade import grade
 from grader.containment.backend import backend
 from grader.containment.limits import ContainmentError, Limits
 from grader.kernel import compile_cache
-from grader.workers.result_key import lesson_hashes
+from grader.workers.cache_key import lesson_hashes
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSON = "01_pmap_spmd"

@@ -13,7 +13,7 @@ from nbgrader.api import Gradebook
 from nbgrader.utils import determine_grade
 
 from grader.__main__ import main, parse
-from grader.authoring.notebook import checks
+from grader.authoring.release import checks
 from grader.classroom.course import make_course
 from grader.classroom.explain import explain
 from grader.classroom.export import export

@@ -16,7 +16,7 @@ from classes import answered, hand_in, make_class
 from nbgrader.api import Gradebook
 from servers import jupyter_env
 
-from grader.authoring.notebook import checks, exercises
+from grader.authoring.release import checks, exercises
 
 NAME = tiny.NAME
 OURS = "c.Autograde.exporter_class = GradingExporter\n"

@@ -10,8 +10,8 @@ from grader.classroom.store import Store, StoreError
 from grader.containment.limits import Limits
 from grader.kernel.compile_cache import find
 from grader.results import ExerciseResult, Outcome, Record, Result, Status
-from grader.workers import result_key
-from grader.workers.result_key import key_of, lesson_hashes, sha256
+from grader.workers import cache_key
+from grader.workers.cache_key import key_of, lesson_hashes, sha256
 
 RESULT = Result(
     "01_tiny",
@@ -117,9 +117,9 @@ def test_whatever_changes_makes_another_key(hashes, what, monkeypatch):
     elif what == "limits":
         changes["limits"] = dataclasses.replace(Limits(), wall_s=61)
     elif what == "grader":
-        monkeypatch.setattr(result_key, "deciding_source", lambda: b"changed")
+        monkeypatch.setattr(cache_key, "deciding_source", lambda: b"changed")
     else:
-        monkeypatch.setattr(result_key, "installed_packages", lambda: b"jax==99")
+        monkeypatch.setattr(cache_key, "installed_packages", lambda: b"jax==99")
     assert key(**changes) != before
 
 

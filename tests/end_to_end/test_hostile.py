@@ -24,10 +24,10 @@ from grader.containment import cgroup
 from grader.containment.inside.deadline import LONGEST
 from grader.containment.limits import Limits
 from grader.results import Status, to_json
+from grader.workers.cache_key import lesson_hashes
 from grader.workers.executor import grade_jobs
 from grader.workers.jobs import job_of
 from grader.workers.local_executor import LocalExecutor
-from grader.workers.result_key import lesson_hashes
 
 ALL = {case.name: case for case in cases()}
 KERNELS = ("graded/", "harmless/")  # the folders whose cases take most of the time

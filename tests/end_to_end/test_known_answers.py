@@ -17,15 +17,15 @@ import pytest
 
 from coursekit.outcomes import FAILS
 from grader.authoring.lesson import read_lesson
-from grader.authoring.notebook import checks, exercises, points_for, release
+from grader.authoring.release import checks, exercises, points_for, release
 from grader.containment.limits import Limits
 from grader.judging import known_solutions
 from grader.kernel import compile_cache
 from grader.results import Outcome, Status
+from grader.workers.cache_key import lesson_hashes
 from grader.workers.executor import grade_jobs
 from grader.workers.jobs import job_of
 from grader.workers.local_executor import LocalExecutor
-from grader.workers.result_key import lesson_hashes
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "solutions").glob("[0-9][0-9]_*.py"))

@@ -9,14 +9,14 @@ import pytest
 import tiny
 from classes import RIGHT, answered
 
-from grader.authoring.notebook import dumps
+from grader.authoring.release import dumps
 from grader.containment.limits import Limits
 from grader.results import Outcome
-from grader.submissions.intake import parse_submission
+from grader.submissions.read_submission import parse_submission
+from grader.workers.cache_key import lesson_hashes
 from grader.workers.executor import grade_jobs
 from grader.workers.jobs import Job
 from grader.workers.local_executor import LocalExecutor
-from grader.workers.result_key import lesson_hashes
 
 LIMITS = Limits(wall_s=2)
 LOAD, LOAD_S = 10, 120  # processes that compute, and for how long at most

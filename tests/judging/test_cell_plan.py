@@ -18,7 +18,7 @@ from grader.judging.cell_plan import (
     parse,
     steps,
 )
-from grader.submissions.answers import Answers, answer
+from grader.submissions.answers import Answers, fill_in
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_added_cells_run_whole_and_where_they_stood(lesson):
         {"double": "def double(x): return 2 * x"},
         extras=(("setup", "first = 1"), ("double", "second = 2")),
     )
-    found = steps(answer(lesson, answers))
+    found = steps(fill_in(lesson, answers))
     order = [step.source for step in found if step.kind in ("exercise", "extra")]
     places = [order.index(text) for text in ("first = 1", "second = 2")]
     assert places[0] < order.index("def double(x): return 2 * x") < places[1]

@@ -9,14 +9,14 @@ import pytest
 import tiny
 from PIL import Image
 
-from grader.authoring.notebook import dumps, exercises, release
+from grader.authoring.release import dumps, exercises, release
 from grader.containment.backend import backend
 from grader.containment.limits import ContainmentError, Limits
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
 from grader.kernel.learner_box import start_fork_server
 from grader.results import Outcome, Status, from_json, to_json
-from grader.submissions.intake import parse_submission
+from grader.submissions.read_submission import parse_submission
 
 DOUBLE = "def double(x):\n    return x + x\n"
 NEGATE = "def negate(x):\n    return 0 - x\n"

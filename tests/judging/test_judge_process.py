@@ -15,7 +15,7 @@ from coursekit import reference_checks
 from coursekit.checks import CheckModule
 from coursekit.observation import Opaque
 from coursekit.observe import observe
-from grader.authoring.notebook import checks, exercises
+from grader.authoring.release import checks, exercises
 from grader.judging.judge import Judge
 from grader.judging.judge_process import (
     JudgeError,

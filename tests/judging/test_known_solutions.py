@@ -10,16 +10,16 @@ import tiny
 
 from coursekit import reference_checks
 from coursekit.observe import observe
-from grader.authoring.notebook import exercises
+from grader.authoring.release import exercises
 from grader.containment.limits import Limits
 from grader.judging import known_solutions
 from grader.judging.judge import Judge
 from grader.judging.judge_process import JudgeError, JudgeProcess, material
 from grader.kernel.inside.wire import decode, encode_observation
 from grader.kernel.session import Session
+from grader.workers.cache_key import lesson_hashes
 from grader.workers.job_grader import JobGrader
 from grader.workers.jobs import Job
-from grader.workers.result_key import lesson_hashes
 
 HIDDEN = """\
 @hidden("double")

@@ -13,7 +13,7 @@ from grader.authoring.check_source import (
     read_checks,
     visible_source,
 )
-from grader.authoring.notebook import dumps, lesson_paths, release
+from grader.authoring.release import dumps, lesson_paths, release
 from grader.classroom.publishing import autograded_notebook
 from grader.containment.limits import Limits
 from grader.judging.grade_submission import grade_submission
@@ -22,7 +22,7 @@ from grader.kernel.learner_box import INSIDE, learner_packages
 from grader.kernel.session import Session
 from grader.pages.feedback import feedback_page
 from grader.results import Outcome
-from grader.submissions.intake import parse_submission
+from grader.submissions.read_submission import parse_submission
 
 NEEDLE = "needle-of-what-is-hidden"
 CASE = "expect_close(observe(double, -7), -14)"

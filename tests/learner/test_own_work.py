@@ -9,7 +9,7 @@ import pytest
 import tiny
 
 from grader import ROOT
-from grader.authoring.notebook import exercises, release
+from grader.authoring.release import exercises, release
 from grader.learner.own_work import check_own
 from grader.pages.cards import cards_of_failures
 from grader.pages.terminal import table

@@ -10,7 +10,7 @@ import tiny
 from servers import axe_violations, browser_page
 
 from grader.__main__ import main
-from grader.authoring.notebook import release
+from grader.authoring.release import release
 from grader.learner import progress
 from grader.learner.progress import keep, write_page
 from grader.results import ExerciseResult, Outcome, Result, StatementResult

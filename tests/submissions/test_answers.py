@@ -6,8 +6,8 @@ import nbformat
 import pytest
 import tiny
 
-from grader.authoring.notebook import checks, exercises, release
-from grader.submissions.answers import Answers, answer, extract_answers
+from grader.authoring.release import checks, exercises, release
+from grader.submissions.answers import Answers, extract_answers, fill_in
 
 DOUBLE = "# exercise: double\ndef double(x):\n    return x + x"
 NEGATE = "# exercise: negate\ndef negate(x):\n    return 0 - x"
@@ -220,7 +220,7 @@ def test_second_definition_counts_where_the_check_saw_it(submitted, lesson):
     found = extract_answers(submitted, lesson)
     assert found.exercises["double"] == source
     assert [extra for _, extra in found.extras] == [f"import jax\n{WORSE}"]
-    sources_in_order = sources(answer(lesson, found))
+    sources_in_order = sources(fill_in(lesson, found))
     assert sources_in_order.index(source) > sources_in_order.index(found.extras[0][1])
 
 
@@ -246,7 +246,7 @@ def test_both_halves_of_a_split_cell_are_kept(submitted, lesson):
     submitted.cells.insert(place + 1, second)
     found = extract_answers(submitted, lesson)
     assert found.exercises["double"] == second.source
-    cells = sources(answer(lesson, found))
+    cells = sources(fill_in(lesson, found))
     assert cells.index("# exercise: double\nTWO = 2") < cells.index(second.source)
 
 
@@ -352,7 +352,7 @@ def test_extra_cells_keep_their_place(submitted, lesson, behind):
     submitted.cells[place:place] = [code("a = 1"), code("b = a")]
     found = extract_answers(submitted, lesson)
     assert found.extras == ((behind or "", "a = 1"), (behind or "", "b = a"))
-    cells = answer(lesson, found).cells
+    cells = fill_in(lesson, found).cells
     assert [cell.source for cell in cells[place : place + 2]] == ["a = 1", "b = a"]
     rest = cells[:place] + cells[place + 2 :]
     assert [cell.id for cell in rest] == [cell.id for cell in lesson.cells]
@@ -362,7 +362,7 @@ def test_extra_cells_keep_their_place_where_metadata_is_lost(submitted, lesson):
     submitted.cells.insert(place_of(submitted, "negate"), code("helper = 1"))
     forget(submitted)
     found = extract_answers(submitted, lesson)
-    cells = answer(lesson, found).cells
+    cells = fill_in(lesson, found).cells
     place = [cell.source for cell in cells].index("helper = 1")
     assert cells[place + 1].id == "negate"
 
@@ -402,12 +402,12 @@ def test_foreign_metadata_loses_no_answer(submitted, lesson, value):
 
 def test_answers_stand_in_the_lesson(lesson):
     given = Answers({"double": DOUBLE, "negate": NEGATE})
-    answered = exercises(answer(lesson, given))
+    answered = exercises(fill_in(lesson, given))
     assert [cell.source for cell in answered.values()] == [DOUBLE, NEGATE]
 
 
 def test_exercise_without_an_answer_gets_its_stub(lesson):
-    answered = exercises(answer(lesson, Answers({"negate": NEGATE})))
+    answered = exercises(fill_in(lesson, Answers({"negate": NEGATE})))
     assert answered["double"].source == exercises(release(lesson))["double"].source
     assert "secret" not in answered["double"].source
 
@@ -425,17 +425,17 @@ def test_checks_are_those_of_the_lesson(submitted, lesson, change):
         check.metadata.nbgrader.update(grade=False, solution=True, locked=False)
     else:
         submitted.cells[place] = nbformat.v4.new_markdown_cell(check.source)
-    answered = answer(lesson, extract_answers(submitted, lesson))
+    answered = fill_in(lesson, extract_answers(submitted, lesson))
     assert checks(answered) == checks(lesson)
     assert "-7" in checks(answered)["double"].source
 
 
 def test_answering_leaves_the_lesson_as_it_was(lesson):
     before = copy.deepcopy(lesson)
-    answer(lesson, Answers({"double": DOUBLE}, (("setup", "x = 1"),)))
+    fill_in(lesson, Answers({"double": DOUBLE}, (("setup", "x = 1"),)))
     assert lesson == before
 
 
 def test_answered_lesson_is_a_valid_notebook(lesson):
     extras = (("", "x = 1"), ("setup", "y = 2"), ("setup", "z = 3"))
-    nbformat.validate(answer(lesson, Answers({"double": DOUBLE}, extras)))
+    nbformat.validate(fill_in(lesson, Answers({"double": DOUBLE}, extras)))

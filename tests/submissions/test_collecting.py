@@ -9,10 +9,10 @@ import nbformat
 import pytest
 import tiny
 
-from grader.authoring.notebook import exercises, release
-from grader.submissions import downloads, safe_reading
+from grader.authoring.release import exercises, release
+from grader.submissions import archives, safe_reading
 from grader.submissions.collecting import collect
-from grader.submissions.file_names import safe_id
+from grader.submissions.lms_names import safe_id
 
 LESSONS = ["01_tiny", "02_more"]
 FIRST = "01_tiny"
@@ -492,8 +492,8 @@ def test_file_that_a_damaged_list_hides_is_not_lost_silently(tmp_path, course):
 
 
 def test_bombs_are_refused_by_what_comes_out(tmp_path, course, monkeypatch):
-    monkeypatch.setattr(downloads, "MAX_FILE", 10**6)
-    monkeypatch.setattr(downloads, "MAX_INNER", 3 * 10**6)
+    monkeypatch.setattr(archives, "MAX_FILE", 10**6)
+    monkeypatch.setattr(archives, "MAX_INNER", 3 * 10**6)
     inner = zipped({f"0{n}_x.ipynb": bytes(10**6 - n) for n in range(9)})
     contents = {
         "ada_01_tiny.ipynb": bytes(10**6 + 1),

@@ -19,16 +19,16 @@ from classes import RIGHT, WRONG, answered, hand_in, make_class
 from distributed.cli.dask_worker import main as dask_worker
 
 from grader import ROOT
-from grader.authoring.notebook import release
+from grader.authoring.release import release
 from grader.classroom.export import export
 from grader.containment.limits import Limits
 from grader.results import Status
-from grader.submissions.intake import Intake
+from grader.submissions.read_submission import SubmittedFile
+from grader.workers.cache_key import lesson_hashes
 from grader.workers.dask_executor import ClusterError, DaskExecutor
 from grader.workers.executor import grade_jobs
 from grader.workers.jobs import Job, job_of
 from grader.workers.local_executor import LocalExecutor
-from grader.workers.result_key import lesson_hashes
 
 NAME = tiny.NAME
 QUICK = {  # so that a worker that is gone is soon missed
@@ -122,7 +122,7 @@ def jobs_of(lesson, *students):
     for student in students:
         notebook = release(lesson)
         notebook.metadata["learner"] = student
-        submitted = Intake(notebook, data=student.encode())
+        submitted = SubmittedFile(notebook, data=student.encode())
         own = {**hashes, "submission": submitted.digest}
         found.append(Job(student, NAME, submitted, own))
     return found

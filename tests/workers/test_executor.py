@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from grader.results import Outcome
-from grader.submissions.intake import Intake
+from grader.submissions.read_submission import SubmittedFile
 from grader.workers.executor import ExecutorError, grade_jobs
 from grader.workers.jobs import Job
 
@@ -45,7 +45,8 @@ class Executor:
 
 def jobs(text):
     """Makes jobs of lessons: "aab" are two of lesson a and one of b."""
-    return [Job(str(n), lesson, Intake(None), {}) for n, lesson in enumerate(text)]
+    none = SubmittedFile(None)
+    return [Job(str(n), lesson, none, {}) for n, lesson in enumerate(text)]
 
 
 def record(outcome=Outcome.PASSED):

@@ -10,7 +10,7 @@ import pytest
 
 from grader.containment.limits import Limits
 from grader.results import Outcome
-from grader.submissions.intake import Intake
+from grader.submissions.read_submission import SubmittedFile
 from grader.workers import cpu_affinity
 from grader.workers.executor import grade_jobs
 from grader.workers.job_grader import JobGrader
@@ -18,7 +18,7 @@ from grader.workers.jobs import Job
 from grader.workers.local_executor import LocalExecutor
 
 PATIENCE_S = 60
-JOBS = [Job(str(number), "a", Intake(None), {}) for number in range(4)]
+JOBS = [Job(str(number), "a", SubmittedFile(None), {}) for number in range(4)]
 EXERCISE = SimpleNamespace(outcome=Outcome.PASSED)
 RECORD = SimpleNamespace(result=SimpleNamespace(exercises=[EXERCISE]))
 

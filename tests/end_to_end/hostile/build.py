@@ -24,7 +24,7 @@ import nbformat
 from hostile.corpus_lesson import NAME
 from nbformat import NotebookNode
 
-from grader.authoring.notebook import nbgrader_metadata, release
+from grader.authoring.release import nbgrader_metadata, release
 from grader.results import Status
 
 FOLDERS = ("graded", "graded_with_note", "student_error", "needs_review", "harmless")

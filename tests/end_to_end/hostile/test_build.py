@@ -11,7 +11,7 @@ from hostile.build import FULL, GUARD
 from nbformat import NotebookNode
 
 from grader.authoring.lesson import read_lesson
-from grader.authoring.notebook import checks, exercises, release
+from grader.authoring.release import checks, exercises, release
 from grader.results import Status
 
 CASES = {case.name: case for case in build.cases()}

@@ -2,7 +2,7 @@
 
 from hostile.build import NOTHING
 
-from grader.authoring.notebook import release
+from grader.authoring.release import release
 
 POINTS = NOTHING
 

@@ -4,7 +4,7 @@ import copy
 
 from hostile.build import FULL, cell, solved
 
-from grader.authoring.notebook import release
+from grader.authoring.release import release
 
 POINTS = FULL
 

@@ -2,7 +2,7 @@
 
 from hostile.build import FULL, named, solved
 
-from grader.authoring.notebook import release
+from grader.authoring.release import release
 
 STATUS = "GRADED"
 POINTS = FULL

@@ -12,11 +12,12 @@ import nbformat
 import pytest
 import tiny
 
-from grader.authoring.notebook import exercises, release
-from grader.submissions import intake, safe_reading
+from grader.authoring.release import exercises, release
+from grader.submissions import read_submission as reading
+from grader.submissions import safe_reading
 from grader.submissions.answers import Answers, extract_answers
-from grader.submissions.intake import (
-    Intake,
+from grader.submissions.read_submission import (
+    SubmittedFile,
     parse_submission,
     read_submission,
     why_other_lesson,
@@ -48,7 +49,7 @@ def raw(facts, **options):
     return json.dumps(facts, **options).encode()
 
 
-def parsed(data) -> Intake:
+def parsed(data) -> SubmittedFile:
     found = parse_submission(data)
     assert found.data == data
     if found.notebook is None:
@@ -336,7 +337,7 @@ def test_whatever_else_goes_wrong_becomes_a_reason(monkeypatch, submitted):
     def fail(data):
         raise SystemError("something new")
 
-    monkeypatch.setattr(intake, "repair", fail)
+    monkeypatch.setattr(reading, "repair", fail)
     assert "(SystemError)" in parsed(raw(submitted)).reasons[0]
 
 
@@ -358,7 +359,7 @@ def encrypted(data):
     return data
 
 
-def read(folder, contents) -> Intake:
+def read(folder, contents) -> SubmittedFile:
     for name, data in contents.items():
         (folder / name).write_bytes(data)
     return read_submission(folder, NAME)
@@ -517,7 +518,7 @@ def test_notebook_beside_an_archive_counts(tmp_path, submitted):
     assert found.notebook is not None
 
 
-BOMB = {f"{NAME}.ipynb": bytes(intake.MAX_BYTES + 1)}
+BOMB = {f"{NAME}.ipynb": bytes(reading.MAX_BYTES + 1)}
 PLAIN = {f"{NAME}.ipynb": b"{}"}
 STORED = zipped(PLAIN, method=zipfile.ZIP_STORED)
 
@@ -560,7 +561,7 @@ def test_digest_tells_apart_what_would_be_told_apart(tmp_path, submitted):
     assert found.digest == parse_submission(raw(submitted)).digest
     (tmp_path / f"{NAME}.ipynb").rename(tmp_path / "01.ipynb")
     renamed = read_submission(tmp_path, NAME)
-    none, link = Intake(None, reasons=("none.",)), Intake(None, reasons=("link.",))
+    none, link = (SubmittedFile(None, reasons=(why,)) for why in ("none.", "link."))
     digests = [found.digest, renamed.digest, none.digest, link.digest]
     assert len(set(digests)) == 4
 

@@ -17,7 +17,7 @@ from nbformat import NotebookNode
 
 from grader import ROOT
 from grader.authoring import coursekit
-from grader.authoring.notebook import dumps
+from grader.authoring.release import dumps
 from grader.containment.limits import Limits
 
 # What grading begins with; the judge's module is started by its name.

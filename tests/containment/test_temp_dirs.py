@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from grader.containment import scratch
+from grader.containment import temp_dirs
 
 LONG_AGO = 1_000_000_000  # seconds since 1970
 
@@ -36,15 +36,15 @@ def made(folder, name, old=True):
 
 
 def test_old_folders_of_ended_runs_go(temporary, ended):
-    names = [f"{kind}-{ended}-ab_cd012" for kind in scratch.KINDS]
+    names = [f"{kind}-{ended}-ab_cd012" for kind in temp_dirs.KINDS]
     left = {made(temporary, name) for name in names}
-    assert {*scratch.remove_left_folders()} == left
+    assert {*temp_dirs.remove_left_folders()} == left
     assert [*temporary.iterdir()] == []
-    assert scratch.remove_left_folders() == []
+    assert temp_dirs.remove_left_folders() == []
 
 
 def test_all_else_stays(temporary, ended):
-    running = tempfile.mkdtemp(prefix=scratch.prefix("box"))
+    running = tempfile.mkdtemp(prefix=temp_dirs.prefix("box"))
     os.utime(running, (LONG_AGO, LONG_AGO))
     made(temporary, f"box-{ended}-ab_cd012", old=False)
     made(temporary, f"box-{ended}-notes")
@@ -53,5 +53,5 @@ def test_all_else_stays(temporary, ended):
     elsewhere = made(temporary, "a thesis")
     (temporary / f"learner-{ended}-ab_cd012").symlink_to(elsewhere)
     before = sorted(temporary.rglob("*"))
-    assert scratch.remove_left_folders() == []
+    assert temp_dirs.remove_left_folders() == []
     assert sorted(temporary.rglob("*")) == before

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from grader.submissions.file_names import shown, wrappers
+from grader.submissions.lms_names import shown, wrappers
 from grader.submissions.safe_reading import (
     MAX_FILE,
     Budget,

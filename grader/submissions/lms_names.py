@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from grader.authoring.notebook import lesson_number
+from grader.authoring.release import lesson_number
 from grader.submissions.clean_text import clean_line
 
 SAFE_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._@-]{0,62}[A-Za-z0-9_@-])?")

@@ -13,7 +13,7 @@ from grader import ROOT
 from grader.authoring.lesson import read_lesson
 from grader.containment.limits import Limits
 from grader.kernel.session import Session
-from grader.workers.result_key import (
+from grader.workers.cache_key import (
     deciding_modules,
     deciding_source,
     key_of,
@@ -61,7 +61,7 @@ def test_an_edit_of_what_only_shows_grades_regrades_nothing(course, name):
 @pytest.mark.parametrize(
     "name",
     [
-        "submissions/intake.py",
+        "submissions/read_submission.py",
         "submissions/answers.py",
         "containment/box.py",
         "containment/inside/box_init.py",
@@ -71,7 +71,7 @@ def test_an_edit_of_what_only_shows_grades_regrades_nothing(course, name):
         "judging/judge.py",
         "judging/exported_program.py",
         "results.py",
-        "authoring/notebook.py",  # which releases lessons and finds exercises
+        "authoring/release.py",  # which releases lessons and finds exercises
     ],
 )
 def test_an_edit_of_what_decides_regrades(course, name):

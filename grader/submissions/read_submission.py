@@ -17,9 +17,9 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from grader.authoring.notebook import exercises, lesson_number
+from grader.authoring.release import exercises, lesson_number
 from grader.submissions.answers import is_other_lesson
-from grader.submissions.file_names import fit, shown
+from grader.submissions.lms_names import fit, shown
 from grader.submissions.repair import CLEAR, SAVE, Refused, repair
 from grader.submissions.safe_reading import (
     Budget,
@@ -39,7 +39,7 @@ MARKER = re.compile(r"(?m)^# exercise: (\w{1,60})$")
 
 
 @dataclasses.dataclass(frozen=True)
-class Intake:
+class SubmittedFile:
     """A submitted file as the grader understands it.
 
     Attributes:
@@ -81,7 +81,7 @@ class Candidate:
         return (self.is_file, exact, fit(self.name, lesson), self.time)
 
 
-def read_submission(folder_or_file: Path, name: str) -> Intake:
+def read_submission(folder_or_file: Path, name: str) -> SubmittedFile:
     """Reads what was handed in for the lesson `name`: a file, or nbgrader's folder.
 
     In a folder the notebook of the lesson's name counts, else the one that fits best,
@@ -104,12 +104,12 @@ def read_submission(folder_or_file: Path, name: str) -> Intake:
     try:
         data = chosen.read()
     except Unreadable as problem:
-        return Intake(None, reasons=(unreadable(shown(chosen.name), problem),))
+        return SubmittedFile(None, reasons=(unreadable(shown(chosen.name), problem),))
     if chosen.name.lower().endswith(".zip"):
         return unpacked(chosen.name, data, name)
     notes = renamed(chosen.name, notebooks, name)
-    intake = parse_submission(data)
-    return dataclasses.replace(intake, notes=notes + intake.notes)
+    found = parse_submission(data)
+    return dataclasses.replace(found, notes=notes + found.notes)
 
 
 def candidates_in(folder: Path) -> Iterable[Candidate]:
@@ -146,11 +146,11 @@ def choose(
     return notebooks, None
 
 
-def nothing_in(candidates: list[Candidate]) -> Intake:
+def nothing_in(candidates: list[Candidate]) -> SubmittedFile:
     """Says that no notebook was handed in, and what was."""
     found = ", ".join(shown(c.name, 40) for c in candidates[:5])
     text = f"There is no notebook, only {found}." if found else "No file was handed in."
-    return Intake(None, reasons=(f"{text} {SAVE}",))
+    return SubmittedFile(None, reasons=(f"{text} {SAVE}",))
 
 
 def unreadable(where: str, problem: Unreadable) -> str:
@@ -169,7 +169,7 @@ def renamed(chosen: str, notebooks: list[Candidate], name: str) -> tuple[str, ..
     return (note + left,)
 
 
-def unpacked(archive: str, data: bytes, name: str) -> Intake:
+def unpacked(archive: str, data: bytes, name: str) -> SubmittedFile:
     """Takes the notebook out of an archive that was handed in instead of it."""
     budget, where = Budget(MAX_UNPACKED), shown(archive)
     try:
@@ -178,11 +178,11 @@ def unpacked(archive: str, data: bytes, name: str) -> Intake:
         if not notebooks:
             names = ", ".join(shown(c.name, 40) for c in candidates[:5]) or "no file"
             reason = f"The archive {where} holds no notebook, but {names}. {SAVE}"
-            return Intake(None, reasons=(reason,), data=data)
+            return SubmittedFile(None, reasons=(reason,), data=data)
         where = f"{shown(chosen.name)} in {where}"
         inner = parse_submission(chosen.read())
     except Unreadable as problem:
-        return Intake(None, reasons=(unreadable(where, problem),), data=data)
+        return SubmittedFile(None, reasons=(unreadable(where, problem),), data=data)
     note = f"{where} was graded: the notebook was taken out of the archive."
     return dataclasses.replace(inner, data=data, notes=(note, *inner.notes))
 
@@ -197,19 +197,19 @@ def candidate_of(entry: Entry, budget: Budget) -> Candidate:
     )
 
 
-def parse_submission(data: bytes) -> Intake:
+def parse_submission(data: bytes) -> SubmittedFile:
     """Makes a clean notebook of any bytes, or says why there is none; never raises."""
     try:
         notebook, notes = repair(data)
     except Refused as reason:
-        return Intake(None, reasons=(str(reason),), data=data)
+        return SubmittedFile(None, reasons=(str(reason),), data=data)
     except RecursionError:
         reason = f"This file is nested too deeply to be a notebook. {SAVE}"
-        return Intake(None, reasons=(reason,), data=data)
+        return SubmittedFile(None, reasons=(reason,), data=data)
     except Exception as error:  # whatever else untrusted bytes may lead to
         reason = f"This file cannot be read ({type(error).__name__}). {SAVE}"
-        return Intake(None, reasons=(reason,), data=data)
-    return Intake(notebook, tuple(notes), data=data)
+        return SubmittedFile(None, reasons=(reason,), data=data)
+    return SubmittedFile(notebook, tuple(notes), data=data)
 
 
 def why_other_lesson(submitted: NotebookNode, lesson: NotebookNode, name: str) -> str:
