@@ -13,9 +13,6 @@ from grader import ROOT, CourseError
 from grader.containment.limits import DEFAULT_WALL_S
 from lessons.coursekit.setup import SetupError, check_python
 
-# jsonschema, which nbformat imports, would spend most of a second on its grammars: they
-# check addresses in JSON, of which a notebook has none.
-sys.modules.setdefault("rfc3987_syntax", None)
 # Imports make much that stays; looking through it again and again adds a quarter.
 gc.set_threshold(100_000)
 

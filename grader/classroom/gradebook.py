@@ -1,17 +1,17 @@
-"""The only writer of nbgrader's gradebook: one transaction for each result."""
+"""The only writer of nbgrader's gradebook."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib.resources
 from collections.abc import Iterator
-from unittest import mock
 
 from nbformat import NotebookNode
-from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.api import Base, Gradebook, MissingEntry
 from nbgrader.preprocessors import SaveCells
-from sqlalchemy import make_url
+from sqlalchemy import create_engine, inspect, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from grader import CourseError
@@ -47,37 +47,41 @@ def shown(db_url: str) -> str:
         return "The gradebook (db_url in nbgrader_config.py)"
 
 
-def newest_tables() -> str:
-    """Names the newest version of nbgrader's tables.
+@functools.cache  # once a process
+def create_tables(db_url: str) -> None:
+    """Creates the tables of a new gradebook, marked with the newest version.
 
-    nbgrader asks the `alembic` on the PATH, which takes two seconds where there is one.
+    nbgrader would start the program `alembic`, which is not on every PATH, for that.
     """
-    from alembic.script import ScriptDirectory  # for a new gradebook alone
+    engine = create_engine(db_url)
+    if not inspect(engine).get_table_names():
+        from alembic.script import ScriptDirectory  # for a new gradebook alone
 
-    scripts = importlib.resources.files("nbgrader") / "alembic"
-    return ScriptDirectory(str(scripts)).get_current_head()
+        scripts = importlib.resources.files("nbgrader") / "alembic"
+        newest = ScriptDirectory(str(scripts)).get_current_head()
+        with engine.begin() as connection:
+            Base.metadata.create_all(connection)
+            create = "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"
+            connection.execute(text(create))
+            insert = f"INSERT INTO alembic_version VALUES ('{newest}')"
+            connection.execute(text(insert))
+    engine.dispose()
 
 
 @contextlib.contextmanager
 def opened(db_url: str, course_id: str) -> Iterator[Gradebook]:
-    """Opens the gradebook; what is written in the block is kept whole or not at all.
+    """Opens the gradebook, and commits at the end of the block.
 
     Raises:
         GradebookError: the database does not answer, or refuses.
     """
     try:
-        with mock.patch("nbgrader.api.get_alembic_version", newest_tables):
-            book = Gradebook(db_url, course_id)
-    except SQLAlchemyError as error:
-        raise GradebookError(f"{shown(db_url)} cannot be opened: {error}") from None
-    with book:
-        commit, book.db.commit = book.db.commit, book.db.flush
-        try:
+        create_tables(db_url)
+        with Gradebook(db_url, course_id) as book:
             yield book
-            commit()
-        except SQLAlchemyError as error:
-            book.db.rollback()
-            raise GradebookError(f"{shown(db_url)} refused a change: {error}") from None
+            book.db.commit()
+    except SQLAlchemyError as error:
+        raise GradebookError(f"{shown(db_url)} cannot be used: {error}") from None
 
 
 def ensure_lesson(db_url: str, course_id: str, name: str, lesson: NotebookNode) -> None:

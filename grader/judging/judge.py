@@ -21,7 +21,6 @@ from typing import Any
 
 from coursekit import expect, outcomes, reference_checks
 from coursekit.checks import CheckModule
-from grader.judging import known_solutions
 from grader.judging.observer import NoObservation, Observer, Remote
 from grader.judging.program_children import ProgramChildren
 from grader.kernel.inside import responder
@@ -50,8 +49,7 @@ class Judge:
     `setup` is the lesson's set-up cell, `definitions` what its other cells define,
     `solutions` the exercises' cells as solved, `functions` the names that these define,
     `checks` the source of the visible checks, `hidden` that of the hidden cases by
-    exercise, `seed` that of the generated cases; the file `known` says what solutions
-    do, if it is there: see known_solutions.py.
+    exercise, `seed` that of the generated cases.
     Learners' programs run in `children`, or, without them, in this process.
     """
 
@@ -67,7 +65,6 @@ class Judge:
         checks: str,
         hidden: dict[str, str],
         seed: int = 0,
-        known: str = "",
         children: ProgramChildren | None = None,
     ):
         self.send, self.receive, self.children = send, receive, children
@@ -91,31 +88,8 @@ class Judge:
         reference_checks.ways |= {
             "solution": lambda f, *a, **how: own.observe(Remote(f.__name__), *a, **how)
         }
-        compares = reference_checks.expect_like_solution.__name__
-        self.comparing = [name for name, source in hidden.items() if compares in source]
         reference_checks.seed = seed
-        cases, programs, self.counts = known_solutions.read(known)
-        reference_checks.take_solved_cases(cases)
-        own.own.update(programs)
-        expect.count_devices = remembered(expect.count_devices, self.counts)
-
-    def learn(self, path: str) -> None:
-        """Runs the checks that compare with solutions on these; writes what they do.
-
-        It is the last that this judge is asked for.
-
-        Raises:
-            OSError: the file cannot be written.
-            RuntimeError: a check refuses its solution, which is no measure then.
-        """
-        self.module.namespace["observe"] = self.own.observe
-        reference_checks.ways |= {"learner": self.own.observe}
-        for exercise in self.comparing:
-            said = self.check(exercise)
-            if said["verdict"] != Outcome.PASSED.name:
-                raise RuntimeError(f"{exercise}, as solved: {said['message']}")
-        cases = reference_checks.solved_cases()
-        known_solutions.write(path, cases, self.own.own, self.counts)
+        expect.count_devices = remembered(expect.count_devices)
 
     def ask(self, question: dict) -> dict:
         """Sends a question to the learner's process, by way of the grader."""
@@ -159,10 +133,9 @@ def answer(question: dict, functions: Mapping[str, Any]) -> dict:
     return {"answer": json.dumps(responder.reply(question, functions))}
 
 
-def remembered(
-    count_devices: Callable[[dict], int | str], known: dict[str, int]
-) -> Callable:
-    """Makes a `count_devices` that starts no process for an environment `known`."""
+def remembered(count_devices: Callable[[dict], int | str]) -> Callable:
+    """Makes a `count_devices` that starts one process for each environment."""
+    known: dict[str, int] = {}
 
     def count(env: dict) -> int | str:
         key = repr(sorted(env.items(), key=repr))
@@ -211,9 +184,6 @@ def main() -> None:
                 if message["begins"] or children.answers > MAX_ANSWERS:
                     children.end()  # each learner's programs meet another child
             send(judge.check(message["check"]))
-        elif "learn" in message:
-            judge.learn(message["learn"])
-            send({"learned": message["learn"]})
         else:  # decoding untrusted files is done in here, where it can harm nobody
             send({"picture": safe_picture(base64.b64decode(message["picture"]))})
 

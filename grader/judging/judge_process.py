@@ -27,7 +27,6 @@ from grader.containment.fork_server import running_server
 from grader.containment.inside.deadline import LONGEST
 from grader.containment.limits import DEFAULT_WALL_S, Limits
 from grader.containment.process import BoxProcess
-from grader.judging import known_solutions
 from grader.judging.cell_plan import definitions, is_special
 from grader.kernel import compile_cache
 from grader.submissions.definitions import defined
@@ -37,7 +36,6 @@ FOLDERS = [str(ROOT), str(ROOT / "lessons")]  # where a judge finds what it impo
 ARGV = ["-m", MODULE]
 START_S = 120
 SILENCE_S = 120  # the longest that a check of ours may compute
-LEARN_S = 600  # the same of all checks on the solution
 LIMITS = Limits(cpu_s=10**6, memory_mib=8000, address_mib=16000, processes=1000)
 
 
@@ -54,8 +52,7 @@ class JudgeProcess:
 
     Contained unless `trusted`: it runs untrusted exported programs. The process ends
     with the thread that started it. It need not compile again what lies in the folder
-    `compiled`; a trusted judge that `adds` adds to it. Nor need it observe the solution
-    where the file `known` is there.
+    `compiled`; a trusted judge adds to it.
     """
 
     def __init__(
@@ -65,11 +62,9 @@ class JudgeProcess:
         trusted: bool = False,
         wall_s: float = DEFAULT_WALL_S,
         compiled: Path | None = None,
-        adds: bool = True,
-        known: Path | None = None,
     ):
         self.material = material(lesson)
-        self.compiled, self.adds, self.known = compiled, adds, known
+        self.compiled = compiled
         self.trusted, self.wall_s = trusted, wall_s
         self.begins = True  # whether the next check is a submission's first
         self.kill: Callable[[], object] | None = None  # while there is a process
@@ -118,20 +113,6 @@ class JudgeProcess:
         except (binascii.Error, ValueError, ProgramEnded):
             return None
 
-    def learn(self, path: Path) -> None:
-        """Lets a trusted judge write what the solution does into a file, then ends it.
-
-        Raises:
-            JudgeError: the judge failed by itself.
-        """
-        if self.kill is None:
-            self.start()
-        try:
-            self.send({"learn": str(path)})
-            self.receive(LEARN_S)
-        finally:
-            self.close()
-
     def start(self) -> None:
         """Starts the process and hands it the lesson's checks."""
         pipes = [os.pipe() for _ in range(3)]
@@ -150,8 +131,7 @@ class JudgeProcess:
         finally:
             for end in theirs:
                 os.close(end)
-        known = str(self.known) if self.trusted else known_solutions.INSIDE
-        self.send(self.material | {"known": known if self.known else ""})
+        self.send(self.material)
         if "ready" not in self.receive(START_S):
             self.close()
             raise JudgeError("The judge said something else than that it is ready.")
@@ -159,11 +139,11 @@ class JudgeProcess:
     def begin(self, streams: Sequence[int]) -> Callable[[], object]:
         """Starts the process; returns what ends it."""
         if not self.trusted:
-            box = judge_box(self.compiled, self.known)
+            box = judge_box(self.compiled)
             return BoxProcess(ARGV, box, streams, running_server).kill
         env = environment(ROOT) | {"PYTHONPATH": os.pathsep.join(FOLDERS)}
         if self.compiled:
-            env |= compile_cache.variables(self.compiled, writes=self.adds)
+            env |= compile_cache.variables(self.compiled, writes=True)
         # In this folder a trusted judge finds its own modules.
         command, places = [sys.executable, *ARGV], ("stdin", "stdout", "stderr")
         streams = dict(zip(places, streams, strict=True))
@@ -216,11 +196,10 @@ def pump(pipe, keep: Callable[[str], Any]) -> None:
     keep("")
 
 
-def judge_box(compiled: Path | None, known: Path | None = None) -> Box:
-    """Makes the box of a judge: the course, what is compiled, what solutions do."""
+def judge_box(compiled: Path | None) -> Box:
+    """Makes the box of a judge: the course, and what is compiled."""
     found = [ROOT / "grader", coursekit.folder()]
     found += [(compiled, compile_cache.INSIDE)] if compiled else []
-    found += [(known, known_solutions.INSIDE)] if known else []
     env = {"PYTHONPATH": os.pathsep.join(FOLDERS), "MPLCONFIGDIR": "/tmp/.matplotlib"}
     env |= compile_cache.variables()
     return Box(LIMITS, read_only=tuple(found), env=env)

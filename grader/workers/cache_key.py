@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
 import hashlib
@@ -10,7 +9,7 @@ import importlib.metadata
 import json
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -20,10 +19,10 @@ from grader.authoring import coursekit
 from grader.authoring.release import dumps
 from grader.containment.limits import Limits
 
-# What grading begins with; the judge's module is started by its name.
-ENTRIES = ("grader.judging.grade_submission", "grader.judging.judge")
-# Started by their paths, inside of a box or on their way into it.
-INSIDE = ("grader/containment/inside", "grader/kernel/inside")
+# What of the grader decides about a grade; the rest shows it, or serves authors.
+DECIDING = (
+    "containment kernel judging submissions results.py authoring/release.py".split()
+)
 
 
 def lesson_hashes(
@@ -56,48 +55,17 @@ def key_of(hashes: Mapping[str, str]) -> str:
     return sha256(json.dumps(hashes, sort_keys=True).encode())
 
 
+def deciding_modules(root: Path = ROOT) -> list[Path]:
+    """Lists the files of the grader that decide about a grade."""
+    places = [root / "grader" / name for name in DECIDING]
+    found = {path for place in places for path in (place, *place.rglob("*.py"))}
+    return sorted(path for path in found if path.is_file())
+
+
 @functools.cache
-def deciding_source(root: Path = ROOT) -> bytes:
-    """Returns the source of the modules that decide about a grade."""
-    paths = sorted(deciding_modules(root))
-    return b"".join(path.read_bytes() for path in paths)
-
-
-def deciding_modules(root: Path) -> set[Path]:
-    """Finds the grader's modules that grading one submission imports or starts."""
-    todo = [path for name in ENTRIES for path in files_of(name, root)]
-    todo += [path for folder in INSIDE for path in (root / folder).glob("*.py")]
-    found: set[Path] = set()
-    while todo:
-        path = todo.pop()
-        if path not in found:
-            found.add(path)
-            for name in imported_by(path, root):
-                todo += files_of(name, root)
-    return found
-
-
-def imported_by(path: Path, root: Path) -> Iterator[str]:
-    """Names what a module imports: modules, and names that may be modules."""
-    package = path.parent.relative_to(root).parts
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else ()
-            base = ".".join([*above, *filter(None, [node.module])])
-            yield from (f"{base}.{alias.name}" for alias in node.names)
-            yield base
-
-
-def files_of(name: str, root: Path) -> list[Path]:
-    """Names the files that importing one of the grader's modules runs."""
-    parts = name.split(".")
-    if parts[0] != "grader":
-        return []
-    folders = [root.joinpath(*parts[:end]) for end in range(1, len(parts) + 1)]
-    files = [folder / "__init__.py" for folder in folders]
-    return [p for p in (*files, folders[-1].with_suffix(".py")) if p.is_file()]
+def deciding_source() -> bytes:
+    """Returns their source."""
+    return b"".join(path.read_bytes() for path in deciding_modules())
 
 
 @functools.cache

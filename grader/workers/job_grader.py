@@ -13,9 +13,8 @@ from nbformat import NotebookNode
 
 from grader.authoring.release import dumps
 from grader.containment.limits import Limits
-from grader.judging import known_solutions
 from grader.judging.grade_submission import grade_submission
-from grader.judging.judge_process import JudgeError, JudgeProcess
+from grader.judging.judge_process import JudgeProcess
 from grader.kernel import compile_cache
 from grader.results import Record
 from grader.submissions.read_submission import parse_submission
@@ -93,7 +92,6 @@ class JobGrader:
             trusted=self.trusted,
             wall_s=self.limits.wall_s,
             compiled=self.compiled(job),
-            known=self.known(job),
         )
 
     def compiled(self, job: Job) -> Path | None:
@@ -107,42 +105,21 @@ class JobGrader:
             folder = compile_cache.find(job.hashes)
             return folder if folder.is_dir() else None
 
-    def known(self, job: Job) -> Path | None:
-        """Returns the file that says what the lesson's solution does, if any."""
-        if self.trusted:
-            return None
-        with self.filling[job.lesson]:
-            file = known_solutions.find(job.hashes)
-            return file if file.is_file() else None
-
     def fill_cache(self, job: Job) -> None:
-        """Makes that folder and that file, where they are missing, by our solution.
-
-        The folder serves all classes, the file one class: its cases are its own.
-        """
+        """Makes that folder by grading our own solution, where it is missing."""
         if self.trusted:
             return
-        file = known_solutions.find(job.hashes)
-        solve = functools.partial(self.solve, job.lesson, file)
+        solve = functools.partial(self.solve, job.lesson)
         with self.filling[job.lesson]:
-            folder = compile_cache.fill(compile_cache.find(job.hashes), solve)
-            if not file.is_file():  # the folder was there before, of another class
-                own = {"trusted": True, "compiled": folder, "adds": False}
-                with contextlib.suppress(JudgeError):  # then each judge observes it
-                    JudgeProcess(self.lessons[job.lesson], **own).learn(file)
+            compile_cache.fill(compile_cache.find(job.hashes), solve)
 
-    def solve(self, name: str, file: Path, folder: Path) -> None:
-        """Grades a lesson's own solution, which adds what it compiles to a folder.
-
-        The same judge has observed what the solution does, and writes it into `file`.
-        """
+    def solve(self, name: str, folder: Path) -> None:
+        """Grades a lesson's own solution, which adds what it compiles to a folder."""
         lesson, more = self.lessons[name], {"trusted": True, "compiled": folder}
         judge = JudgeProcess(lesson, **more)
         with contextlib.closing(judge):
             own = parse_submission(dumps(lesson).encode())
             grade_submission(own, lesson, name, judge, self.limits, **more)
-            with contextlib.suppress(JudgeError):
-                judge.learn(file)
 
     def close(self) -> None:
         """Ends the judges that wait; those at work end with their job."""

@@ -166,26 +166,6 @@ def near(solution: Callable, case: Case) -> list[dict[str, Any]]:
     return [dict(leaves(value)) for value in values(solution, calls, case.axis)]
 
 
-def solved_cases() -> dict[tuple, Any]:
-    """Returns what the solutions do in each case, by name, for another process."""
-    names = {
-        function: name
-        for name, function in solutions.items()
-        if isinstance(function, Callable)
-    }
-    return {
-        (names[solution], *rest): found
-        for (solution, run, *rest), found in _known.items()
-        if solution in names and run is ways["solution"]
-    }
-
-
-def take_solved_cases(found: Mapping[tuple, Any]) -> None:
-    """Believes what `solved_cases` returned in another process."""
-    for (name, *rest), known in found.items():
-        _known[solutions[name], ways["solution"], *rest] = known
-
-
 def compare_value(
     theirs: Observation, ours: Observation, case: Case, solution: Callable
 ) -> None:

@@ -120,6 +120,6 @@ def test_a_server_that_cannot_be_had_is_named_without_its_password(
     lesson = make_class(tmp_path)
     keep_in(tmp_path, address)
     hand_in(tmp_path, "ada", answered(lesson, **RIGHT))
-    with pytest.raises(GradebookError, match=rf"{said}.* cannot be opened") as error:
+    with pytest.raises(GradebookError, match=rf"{said}.* cannot be used") as error:
         run(grade, tmp_path)
     assert "secret" not in str(error.value)

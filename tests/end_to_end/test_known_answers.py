@@ -19,7 +19,6 @@ from coursekit.outcomes import FAILS
 from grader.authoring.lesson import read_lesson
 from grader.authoring.release import checks, exercises, points_for, release
 from grader.containment.limits import Limits
-from grader.judging import known_solutions
 from grader.kernel import compile_cache
 from grader.results import Outcome, Status
 from grader.workers.cache_key import lesson_hashes
@@ -74,9 +73,7 @@ def test_every_known_answer_gets_what_it_deserves(
 ):
     # What test_answers.py has seen in this run need not be computed again.
     folder = Path(programs(source.stem)["JAX_COMPILATION_CACHE_DIR"])
-    file = folder.with_suffix(".pickle")
     monkeypatch.setattr(compile_cache, "find", lambda hashes: folder)
-    monkeypatch.setattr(known_solutions, "find", lambda hashes: file)
     lesson = read_lesson(source, "https://example.org/ada/course")
     hashes = lesson_hashes(lesson, LIMITS)
     answers = dict(submissions(source, lesson))

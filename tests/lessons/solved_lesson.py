@@ -25,7 +25,7 @@ try:
     from grader.authoring.check_source import visible_source
     from grader.authoring.lesson import read_lesson
     from grader.authoring.translatable_text import messages
-    from grader.judging import judge, known_solutions
+    from grader.judging import judge
     from grader.judging.judge import Judge, answer
     from grader.judging.judge_process import material
 except ModuleNotFoundError:  # beside the oldest JAX there is no nbgrader
@@ -93,13 +93,6 @@ class Lesson:
             # What the solution does is observed once for both, as a judge observes it.
             self.ways["notebook"] = self.ways["grader"] | {"learner": observe}
             self.solutions["notebook"] = self.solutions["grader"]
-
-    def write_known(self, path):
-        """Writes what the solutions were seen to do, for other judges of this run."""
-        if self.judge:
-            self.take_road("grader")
-            cases, own = reference_checks.solved_cases(), self.judge.own.own
-            known_solutions.write(str(path), cases, own, self.judge.counts)
 
     def take_road(self, by):
         """Lets hidden cases compare as in a notebook, or as in a judge."""
