@@ -9,18 +9,25 @@ NEWER_PYTHON := $(shell for p in python3 python3.13 python3.12 \
 	$$p -c '$(NEWER)' 2>/dev/null && { echo $$p; break; }; done)
 LEARNERS_TESTS = tests/coursekit tests/lessons solutions
 
-.PHONY: lab test build check grade site test-oldest test-newest test-references \
-	has-newer-python lock
+.PHONY: lab test test-slow test-all build check grade site test-oldest test-newest \
+	test-references has-newer-python lock
 
 lab: .venv/ready
 	@.venv/bin/python -m grader lab $(if $(PORT),--port $(PORT))
 
-# Three files side by side (or classes: a lesson's answers are one): where one of them
-# waits, for a time limit or a browser, two cores still have enough to do.
-SIDE_BY_SIDE = -n 3 --dist loadscope --no-loadscope-reorder
+# So many files side by side (or classes: a lesson's answers are one). Slow tests wait, for
+# time limits and browsers: with three, two cores still have enough to do.
+SIDE_BY_SIDE = --dist loadscope --no-loadscope-reorder -n
+TESTS = .venv/bin/python -m pytest --ignore=tests/references $(SIDE_BY_SIDE)
 
+# tests/conftest.py says which tests are slow.
 test: .venv/with-tests
-	.venv/bin/python -m pytest $(SIDE_BY_SIDE) --ignore=tests/references
+	$(TESTS) 2 -m "not slow"
+
+test-slow: .venv/with-tests
+	$(TESTS) 3 -m slow
+
+test-all: test test-slow
 
 build: .venv/ready
 	.venv/bin/python -m grader build
@@ -39,15 +46,15 @@ site: .venv/with-tests
 
 # The lessons and the learner's modules on the oldest JAX, and on Colab's IPython.
 test-oldest: .venv-oldest/ready
-	ANSWERS=oldest .venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) $(LEARNERS_TESTS)
+	ANSWERS=oldest .venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) 3 $(LEARNERS_TESTS)
 
 test-newest: .venv-newest/ready
-	ANSWERS=newest .venv-newest/bin/python -m pytest $(SIDE_BY_SIDE) $(LEARNERS_TESTS)
+	ANSWERS=newest .venv-newest/bin/python -m pytest $(SIDE_BY_SIDE) 3 $(LEARNERS_TESTS)
 
 # The whole programs, with the libraries that they are written in: on the locked JAX.
 test-references: .venv-references/ready
 	KERAS_BACKEND=jax .venv-references/bin/python -c "import flax, keras, rich"
-	.venv-references/bin/python -m pytest $(SIDE_BY_SIDE) tests/references
+	.venv-references/bin/python -m pytest $(SIDE_BY_SIDE) 3 tests/references
 
 # Is there a Python for test-newest, other than the one that `make test` uses?
 has-newer-python:

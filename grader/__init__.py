@@ -1,4 +1,4 @@
-"""Builds the lessons and grades the notebooks that learners hand in."""
+"""Builds the lessons and grades the notebooks that learners submit."""
 
 from pathlib import Path
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def read_text(path: Path) -> str:
-    """Reads a file's text; a missing file reads as nothing."""
+    """Reads a file's text; "" where there is no file."""
     if not path.exists():
         return ""
     return path.read_text(encoding="utf-8", errors="replace")
@@ -24,7 +24,7 @@ def write_file(
 ) -> None:
     """Replaces a file in one step: nobody sees half of it, a power cut loses nothing.
 
-    `time`: when it is to have been changed last.
+    `time` becomes the time of its last change.
 
     Raises:
         OSError: the folder is not writable or full; the file is as it was.

@@ -1,4 +1,4 @@
-"""What grading finds out: plain frozen facts, no behaviour beyond sums and JSON."""
+"""Holds what grading finds out: plain frozen facts, their sums, and their JSON."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from lessons.coursekit.outcomes import StatementResult
+from lessons.coursekit.outcomes import StatementResult, Verdict
 
 
 class Outcome(enum.StrEnum):
-    """What became of one exercise, in the words of coursekit/outcomes.py."""
+    """How one exercise ended, in the words of coursekit/outcomes.py."""
 
     PASSED = "right"
     PARTLY = "partly right"
@@ -24,7 +24,7 @@ class Outcome(enum.StrEnum):
 
 
 class Status(enum.StrEnum):
-    """What became of one submission; there is no sixth way."""
+    """How the grading of one submission ended; there is no sixth status."""
 
     GRADED = "GRADED"  # every check ran
     GRADED_WITH_NOTE = "GRADED_WITH_NOTE"  # the same, after a repair that a note names
@@ -39,11 +39,11 @@ class ExerciseResult:
 
     Attributes:
         exercise: its name.
-        outcome: what became of it.
-        points: points reached.
-        max_points: points that count in the lesson's maximum; 0 of a bonus exercise.
-        worth: points to be had, a bonus included.
-        share: the part of these that was reached, 0 to 1.
+        outcome: how it ended.
+        points: points earned.
+        max_points: points that count in the lesson's maximum; 0 for a bonus exercise.
+        worth: points that can be earned, a bonus included.
+        share: the part of these that was earned, 0 to 1.
         statements: how each of its statements stands; none where nothing was checked.
         message: the first sentence of what went wrong, or "".
         details: (name, text) rows: what was called, seen, expected, likely.
@@ -63,10 +63,26 @@ class ExerciseResult:
     source: str = ""
     pictures: tuple[str, ...] = ()
 
+    @property
+    def is_bonus(self) -> bool:
+        return not self.max_points
+
+    @property
+    def verdict(self) -> Verdict:
+        """The result as the notebook's own check gives it, for its card."""
+        return Verdict(
+            exercise=self.exercise,
+            outcome=str(self.outcome),
+            share=self.share,
+            statements=self.statements,
+            headline=self.message,
+            rows=self.details,
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What became of one submission.
+    """The result of grading one submission.
 
     Attributes:
         lesson: the lesson's name.
@@ -86,13 +102,16 @@ class Result:
 
     @property
     def points(self) -> float:
-        """Sum of the points reached, to two digits."""
+        """Sum of the points earned, to two digits."""
         return round(sum(exercise.points for exercise in self.exercises), 2)
 
     @property
     def max_points(self) -> float:
-        """Sum of the points to be had."""
         return sum(exercise.max_points for exercise in self.exercises)
+
+    @property
+    def is_graded(self) -> bool:
+        return self.status in (Status.GRADED, Status.GRADED_WITH_NOTE)
 
     @property
     def score(self) -> float | None:
@@ -103,7 +122,7 @@ class Result:
 
 def to_json(result: Result) -> str:
     """Writes a result as JSON, the same bytes for the same result."""
-    return json.dumps(dataclasses.asdict(result), sort_keys=True, ensure_ascii=True)
+    return json.dumps(dataclasses.asdict(result), sort_keys=True)
 
 
 def from_json(text: str) -> Result:
@@ -113,49 +132,45 @@ def from_json(text: str) -> Result:
         ValueError: the text is damaged.
     """
     try:
-        facts = json.loads(text)
-        exercises = tuple(
-            ExerciseResult(
-                **entry
-                | {
-                    "outcome": Outcome(entry["outcome"]),
-                    "statements": tuple(
-                        map(read_statement, entry.get("statements", ()))
-                    ),
-                    "details": tuple(map(tuple, entry["details"])),
-                    "pictures": tuple(entry["pictures"]),
-                }
-            )
-            for entry in facts.pop("exercises")
-        )
-        status = Status(facts.pop("status"))
-        lists = {key: tuple(facts.pop(key)) for key in ("notes", "reasons", "limits")}
-        return Result(exercises=exercises, status=status, **lists, **facts)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return result_of(json.loads(text))
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"This is no result of the grader: {error!r}.") from None
 
 
+def result_of(facts: Any) -> Result:
+    facts = with_tuples(facts)
+    exercises = []
+    for one in facts["exercises"]:
+        outcome = Outcome(one["outcome"])
+        statements = tuple(map(read_statement, one["statements"]))
+        read = {"outcome": outcome, "statements": statements}
+        exercises.append(ExerciseResult(**one | read))
+    read = {"exercises": tuple(exercises), "status": Status(facts["status"])}
+    return Result(**facts | read)
+
+
 def read_statement(facts: Mapping[str, Any]) -> StatementResult:
-    """Reads how a statement stands from plain JSON."""
-    return StatementResult(**{name: frozen(value) for name, value in facts.items()})
+    return StatementResult(**with_tuples(facts))
 
 
-def frozen(value: Any) -> Any:
+def with_tuples(value: Any) -> Any:
     """Turns JSON's lists into tuples."""
-    return tuple(map(frozen, value)) if isinstance(value, list) else value
+    if isinstance(value, dict):
+        return {name: with_tuples(inner) for name, inner in value.items()}
+    return tuple(map(with_tuples, value)) if isinstance(value, list) else value
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A result and what it is of.
+    """A result as the store keeps it.
 
     Attributes:
         key: hash of all `hashes`; the same key stands for the same result.
         hashes: SHA-256 of submission, lesson, seed, grader (with limits) and packages.
-        result: what became of the submission.
-        seconds: how long grading took; no part of the key or of an export.
-        used: what the learner's processes took, where it was counted: "cpu_s", seconds,
-            and "peak_mib", memory; likewise.
+        result: the result itself.
+        seconds: how long grading took; not part of the key or of an export.
+        used: what the learner's processes used, where it was counted: "cpu_s", seconds,
+            and "peak_mib", memory; not part of the key either.
     """
 
     key: str

@@ -1,6 +1,8 @@
 """Makes a small class for tests of grading: a course folder and its submissions."""
 
+import contextlib
 import functools
+import io
 import os
 import subprocess
 import sys
@@ -45,6 +47,21 @@ def hand_in(folder: Path, student: str, content: NotebookNode | bytes) -> Path:
     else:
         nbformat.write(content, path)
     return path
+
+
+class Lines(list[str]):
+    """The lines that a command printed."""
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self)
+
+
+def printed(command, *arguments, **options) -> tuple[int, Lines]:
+    """Runs a command; returns its status and the lines that it printed."""
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        status = command(*arguments, **options)
+    return status, Lines(output.getvalue().splitlines())
 
 
 def answered(lesson: NotebookNode, **sources: str) -> NotebookNode:

@@ -21,8 +21,8 @@ setup.with_devices(8)
 
 import jax
 
-# As in `grader/__main__.py`: imports and compiled programs make much that stays. At its
-# end a process would look through all of it several times.
+# As in `grader/__main__.py`: imports and compiled programs make many objects that stay,
+# and a process would look through all of them several times at its end.
 gc.set_threshold(100_000)
 atexit.register(gc.freeze)
 
@@ -30,6 +30,44 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+ROOT = Path(__file__).resolve().parents[1]
+# `make test` runs the quick tests, `make test-slow` those that start kernels, boxes,
+# browsers, servers or many processes: tests that use one of these fixtures, that have
+# one of these names, or that are marked `slow`.
+SLOW_FIXTURES = {"browser", "contained_here"}
+SLOW = (
+    "solutions/",
+    "tests/authoring/test_build.py",
+    "tests/authoring/test_translation.py",
+    "tests/authoring/test_website.py",
+    "tests/classroom/test_course.py",
+    "tests/classroom/test_grade.py",
+    "tests/classroom/test_partial_credit.py",
+    "tests/classroom/test_postgresql.py",
+    "tests/classroom/test_stock_nbgrader.py",
+    "tests/containment/",
+    "tests/coursekit/test_notebook.py::test_a_kernel_shows_cards",
+    "tests/coursekit/test_processes.py",
+    "tests/coursekit/test_script.py",
+    "tests/end_to_end/test_crash.py",
+    "tests/end_to_end/test_hostile.py",
+    "tests/end_to_end/test_load.py",
+    "tests/judging/test_grade_submission.py",
+    "tests/judging/test_judge_process.py",
+    "tests/judging/test_partial_credit.py",
+    "tests/judging/test_program_process.py",
+    "tests/judging/test_secrecy.py",
+    "tests/kernel/test_session.py",
+    "tests/learner/test_lab.py",
+    "tests/learner/test_own_work.py",
+    "tests/learner/test_progress.py::test_axe_finds_no_violation",
+    "tests/lessons/test_colab.py",
+    "tests/lessons/test_device_counts.py",
+    "tests/lessons/test_kernel.py",
+    "tests/test_imports.py",
+    "tests/test_skips.py",
+    "tests/workers/test_dask_executor.py",
+)
 # What takes minutes comes first: at the end it would keep one process waiting. First of
 # all comes what compiles the lessons' programs, which others read.
 LONG = (
@@ -41,6 +79,11 @@ PROGRAMS = "COURSE_PROGRAMS"  # the variable with the folder of a run's programs
 
 def pytest_configure(config):
     """Makes a folder of compiled programs, one for all processes of a run."""
+    missing = [name for name in SLOW if not (ROOT / name.split("::")[0]).exists()]
+    if missing:
+        raise pytest.UsageError(
+            f"{__file__}: SLOW names files that are gone: {missing}"
+        )
     config.pluginmanager.register(Kernels())
     if PROGRAMS not in os.environ:
         os.environ[PROGRAMS] = folder = tempfile.mkdtemp(prefix="programs-")
@@ -48,8 +91,13 @@ def pytest_configure(config):
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items):
-    """Sorts what takes minutes to the front."""
+    """Marks slow tests, and sorts what takes minutes to the front."""
+    for item in items:
+        fixtures = {*getattr(item, "fixturenames", ())}  # a notebook's cell has none
+        if item.nodeid.startswith(SLOW) or fixtures & SLOW_FIXTURES:
+            item.add_marker("slow")
     items.sort(key=lambda item: [*LONG, item.path.name].index(item.path.name))
 
 
@@ -68,11 +116,11 @@ def programs():
 
 
 class Kernels:
-    """A plugin of its own: notebooks lie outside of this file's folder."""
+    """A plugin, since a conftest's hooks do not see items outside its folder."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item):
-        """Lets a notebook's kernel, which nbval starts here, read its programs."""
+        """Lets a notebook's kernel, which nbval starts here, read compiled programs."""
         with pytest.MonkeyPatch.context() as patch:
             if item.path.suffix == ".ipynb":
                 for name, value in program_variables(item.path.stem).items():
@@ -82,7 +130,7 @@ class Kernels:
 
 @pytest.fixture(scope="session", autouse=True)
 def compile_cache(tmp_path_factory):
-    """One for all tests of a run, also where they run side by side."""
+    """Shares one cache among all tests of a run, in several processes, too."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if base.name.startswith("popen-") else base
     with pytest.MonkeyPatch.context() as patch:
@@ -92,7 +140,7 @@ def compile_cache(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def contained_here():
-    """Skips, naming what is missing, where bubblewrap contains nothing."""
+    """Skips where bubblewrap does not work, naming what is missing."""
     from grader.containment.backend import backend
     from grader.containment.limits import ContainmentError
 
@@ -107,7 +155,7 @@ SYSTEM = {"bwrap": "bubblewrap", "chromium": "chromium", "initdb": "postgresql"}
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Says last which tests were skipped for want of a program, and how to get it."""
+    """Names last the programs for lack of which tests were skipped."""
     skipped = terminalreporter.stats.get("skipped", ())
     reasons = [str(report.longrepr) for report in skipped]
     for program, package in SYSTEM.items():

@@ -124,7 +124,7 @@ def set_explicit_mesh_and_device_put(x, shape, names, spec):
 
 
 def set_mesh_and_out_shardings(x, shape, names, spec):
-    with jax.sharding.set_mesh(by_default(shape, names)):
+    with jax.sharding.set_mesh(auto(shape, names, spec).mesh):
         return jax.jit(lambda x: x + 1, out_shardings=P(*spec))(x)
 
 
@@ -142,15 +142,6 @@ def set_mesh_and_reshard(x, shape, names, spec):
 def set_mesh_without_with(x, shape, names, spec):
     jax.set_mesh(auto(shape, names, spec).mesh)
     return jax.jit(lambda x: x + 1, out_shardings=P(*spec))(x)
-
-
-def created_on_devices(x, *how):
-    sharding = auto(*how)
-    return jnp.zeros((24, 16), device=sharding), jnp.asarray(x, device=sharding)
-
-
-def process_local_data(x, *how):
-    return jax.make_array_from_process_local_data(auto(*how), x)
 
 
 def pmapped(x, *_):
@@ -200,5 +191,5 @@ TRACED = (
     *(shard_map_over_explicit_axes, set_mesh_and_device_put),
     *(set_explicit_mesh_and_device_put, set_mesh_and_out_shardings),
     *(set_mesh_and_shard_map, set_mesh_and_reshard, set_mesh_without_with),
-    *(created_on_devices, process_local_data, pmapped, on_the_host),
+    *(pmapped, on_the_host),
 )

@@ -11,7 +11,7 @@ ROWS = re.findall(
     r"(?m)^\| ((?!I want)[^|]+) \| ([^|]*`[^|]+) \|$", TEXT.split("\n## ")[1]
 )
 PATH = re.compile(
-    r"`((?:grader|lessons|solutions|tests|docs)/[\w./-]*|pyproject\.toml)`"
+    r"`((?:grader|lessons|solutions|tests|tools|docs)/[\w./-]*|pyproject\.toml)`"
 )
 PACKAGES = [path.parent for path in (ROOT / "grader").glob("*/__init__.py")]
 

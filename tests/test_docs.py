@@ -10,20 +10,19 @@ from coursekit.setup import PYTHONS
 from grader import ROOT
 from grader.__main__ import parse
 from grader.classroom import export
-from grader.containment import monitor
-from grader.containment.inside import deadline
+from grader.containment import deadline, monitor
 from grader.containment.limits import Limits
 from grader.judging import (
     exported_program,
     grade_submission,
-    program_children,
+    program_process,
     tampering,
     trial,
 )
 from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
 from grader.results import Status
-from grader.submissions import archives, read_submission, repair, safe_reading
-from grader.workers import dask_executor, job_grader, local_executor
+from grader.submissions import archives, read_submission
+from grader.workers import dask_executor, executor
 
 MIB, GIB = 2**20, 2**30
 READMES = [ROOT / "README.md", ROOT / "README.ko.md"]
@@ -52,40 +51,39 @@ FIGURES = {
         exported_program.MAX_MEMORY_MIB
     ],
     "memory of the process in which it runs and is compiled": [
-        program_children.MAX_DATA_MIB
+        program_process.MAX_DATA_MIB
     ],
     "processes one after another (a new one after a crash or a timeout)": [
         trial.MAX_SESSIONS
     ],
     "a notebook": [
         read_submission.MAX_BYTES / MIB,
-        repair.MAX_CELLS,
-        repair.MAX_SOURCE,
-        repair.MAX_TEXT,
+        read_submission.MAX_CELLS,
+        read_submission.MAX_CELL,
+        read_submission.MAX_TEXT,
     ],
     "code that is searched for signs of tampering": [tampering.MAX_SOURCE],
-    "a file in a download": [safe_reading.MAX_FILE / MIB],
+    "a file in a download": [archives.MAX_FILE / MIB],
     "what is unpacked from a learner's archive; from an LMS's": [
         archives.MAX_INNER / GIB,
         archives.MAX_TOTAL / GIB,
     ],
     "entries of an archive; archives in archives": [
-        safe_reading.MAX_ENTRIES,
-        archives.MAX_DEPTH,
+        archives.MAX_ENTRIES,
+        2,  # which is how files_in is written
     ],
     "pictures of an exercise": [grade_submission.MAX_PICTURES],
     "a cell of an export": [export.MAX_CELL],
-    "further submissions per worker, while cores are idle": [local_executor.SPARE],
-    "free memory that each submission in progress needs": [local_executor.WORKER_MIB],
+    "free memory that each submission in progress needs": [executor.WORKER_MIB],
     "submissions of one lesson for which our own solution is compiled first": [
-        job_grader.MIN_JOBS_TO_PRECOMPILE
+        executor.MIN_JOBS_TO_PRECOMPILE
     ],
 }
 NO_CONSTANT = {"a feedback page", "a message"}  # literals in grader/pages, judging
 NO_FIGURE = {"network", "workers, without `--workers`"}
 PYTHON_PAGES = ["README.md", "docs/index.md", "docs/handbook/setup.md"]
 PATH = re.compile(
-    r"(?<![\w./-])((?:grader|lessons|solutions|tests|docs)/[\w./-]*\w/?)(?=[`\s),]|$)"
+    r"(?<![\w./-])((?:grader|lessons|solutions|tests|tools|docs)/[\w./-]*\w/?)(?=[`\s),]|$)"
 )
 PLACEHOLDER = re.compile("NN_name|VERSION|/xx/")
 COMMAND = re.compile(r"python -m grader(?= |`|$)([^\n`#]*)", re.M)
@@ -145,9 +143,9 @@ def test_pods_and_slurm_jobs_get_the_memory_that_a_worker_needs():
     [limit] = re.findall(r"limits: \{memory: (\d+)Gi\}", page)
     [processes] = re.findall(r"processes=(\d+)", page)
     [memory] = re.findall(r'memory="(\d+)GB"', page)
-    assert int(request) * GIB >= local_executor.WORKER_MIB * MIB
+    assert int(request) * GIB >= executor.WORKER_MIB * MIB
     assert int(limit) * GIB >= LIMITS.memory_mib * MIB
-    assert int(memory) * 10**9 >= int(processes) * local_executor.WORKER_MIB * MIB
+    assert int(memory) * 10**9 >= int(processes) * executor.WORKER_MIB * MIB
 
 
 def test_the_scale_page_states_dasks_patience_and_xlas_options():
@@ -209,7 +207,6 @@ def test_each_command_is_one_that_the_grader_takes(words):
         "It changes how cells are run",
         "It uses ",
         "the check could not run",
-        "Grading it failed twice",
         "venv module is missing",
     ],
 )

@@ -56,6 +56,17 @@ def test_programs_in_flax_and_keras_are_tested_on_the_locked_jax():
     assert done.stdout.strip().endswith(" tests/references")
 
 
+def test_ci_runs_each_test_in_one_of_two_tiers():
+    quick, slow = (
+        make("--dry-run", target).stdout.splitlines()[-1]
+        for target in ("test", "test-slow")
+    )
+    assert quick.removesuffix(' 2 -m "not slow"') == slow.removesuffix(" 3 -m slow")
+    assert make("--dry-run", "test-all").stdout.splitlines()[-2:] == [quick, slow]
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert {"make test", "make test-slow"} <= {*lines}
+
+
 def test_tests_run_on_the_locked_versions():
     for name in ("nbgrader", "nbval", "jupyterlab", "matplotlib", "nbclient"):
         assert importlib.metadata.version(name) == LOCKS["tests/requirements.txt"][name]

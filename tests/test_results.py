@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from grader.pages.cards import plain_card
 from grader.results import (
     ExerciseResult,
     Outcome,
@@ -74,13 +73,3 @@ def test_damaged_json_is_a_value_error(change):
     facts["exercises"][0] |= change
     with pytest.raises(ValueError, match="This is no result of the grader"):
         from_json(json.dumps(facts))
-
-
-def test_a_result_of_an_earlier_version_is_read():
-    """It had no statements; exports go on without grading again."""
-    facts = json.loads(to_json(RESULT))
-    for name in ("statements", "worth", "share"):
-        del facts["exercises"][0][name]
-    [one] = from_json(json.dumps(facts)).exercises
-    assert (one.points, one.statements) == (1.67, ())
-    assert "double" in plain_card(one) and "It lies on one device." in plain_card(one)

@@ -1,37 +1,35 @@
-"""Builds the solved and the released notebook of each lesson, or proves them fresh."""
+"""Writes all that is made of the lessons' sources, or names the files that differ."""
 
 from __future__ import annotations
 
 import base64
-import copy
 import hashlib
 import html
+import itertools
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import nbformat
+from nbclient.exceptions import CellControlSignal, DeadKernelError
 from nbformat import NotebookNode
 from nbgrader.utils import compute_checksum
 from tqdm import tqdm
 
 from grader import ROOT, CourseError
-from grader.atomic_files import read_text, write, write_file
+from grader.atomic_files import write_file
 from grader.authoring import coursekit
 from grader.authoring.check_source import checks_path, visible_source
-from grader.authoring.check_source import read_text as read_check_text
-from grader.authoring.execution import error_of, execute
+from grader.authoring.execution import execute
 from grader.authoring.lesson import read_lesson, repository_address
 from grader.authoring.release import (
     checks,
     dumps,
-    exercises,
     lesson_paths,
     nbgrader_metadata,
     points_for,
     release,
-    without_grading_facts,
     without_hidden,
 )
 from grader.authoring.translation import languages, translated_files
@@ -42,123 +40,77 @@ COMMAND = "python -m grader build"
 
 
 class BuildError(CourseError):
-    """A solution that fails, or a file that a build needs and does not find."""
+    """A solution that fails, or a file that a build must not overwrite."""
 
 
 def build(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
-    """Writes all that is made of `solutions/*.py`: notebooks and translations.
+    """Runs the lessons in `names`, or all, and writes what is made of the sources.
 
-    All files are written at the end, each in one step: after an error every file is as
-    it was. Returns the files that changed.
+    Nothing is written before all is made, so after an error every file is as it was.
+    Returns the files that changed.
 
     Raises:
         SourceError: a source breaks a rule.
         BuildError: a solved lesson's cell raises, a solution does not get its points,
             or a released notebook holds what a learner wrote.
     """
-    files: dict[Path, str] = {}
-    sources = {path: read(path, root) for path in lesson_paths(names, root)}
-    materials = lesson_sources(root)
-    for path in sources:
-        for language in ("", *languages(root)):
-            refuse_to_overwrite_answers(released_path(path, language))
-    for path, notebook in sources.items():
-        code = sum(cell.cell_type == "code" for cell in notebook.cells)
-        with tqdm(total=code, desc=path.stem, unit="cell", disable=None) as bar:
-            solved = execute(
-                without_hidden(notebook), on_cell=bar.update, files=materials
+    chosen = lesson_paths(names, root)
+    lessons = {path: read(path, root) for path in lesson_paths(root=root)}
+    for path, language in itertools.product(lessons, ("", *languages(root))):
+        released = released_path(path, language)
+        if name := answer_in(released):
+            raise BuildError(
+                f"{released} holds an answer to {name}, which a build would overwrite. "
+                "Move the file away, or drop the answers: git checkout lessons"
             )
-        for number, cell in enumerate(solved.cells):
-            error = error_of(cell) if cell.cell_type == "code" else None
-            if error:
-                where = f"{path.name}, cell {number + 1} ({cell.id})"
-                raise BuildError(f"{where}: {error.ename}: {error.evalue}")
-        refuse_wrong_solutions(path, solved)
-        # The kernel's own description names its Python's version.
-        solved.metadata = without_grading_facts(notebook).metadata
-        solved.metadata["course"] = {
-            "inputs": inputs_hash(notebook, path),
-            "outputs": outputs_hash(solved),
-        }
-        files[path.with_suffix(".ipynb")] = dumps(solved)
-        files[released_path(path)] = dumps(release(notebook))
-    files |= visible_checks(sources, root)
-    files |= translated_files(all_lessons(root), root)[0]
-    changed = [path for path, text in files.items() if read_text(path) != text]
-    for path in changed:
-        write(path, files[path])
-    return changed + renewed(root)
+    made, _ = generated(lessons, root)
+    files = {path.with_suffix(".ipynb"): run(path, lessons[path]) for path in chosen}
+    return write_differing(files | made) + write_differing(pictures(root))
 
 
 def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
-    """Rebuilds in memory and names each file that a build would change, and why.
-
-    Nothing is executed: a solved notebook carries the hash of all that went into its
-    run and of the outputs that came out.
-    """
-    found = {}
+    """Names each file that a build would change, and why. Nothing is run."""
+    lessons = {path: read(path, root) for path in lesson_paths(root=root)}
+    files = {}
     for path in lesson_paths(names, root):
-        notebook = read(path, root)
-        solved_path = path.with_suffix(".ipynb")
-        reason = why_stale(read_text(solved_path), notebook, path)
-        if reason:
-            found[solved_path] = reason
-        if read_text(released_path(path)) != dumps(release(notebook)):
-            found[released_path(path)] = "differs from what its source releases"
-    translated, missing = translated_files(all_lessons(root), root)
-    for path, text in translated.items():
-        if read_text(path) != text:
-            found[path] = "differs from what its source and its catalogue give"
-    for path, text in visible_checks(lesson_paths(names, root), root).items():
-        if read_text(path) != text:
-            found[path] = "differs from the visible part of its checks"
-    for path in checks_of_no_lesson(root):
-        found[path] = "holds the checks of no lesson"
+        solved = path.with_suffix(".ipynb")
+        files[solved] = with_outputs(path, lessons[path], cells_in(solved))
+    made, missing = generated(lessons, root)
+    found = dict.fromkeys(differing(files | made), "is not what a build writes")
     for path, texts in missing.items():
-        if texts:
-            named = "".join(f"\n  {text}" for text in texts)
-            found[path] = f"lacks a translation, or has a stale (fuzzy) one, of:{named}"
-    wanted = archives(root)
-    for path in differing(wanted):
-        found[path] = "is not the archive of lessons/coursekit"
-    for path in earlier_archives(wanted):
-        found[path] = "is the archive of an earlier version"
+        named = "".join(f"\n  {text}" for text in texts)
+        found[path] = f"lacks a translation, or has a stale (fuzzy) one, of:{named}"
     return found
 
 
-def why_stale(text: str, notebook: NotebookNode, source: Path) -> str:
-    """Says why a solved notebook's file is not what a build would write, or ""."""
-    if not text:
-        return "is missing"
-    try:
-        solved = nbformat.reads(text, as_version=4)
-    except Exception as error:  # a damaged file may raise anything
-        return f"is no notebook ({type(error).__name__})"
-    canonical = dumps(solved)
-    course = solved.metadata.pop("course", {})
-    if not isinstance(course, dict):
-        return "was edited by hand"
-    if course.get("inputs") != inputs_hash(notebook, source):
-        return "was run with another source or other modules"
-    if course.get("outputs") != outputs_hash(solved):
-        return "has outputs that no build wrote"
-    counts = [c.execution_count for c in solved.cells if c.cell_type == "code"]
-    in_order = counts == list(range(1, len(counts) + 1))
-    wanted = without_outputs(without_hidden(notebook))
-    same_cells = dumps(without_outputs(solved)) == dumps(wanted)
-    if text != canonical or not in_order or not same_cells:
-        return "differs from its source"
-    return ""
+def generated(
+    lessons: Mapping[Path, NotebookNode], root: Path
+) -> tuple[dict[Path, bytes | None], dict[Path, list[str]]]:
+    """Makes all files that need no run, and lists the texts without a translation.
 
-
-def archives(root: Path) -> dict[Path, bytes]:
-    """Makes the archive from which Colab's notebooks import the package.
-
-    The lessons' sources and checks are in it: with these, a check runs hidden cases.
+    These are the released notebooks, the learners' copies of the checks, translations,
+    and the archive from which Colab's notebooks import the package. The lessons'
+    sources and checks are in it, too: with these, a check runs hidden cases. Archives
+    of earlier versions have None: they are to be removed.
     """
-    modules = coursekit.read(root)
-    path = root / coursekit.archive_path(coursekit.version(modules))
-    return {path: coursekit.archive(modules | lesson_sources(root))}
+    released = {path.stem: release(notebook) for path, notebook in lessons.items()}
+    texts, missing = translated_files(released, root)
+    folder = coursekit.folder(root)
+    for path in lessons:
+        texts[released_path(path)] = dumps(released[path.stem])
+        source = checks_path(path).read_text(encoding="utf-8")
+        texts[folder / "checks" / path.name] = visible_source(source)
+    modules = coursekit.read(root) | {
+        path.relative_to(folder).as_posix(): text
+        for path, text in texts.items()
+        if path.is_relative_to(folder)
+    }
+    archive = root / coursekit.archive_path(coursekit.version(modules))
+    files = {path: text.encode() for path, text in texts.items()}
+    files[archive] = coursekit.archive(modules | lesson_sources(root))
+    for path in root.glob("docs/colab/*.zip"):
+        files.setdefault(path, None)
+    return files, missing
 
 
 def lesson_sources(root: Path) -> dict[str, str]:
@@ -170,88 +122,104 @@ def lesson_sources(root: Path) -> dict[str, str]:
     }
 
 
-def earlier_archives(wanted: Iterable[Path]) -> list[Path]:
-    """Lists the archives that no notebook of today fetches."""
-    [path] = wanted
-    return [one for one in path.parent.glob("*.zip") if one != path]
+def differing(files: Mapping[Path, bytes | None]) -> list[Path]:
+    """Lists the files that do not hold these bytes; None: that should not exist."""
+    found = {path: path.read_bytes() if path.is_file() else None for path in files}
+    return [path for path, data in files.items() if found[path] != data]
 
 
-def visible_checks(sources: Iterable[Path], root: Path) -> dict[Path, str]:
-    """Makes the learners' copies of check modules, without hidden cases."""
-    folder = coursekit.folder(root) / "checks"
-    return {
-        folder / path.name: visible_source(read_check_text(checks_path(path)))
-        for path in sources
-    }
+def write_differing(files: Mapping[Path, bytes | None]) -> list[Path]:
+    """Writes or removes the files that differ; returns those that it wrote."""
+    changed = differing(files)
+    for path in changed:
+        if files[path] is None:
+            path.unlink()
+        else:
+            write_file(path, files[path])
+    return [path for path in changed if path.exists()]
 
 
-def checks_of_no_lesson(root: Path) -> list[Path]:
-    """Lists the copies of checks whose lesson is gone."""
-    names = {path.name for path in lesson_paths(root=root)}
-    copies = (coursekit.folder(root) / "checks").glob("[0-9]*.py")
-    return [path for path in copies if path.name not in names]
+def run(path: Path, lesson: NotebookNode) -> bytes:
+    """Runs a lesson with its solutions, and makes the solved notebook.
+
+    Raises:
+        BuildError: a cell raises, or a solution does not get its points.
+    """
+    files = lesson_sources(path.parents[1])
+    number = sum(cell.cell_type == "code" for cell in lesson.cells)
+    with tqdm(total=number, desc=path.stem, unit="cell", disable=None) as bar:
+        try:
+            solved = execute(without_hidden(lesson), on_cell=bar.update, files=files)
+        except (CellControlSignal, DeadKernelError) as error:
+            raise BuildError(f"{path.name}: {error}") from None
+    refuse_wrong_solutions(path, solved)
+    return with_outputs(path, lesson, solved.cells)
+
+
+def with_outputs(path: Path, lesson: NotebookNode, ran: list[NotebookNode]) -> bytes:
+    """Makes the solved notebook of a lesson, with the outputs of cells that ran.
+
+    It carries hashes of all that went into its run and of what came out, so it can be
+    proved fresh without another run.
+    """
+    solved = without_hidden(lesson)
+    code = [cell for cell in solved.cells if cell.cell_type == "code"]
+    outputs = [cell.outputs for cell in ran if cell.cell_type == "code"]
+    for number, (cell, found) in enumerate(zip(code, outputs, strict=False), 1):
+        cell.update(outputs=found, execution_count=number)
+    inputs = [cell.source for cell in code]
+    inputs += [coursekit.version(coursekit.read(path.parents[1]))]
+    inputs += [checks_path(path).read_text(encoding="utf-8")]
+    outputs = [cell.get("outputs") for cell in solved.cells]
+    hashes = {"inputs": digest(inputs), "outputs": digest(outputs)}
+    solved.metadata["course"] = hashes
+    return dumps(solved).encode()
+
+
+def digest(value: list) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def cells_in(path: Path) -> list[NotebookNode]:
+    """Reads the cells of a notebook; a missing or damaged one has none."""
+    try:
+        return nbformat.read(path, as_version=4).cells
+    except Exception:  # a damaged file may raise anything
+        return []
 
 
 def refuse_wrong_solutions(path: Path, solved: NotebookNode) -> None:
     """Raises `BuildError` where a solution does not get all points of its check.
 
-    A bonus has no points in nbgrader, so its check's value says nothing of it: what
-    counts is that the card calls the solution right. A statement that was not tried is
-    none that holds.
+    A statement that was not tried has no expectation. A bonus is worth 0 points in
+    nbgrader, so the card must call its solution right.
     """
     for exercise, cell in checks(solved).items():
-        results = [one for one in cell.outputs if one.output_type == "execute_result"]
+        results = [one.data for one in cell.outputs if "execution_count" in one]
+        values = [one.get("text/plain") for one in results]
+        card = "".join(one.get("text/html", "") for one in results)
         points = nbgrader_metadata(cell)["points"]
-        cards = [one.data.get("text/html", "") for one in results]
-        values = [one.data.get("text/plain") for one in results]
-        is_right = values == [f"{points:g}"]
-        if not points:
-            is_right &= f'"{exercise}: {RIGHT}, ' in "".join(cards)
-        if not is_right or f">{MARKS[LATER]}</span>" in "".join(cards):
-            shown = [one.text for one in cell.outputs if one.output_type == "stream"]
-            said = " ".join([*map(plain_text, cards), *shown]).strip()
+        is_right = points or f'"{exercise}: {RIGHT}, ' in card
+        is_tried = f">{MARKS[LATER]}</span>" not in card
+        if values != [f"{points:g}"] or not is_right or not is_tried:
+            words = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", card)).split())
             raise BuildError(
                 f"{path.name}: the solution of {exercise} does not get the "
-                f"{points_for(cell):g} points of its check. It says: {said or values}"
+                f"{points_for(cell):g} points of its check, or no block tries one of "
+                f"its statements. It says: {words or values}"
             )
-
-
-def plain_text(card: str) -> str:
-    """Returns the words of a card, without its tags."""
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", card)).split())
 
 
 def pictures(root: Path) -> dict[Path, bytes]:
     """Takes the READMEs' pictures from lessons: `02_collectives-5.png`, its fifth."""
     found = {}
-    for path in (root / "docs" / "pictures").glob("*-*.png"):
+    for path in root.glob("docs/pictures/*-*.png"):
         name, number = path.stem.rsplit("-", 1)
-        solved = nbformat.read(root / "solutions" / f"{name}.ipynb", as_version=4)
-        outputs = [one for cell in solved.cells for one in cell.get("outputs", [])]
+        cells = cells_in(root / "solutions" / f"{name}.ipynb")
+        outputs = [one for cell in cells for one in cell.get("outputs", [])]
         data = [one.data for one in outputs if "image/png" in one.get("data", {})]
         found[path] = base64.b64decode(data[int(number) - 1]["image/png"])
     return found
-
-
-def differing(wanted: dict[Path, bytes]) -> list[Path]:
-    """Lists the files that do not hold what is wanted."""
-    return [
-        path
-        for path, content in wanted.items()
-        if not path.is_file() or path.read_bytes() != content
-    ]
-
-
-def renewed(root: Path) -> list[Path]:
-    """Writes the binary files that differ, once the notebooks are; returns them."""
-    for path in [*checks_of_no_lesson(root), *earlier_archives(archives(root))]:
-        path.unlink()
-    wanted = archives(root) | pictures(root)
-    changed = differing(wanted)
-    for path in changed:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, wanted[path])
-    return changed
 
 
 def read(path: Path, root: Path) -> NotebookNode:
@@ -259,18 +227,13 @@ def read(path: Path, root: Path) -> NotebookNode:
     return read_lesson(path, repository_address(root))
 
 
-def all_lessons(root: Path) -> dict[str, NotebookNode]:
-    """Makes the notebooks of all lessons, by name."""
-    return {path.stem: read(path, root) for path in lesson_paths(root=root)}
-
-
 def released_path(source: Path, language: str = "") -> Path:
-    """Names the file that learners open: in lessons/, or lessons/ko/."""
+    """Returns the file that learners open: in lessons/, or lessons/ko/."""
     return source.parent.parent / "lessons" / language / f"{source.stem}.ipynb"
 
 
 def own_path(source: Path, root: Path) -> Path:
-    """Names the notebook that a learner works in: in lessons/, or in another language.
+    """Returns the notebook that a learner works in, which may be in another language.
 
     Of several that hold answers, the one that was saved last.
     """
@@ -284,46 +247,9 @@ def answer_in(released: Path) -> str:
 
     A release carries the checksum of each of its exercises.
     """
-    try:
-        cells = exercises(nbformat.reads(read_text(released), as_version=4))
-    except Exception:  # missing or damaged: nothing of a learner's that could be read
-        return ""
-    for name, cell in cells.items():
-        checksum = nbgrader_metadata(cell).get("checksum")
+    for cell in cells_in(released):
+        facts = nbgrader_metadata(cell)
+        checksum = facts.get("checksum") if facts.get("solution") else None
         if checksum and checksum != compute_checksum(cell):
-            return name
+            return facts["grade_id"]
     return ""
-
-
-def refuse_to_overwrite_answers(released: Path) -> None:
-    """Raises `BuildError` where a learner has worked in a released notebook."""
-    name = answer_in(released)
-    if name:
-        raise BuildError(
-            f"{released} holds an answer to {name}, which a build would overwrite. "
-            "Move the file away, or drop the answers: git checkout lessons"
-        )
-
-
-def inputs_hash(notebook: NotebookNode, source: Path) -> str:
-    """Hashes what a run depends on: cells' code, checks, and the learner's modules."""
-    cells = without_hidden(notebook).cells  # hidden cases are in the checks' source
-    code = [cell.source for cell in cells if cell.cell_type == "code"]
-    code += [coursekit.version(coursekit.read(source.parents[1]))]
-    code += [read_check_text(checks_path(source))]
-    return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:16]
-
-
-def outputs_hash(solved: NotebookNode) -> str:
-    """Hashes all outputs of an executed notebook."""
-    outputs = [cell.get("outputs") for cell in solved.cells]
-    return hashlib.sha256(json.dumps(outputs, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def without_outputs(notebook: NotebookNode) -> NotebookNode:
-    """Copies a notebook without what a run adds to it."""
-    bare = copy.deepcopy(notebook)
-    for cell in bare.cells:
-        if cell.cell_type == "code":
-            cell.update(outputs=[], execution_count=None)
-    return bare

@@ -7,26 +7,25 @@ import hashlib
 import io
 import re
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from grader import ROOT
 
 
 def folder(root: Path = ROOT) -> Path:
-    """Names the package's folder."""
     return root / "lessons" / "coursekit"
 
 
 def read(root: Path = ROOT) -> dict[str, str]:
     """Reads the package's modules, by their path in it: `draw/array.py`."""
-    paths = sorted(folder(root).rglob("*.py"))
     return {
         path.relative_to(folder(root)).as_posix(): path.read_text(encoding="utf-8")
-        for path in paths
+        for path in sorted(folder(root).rglob("*.py"))
     }
 
 
-def version(modules: dict[str, str]) -> str:
+def version(modules: Mapping[str, str]) -> str:
     """Names the version of a package: the hash of its modules.
 
     Messages and the lessons' checks are left out, as `setup.version` in the package
@@ -34,9 +33,8 @@ def version(modules: dict[str, str]) -> str:
     """
     digest = hashlib.sha256()
     for name in sorted(modules):
-        if "messages_" in name or is_lessons_checks(name):
-            continue
-        digest.update(f"{name}\0{modules[name]}\0".encode())
+        if "messages_" not in name and not is_lessons_checks(name):
+            digest.update(f"{name}\0{modules[name]}\0".encode())
     return digest.hexdigest()[:12]
 
 
@@ -45,26 +43,21 @@ def is_lessons_checks(name: str) -> bool:
     return bool(re.match(r"checks/\d", name))
 
 
-def names_for_notebooks(modules: dict[str, str]) -> set[str]:
+def names_for_notebooks(modules: Mapping[str, str]) -> set[str]:
     """Lists what `coursekit.notebook` offers, without importing it."""
-    return {
-        name
-        for module in ("notebook.py", "draw/__init__.py")
-        for node in ast.walk(ast.parse(modules.get(module, "")))
-        if isinstance(node, ast.Assign | ast.AugAssign)
-        and "__all__" in ast.unparse(node).split("=")[0]
-        for part in ast.walk(node.value)
-        if isinstance(part, ast.Constant)
-        for name in [part.value]
-    }
+    lists = re.findall(
+        r"(?ms)^__all__ = (\[.*?\])",
+        modules["notebook.py"] + modules["draw/__init__.py"],
+    )
+    return {name for one in lists for name in ast.literal_eval(one)}
 
 
 def archive_path(version: str) -> PurePosixPath:
-    """Names the archive of a version, from which Colab's notebooks import it."""
+    """Returns where the archive of a version is, for the notebooks in Colab."""
     return PurePosixPath(f"docs/colab/coursekit-{version}.zip")
 
 
-def archive(modules: dict[str, str]) -> bytes:
+def archive(modules: Mapping[str, str]) -> bytes:
     """Packs files of a package as a zip file; the same files give the same bytes."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -78,8 +71,12 @@ def archive(modules: dict[str, str]) -> bytes:
 
 def copy(target: Path, root: Path = ROOT) -> None:
     """Copies the package into a folder, without the lessons' checks."""
-    for name, text in read(root).items():
-        if not is_lessons_checks(name):
-            path = target / "coursekit" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+    write(target, {n: t for n, t in read(root).items() if not is_lessons_checks(n)})
+
+
+def write(target: Path, modules: Mapping[str, str]) -> None:
+    """Writes files of the package into its copy in a folder."""
+    for name, text in modules.items():
+        path = target / "coursekit" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Makes a lesson's notebook, solutions included, out of its source's cells."""
+"""Reads a lesson's percent script, and makes its notebook with solutions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import ast
 import hashlib
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 
+import jupytext
 import nbformat
 from nbformat import NotebookNode
 
@@ -16,19 +18,52 @@ from grader.authoring import coursekit
 from grader.authoring.check_source import (
     ExerciseCheck,
     checks_path,
-    read_text,
+    read_checks,
     visible_source,
 )
-from grader.authoring.release import (
-    CHECK_PREFIX,
-    COURSE,
-    nbgrader_metadata,
-    with_checks,
-)
-from grader.authoring.source import Cell, checks_of, read_source
+from grader.authoring.release import CHECK_PREFIX, COURSE, with_checks
+from grader.authoring.rules import MAX_LINES, MAX_SOLUTION_LINES, SourceError
 
+MARKS = ("setup", "exercise", "hints", "check", "scorecard")
+HEADER = re.compile(r"(?m)^#\s*%%(?=\s|$)")
+SOLUTION = re.compile(r"(?s)### BEGIN SOLUTION\n(.*?)### END SOLUTION")
+# Before a statement, its name, which learners do not see: "- [nan] Masked entries ..."
+STATEMENT_NAME = re.compile(r"(?m)^(- |)\[([a-z0-9][^\[\]\n]*)\] ")
 ALWAYS_IMPORTED = ("check", "example", "observe", "scorecard")
-IMPORT_HIDDEN = "from coursekit.checks import hidden, solution"
+PYTHON = {
+    "name": "python3",
+    "display_name": "Python 3 (ipykernel)",
+    "language": "python",
+}
+
+
+class Cell:
+    """One cell of a percent script.
+
+    Attributes:
+        line: the line of its header.
+        marks: what its header says: `{"exercise": "double", "minutes": 3}`.
+        mark, name: what the cell is for, and of which exercise: "check", "double".
+        source: its text, without the names of statements.
+        statements, unnamed: these names, and the list items that have none.
+    """
+
+    def __init__(self, path: Path, line: int, cell: NotebookNode):
+        self.path, self.line = path, line
+        self.marks = dict(cell.metadata)
+        self.marks.pop("lines_to_next_cell", None)  # jupytext's own
+        self.mark = next((mark for mark in MARKS if mark in self.marks), "")
+        name = self.marks.get(self.mark, "")
+        self.name = self.mark if name is True else name  # setup=true, scorecard=true
+        self.is_code = cell.cell_type == "code"
+        self.source, self.statements, self.unnamed = cell.source, [], []
+        if not self.is_code:
+            self.statements = [name for _, name in STATEMENT_NAME.findall(self.source)]
+            self.unnamed = re.findall(r"(?m)^- (?!\[[a-z0-9])(.*)", self.source)
+            self.source = STATEMENT_NAME.sub(r"\1", self.source)
+
+    def fail(self, rule: str, **values: object) -> None:
+        raise SourceError(self.path, self.line, rule, **{"name": self.name} | values)
 
 
 def read_lesson(path: Path, repository: str) -> NotebookNode:
@@ -37,125 +72,183 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
     `repository` is the course's address, from which Colab fetches the package.
 
     Raises:
-        SourceError: the source breaks one of the rules in CONTRIBUTING.md.
+        SourceError: the lesson or its checks break one of the `RULES`.
     """
-    cells = read_source(path)
-    checks = checks_of(path, cells)
-    made, setup = [], setup_source(path, cells, repository)
-    if cells[0].mark == "exercise":
-        with_exercise_facts(cells[0], cells[0], checks)
-    for position, cell in enumerate(cells):
-        follower = cells[position + 1] if position + 1 < len(cells) else None
-        made.append(make_cell(cell, follower, cells, checks, setup, repository))
-    metadata = {
-        "kernelspec": {
-            "display_name": "Python 3 (ipykernel)",
-            "language": "python",
-            "name": "python3",
-        },
-        "language_info": {"name": "python"},
-    }
+    cells = read_cells(path)
+    checks = read_checks(checks_path(path))
+    check_statements(cells, checks, checks_path(path))
+    solutions = {cell.name: cell.source for cell in cells if cell.mark == "exercise"}
+    made, hashes = [], Counter()
+    for cell, follower in zip(cells, [*cells[1:], None], strict=True):
+        source, check = cell.source, checks.get(cell.name)
+        if cell.mark == "setup":
+            source = setup_source(path, repository)
+        elif cell.mark == "exercise":
+            source = f"# exercise: {cell.name}\n{source}"
+        elif cell.mark == "hints":
+            source = folded_hints(cell)
+        elif cell.mark == "check":
+            source = check_cell(check, cell.name, solutions[cell.name])
+        elif cell.mark == "scorecard":
+            source = "scorecard()"
+        elif not cell.is_code:
+            source = source.replace("COLAB_BADGE", colab_badge(repository, path.stem))
+        if follower and follower.mark == "exercise":
+            source = with_exercise_facts(source, follower, checks[follower.name])
+        name = cell.name if cell.is_code else ""
+        if cell.mark == "check":
+            name = CHECK_PREFIX + name
+        if not name:  # one from its text, so that builds agree
+            name = "cell-" + hashlib.sha256(source.encode()).hexdigest()[:12]
+            hashes[name] += 1
+            name += f"-{hashes[name]}" if hashes[name] > 1 else ""
+        if cell.is_code:
+            metadata = grading_metadata(cell.mark, name, check)
+            made.append(nbformat.v4.new_code_cell(source, id=name, metadata=metadata))
+        else:
+            made.append(nbformat.v4.new_markdown_cell(source, id=name))
+    metadata = {"kernelspec": PYTHON, "language_info": {"name": "python"}}
     notebook = nbformat.v4.new_notebook(cells=made, metadata=metadata)
-    set_ids(notebook)
-    return with_checks(notebook, visible_source(read_text(checks_path(path))))
+    visible = visible_source(checks_path(path).read_text(encoding="utf-8"))
+    return with_checks(notebook, visible)
 
 
-def make_cell(
-    cell: Cell,
-    follower: Cell | None,
-    cells: list[Cell],
-    checks: dict[str, ExerciseCheck],
-    setup: str,
-    repository: str,
-) -> NotebookNode:
-    """Makes a notebook cell: generated text, the source's, and nbgrader's metadata."""
-    source = cell.source
-    if cell.mark == "setup":
-        source = setup
-    elif cell.mark == "exercise":
-        source = f"# exercise: {cell.name}\n{source}"
-    elif cell.mark == "check":
-        solved = next(c for c in cells if (c.mark, c.name) == ("exercise", cell.name))
-        source = check_cell(checks[cell.name], solved.source)
-    elif cell.mark == "scorecard":
-        source = "scorecard()"
-    elif cell.mark == "hints":
-        source = details(cell)
-    elif not cell.is_code:
-        badge = colab_badge(repository, cell.path.stem)
-        source = source.replace("COLAB_BADGE", badge)
-    if follower is not None and follower.mark == "exercise":
-        source = with_exercise_facts(cell, follower, checks)
-    if not cell.is_code:
-        return nbformat.v4.new_markdown_cell(source)
-    metadata = grading_metadata(cell, checks.get(cell.name))
-    return nbformat.v4.new_code_cell(source, metadata=metadata)
+def read_cells(path: Path) -> list[Cell]:
+    """Splits a percent script into cells, and checks the rules for cells."""
+    text = path.read_text(encoding="utf-8")
+    lines = [text.count("\n", 0, at.start()) + 1 for at in HEADER.finditer(text)]
+    cells = jupytext.reads(text, fmt="py:percent").cells
+    if not cells or len(cells) != len(lines):
+        raise SourceError(path, 1, "first cell")
+    cells = [Cell(path, *pair) for pair in zip(lines, cells, strict=True)]
+    named: dict[tuple[str, str], Cell] = {}
+    for previous, cell in zip([None, *cells], cells, strict=False):
+        mark = cell.mark
+        options = {"minutes", "difficulty"} if mark == "exercise" else set()
+        for key in cell.marks.keys() - {mark} - options:
+            cell.fail("known mark", mark=key, known=", ".join(MARKS))
+        if mark and cell.is_code == (mark == "hints"):
+            cell.fail("kind of cell", mark=mark)
+        if mark and (mark, cell.name) in named:
+            cell.fail("one of each", mark=mark)
+        if mark in ("check", "hints") and ("exercise", cell.name) not in named:
+            cell.fail("exercise first", mark=mark)
+        if mark == "check" and cell.source.strip():
+            cell.fail("empty check", file=checks_path(path))
+        if mark == "exercise":
+            check_exercise(cell, previous)
+        elif cell.is_code and num_lines(cell.source) > MAX_LINES:
+            cell.fail("length of code", lines=num_lines(cell.source))
+        if mark:
+            named[mark, cell.name] = cell
+    for mark in ("setup", "scorecard"):
+        if (mark, mark) not in named:
+            cells[-1].fail("set-up and scorecard", mark=mark)
+    for (mark, name), cell in named.items():
+        for other in ("hints", "check"):
+            if mark == "exercise" and (other, name) not in named:
+                cell.fail(other)
+    return cells
 
 
-def check_cell(check: ExerciseCheck, solution: str) -> str:
+def check_exercise(cell: Cell, previous: Cell | None) -> None:
+    """Checks the rules for an exercise's cell and the text before it."""
+    heading = rf"### Exercise [\d.]+: {cell.name}\b.*\n"
+    if not previous or previous.is_code or not re.match(heading, previous.source):
+        cell.fail("task")
+    minutes, difficulty = cell.marks.get("minutes"), cell.marks.get("difficulty")
+    if not isinstance(minutes, int) or minutes <= 0:
+        cell.fail("minutes", minutes=minutes)
+    if difficulty not in (1, 2, 3):
+        cell.fail("difficulty", difficulty=difficulty)
+    solutions = SOLUTION.findall(cell.source)
+    marks = re.findall("### (BEGIN|END) SOLUTION", cell.source)
+    count = num_lines("".join(solutions))
+    if marks != ["BEGIN", "END"] * len(solutions) or not count:
+        cell.fail("solution")
+    if count > MAX_SOLUTION_LINES:
+        cell.fail("length of solution", lines=count)
+
+
+def num_lines(text: str) -> int:
+    """Counts the lines that are not blank."""
+    return sum(bool(line.strip()) for line in text.splitlines())
+
+
+def check_statements(
+    cells: list[Cell], checks: dict[str, ExerciseCheck], path: Path
+) -> None:
+    """Checks that what the text states is what the checks are about."""
+    stated: dict[str, set[str]] = {"": set()}  # "": of several exercises
+    exercise = ""  # whose task is the text from its heading to its cell
+    for cell in reversed(cells):
+        if cell.mark:
+            exercise = cell.name if cell.mark == "exercise" else ""
+            if exercise and exercise not in checks:
+                raise SourceError(path, 1, "visible check", name=exercise)
+        elif not cell.is_code:
+            stated.setdefault(exercise, set()).update(cell.statements)
+            for item in cell.unnamed if exercise else ():
+                cell.fail("named statement", name=exercise, item=item)
+            exercise = "" if cell.source.startswith("### Exercise") else exercise
+    for name, check in checks.items():
+        if name not in stated:
+            raise SourceError(path, check.line, "check of an exercise", name=name)
+        for one in stated[name].difference(check.statements):
+            raise SourceError(path, check.line, "proven", name=name, statement=one)
+        for one in set(check.statements) - stated[name] - stated[""]:
+            raise SourceError(path, check.line, "stated", name=name, statement=one)
+
+
+def check_cell(check: ExerciseCheck, exercise: str, solution: str) -> str:
     """Writes the line that checks an exercise, below its hidden cases and solution.
 
     nbgrader takes the lines between the marks out of what it releases, and puts them
     back into what it grades.
     """
-    line = f'check("{check.exercise}")'
+    line = f'check("{exercise}")'
     if not check.hidden:
         return line
     text = re.sub(r"(?m)^\s*### (BEGIN|END) SOLUTION\n?", "", solution)
     text = text.replace("\\", r"\\").replace("'''", r"\'\'\'")
     return (
-        f"### BEGIN HIDDEN TESTS\n{IMPORT_HIDDEN}\n\n"
+        "### BEGIN HIDDEN TESTS\nfrom coursekit.checks import hidden, solution\n\n"
         f"solution('''\n{text}\n''')\n\n\n{check.hidden}\n\n\n"
         f"### END HIDDEN TESTS\n{line}"
     )
 
 
-def grading_metadata(cell: Cell, check: ExerciseCheck | None) -> dict:
-    """Writes nbgrader's metadata."""
-    is_check, is_exercise = cell.mark == "check", cell.mark == "exercise"
+def grading_metadata(mark: str, name: str, check: ExerciseCheck | None) -> dict:
+    """Writes nbgrader's metadata of a code cell, and what a bonus is worth."""
     metadata = {
-        "grade": is_check,
-        "grade_id": (CHECK_PREFIX if is_check else "") + cell.name,
-        "locked": not is_exercise,
+        "grade": mark == "check",
+        "grade_id": name,
+        "locked": mark != "exercise",
         "schema_version": 3,
-        "solution": is_exercise,
+        "solution": mark == "exercise",
         "task": False,
     }
-    if not is_check:
+    if mark != "check":
         return {"nbgrader": metadata}
-    metadata["points"] = check.maximum
     bonus = {COURSE: {"bonus": check.points}} if check.bonus else {}
-    return {"nbgrader": metadata} | bonus
+    return {"nbgrader": metadata | {"points": check.maximum}} | bonus
 
 
-def with_exercise_facts(
-    cell: Cell, exercise: Cell, checks: dict[str, ExerciseCheck]
-) -> str:
+def with_exercise_facts(task: str, exercise: Cell, check: ExerciseCheck) -> str:
     """Writes minutes, difficulty and points below the heading of an exercise."""
-    heading = re.match(rf"### Exercise [\d.]+: {exercise.name}\b.*\n", cell.source)
-    if cell.is_code or not heading:
-        exercise.fail(
-            f'Exercise "{exercise.name}" has no statement right before it.',
-            f'Add a text cell that starts with "### Exercise N.M: {exercise.name}".',
-        )
-    minutes, difficulty = exercise.number("minutes"), exercise.number("difficulty")
-    if difficulty not in (1, 2, 3):
-        exercise.fail(f"difficulty is {difficulty}.", "Choose 1, 2 or 3.")
-    points = checks[exercise.name].points
-    bonus = "bonus " if checks[exercise.name].bonus else ""
-    worth = f"{points} {bonus}point{'' if points == 1 else 's'}"
-    facts = f"\n*About {minutes} minutes. Difficulty {difficulty} of 3. {worth}.*\n"
-    return heading.group() + facts + cell.source[heading.end() :]
+    heading, _, text = task.partition("\n")
+    minutes, difficulty = exercise.marks["minutes"], exercise.marks["difficulty"]
+    worth = f"{check.points}{' bonus' if check.bonus else ''} point"
+    worth += "" if check.points == 1 else "s"
+    facts = f"*About {minutes} minutes. Difficulty {difficulty} of 3. {worth}.*"
+    return f"{heading}\n\n{facts}\n{text}"
 
 
-def details(cell: Cell) -> str:
+def folded_hints(cell: Cell) -> str:
     """Folds a list of two or three hints, each a `- ` item, into collapsed blocks."""
     before, *hints = re.split(r"(?m)^- ", cell.source)
     if before.strip() or not 2 <= len(hints) <= 3:
-        problem = f'"{cell.name}" has {len(hints)} hints.'
-        if hints and before.strip():
-            problem = f'"{cell.name}" has text before its first hint.'
-        cell.fail(problem, 'Give two or three, each a list item ("# - ...").')
+        cell.fail("number of hints", count=len(hints))
     return "\n".join(
         f"<details><summary>Hint {number}</summary>\n\n"
         + re.sub(r"(?m)^  ", "", hint).strip()
@@ -164,49 +257,29 @@ def details(cell: Cell) -> str:
     )
 
 
-def set_ids(notebook: NotebookNode) -> None:
-    """Gives each cell its grade id, or one derived from its text, so builds agree."""
-    seen: dict[str, int] = {}
-    for cell in notebook.cells:
-        metadata = nbgrader_metadata(cell)
-        name = metadata.get("grade_id") or ""
-        if not name:
-            name = "cell-" + hashlib.sha256(cell.source.encode()).hexdigest()[:12]
-            seen[name] = seen.get(name, 0) + 1
-            name += f"-{seen[name]}" if seen[name] > 1 else ""
-        cell.id = name
-        if metadata:
-            metadata["grade_id"] = name
-
-
 def repository_address(root: Path = ROOT) -> str:
-    """Reads the course's address, the one place a fork changes, from pyproject.toml."""
-    with open(root / "pyproject.toml", "rb") as file:
-        return tomllib.load(file)["tool"]["course"]["repository"].rstrip("/")
+    """Reads the course's address from pyproject.toml; only a fork changes it."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    return settings["tool"]["course"]["repository"].rstrip("/")
 
 
-def setup_source(path: Path, cells: list[Cell], repository: str) -> str:
+def setup_source(path: Path, repository: str) -> str:
     """Writes a lesson's set-up cell.
 
-    It says where Colab finds the package, of which version and lesson the notebook is,
-    and imports by name what the lesson's cells use of the package.
+    It says where Colab finds the package, which version of it and which lesson the
+    notebook is for, and imports by name what the lesson's cells use of the package.
     """
+    tree = ast.parse(path.read_text(encoding="utf-8"), path)
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     template = path.with_name("setup_cell.py").read_text(encoding="utf-8")
     modules = coursekit.read(path.parents[1])
     version = coursekit.version(modules)
-    name = coursekit.archive_path(version).as_posix()
-    used = {
-        node.id
-        for cell in cells
-        if cell.is_code
-        for node in ast.walk(ast.parse(cell.source))
-        if isinstance(node, ast.Name)
-    }
+    archive = coursekit.archive_path(version)
     names = sorted({*ALWAYS_IMPORTED, *used & coursekit.names_for_notebooks(modules)})
     return (
         template.strip()
-        .replace("COURSEKIT_URL", f"{repository}/raw/main/{name}")
-        .replace("COURSEKIT_NAME", name.rpartition("/")[2])
+        .replace("COURSEKIT_URL", f"{repository}/raw/main/{archive}")
+        .replace("COURSEKIT_NAME", archive.name)
         .replace("COURSEKIT_VERSION", version)
         .replace("COURSE_LESSON", path.stem)
         .replace("COURSE_NAMES", ", ".join(names))

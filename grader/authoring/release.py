@@ -27,9 +27,10 @@ from lessons.coursekit.outcomes import NOT_WRITTEN
 
 CHECK_PREFIX = "check-"  # before an exercise's name: the grade id of its check
 HIDDEN = re.compile(r"(?s)### BEGIN HIDDEN TESTS\n(.*?)### END HIDDEN TESTS")
-GRADING_FACTS = ("checks", "seed")  # of a lesson's metadata; in no file
-COURSE = "course"  # where our own facts stand in a cell's metadata
+GRADING_FACTS = ("checks", "seed")  # in a lesson's metadata, and in no file
+COURSE = "course"  # in a cell's metadata: facts that nbgrader does not know
 STUB = f'raise NotImplementedError("{NOT_WRITTEN}")'
+STEPS = LockCells, ClearSolutions, ClearOutput, ClearHiddenTests, ComputeChecksums
 # Learners may play with every cell but the checks; grading restores what they changed.
 RELEASE_CONFIG = {
     "ClearSolutions": {"code_stub": {"python": STUB}},
@@ -39,16 +40,9 @@ RELEASE_CONFIG = {
 
 def release(notebook: NotebookNode) -> NotebookNode:
     """Makes what learners open: stubs for solutions, no hidden tests, no outputs."""
-    notebook, resources = without_grading_facts(notebook), {}
-    config = Config(RELEASE_CONFIG)
-    for step in (
-        LockCells,
-        ClearSolutions,
-        ClearOutput,
-        ClearHiddenTests,
-        ComputeChecksums,
-    ):
-        notebook, resources = step(config=config).preprocess(notebook, resources)
+    notebook, config = without_grading_facts(notebook), Config(RELEASE_CONFIG)
+    for step in STEPS:
+        notebook, _ = step(config=config).preprocess(notebook, {})
     return notebook
 
 

@@ -1,15 +1,19 @@
 """Carries lessons and their messages into other languages, by gettext catalogues.
 
 A catalogue (`solutions/locales/ko/LC_MESSAGES/01_pmap_spmd.po`) holds a paragraph, a
-heading or a list item per entry, and what the lesson's checks may say.
+heading or a list item per entry, and what the lesson's checks may say. In a message,
+`{1}`, `{2}`, ... stand for its values, in the order of the English text.
 """
 
 from __future__ import annotations
 
+import ast
 import copy
+import io
+import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from babel.messages import Catalog, pofile
@@ -17,77 +21,50 @@ from nbformat import NotebookNode
 
 from grader import ROOT, CourseError
 from grader.authoring import coursekit
-from grader.authoring.check_source import checks_path, read_checks, visible_source
-from grader.authoring.check_source import read_text as read_check_text
-from grader.authoring.release import dumps, lesson_paths, release
-from grader.authoring.translatable_text import messages, rewritten
+from grader.authoring.check_source import read_checks, visible_source
+from grader.authoring.release import dumps
 
 # The learner's modules with messages; pictures keep their English labels.
-MESSAGE_MODULES = (
-    *("setup", "outcomes", "card", "notebook", "observation", "observe", "expect"),
-    *("expect_program", "reference_checks", "processes", "script"),
-)
+MESSAGE_MODULES = "setup outcomes card notebook observation observe expect".split()
+MESSAGE_MODULES += "expect_program reference_checks processes script".split()
 COMMON = "common"  # the catalogue of what these modules say, and several lessons
-SHORT_TEXTS = (  # which nothing tells from names
-    *("called", "seen", "expected", "likely", "where", "wrong", "right", "total"),
-    *("holds", "fails", "later", "again", "essential"),
-    *("devices", "microbatches", "nothing", "In words", "{1} of {2}"),
-)
+# Messages that look like names in code.
+SHORT_TEXTS = "called seen expected likely where wrong right total holds fails".split()
+SHORT_TEXTS += "later again essential devices microbatches nothing".split()
+SHORT_TEXTS += ["In words", "{1} of {2}"]
 COLAB_NOTE = (
     "In Colab the checks speak English. A cell with `%env COURSE_LANGUAGE={1}`, "
     "run before the set-up cell, changes that."
 )
-
 BADGE = re.compile(r"(\[!\[.*/blob/main/lessons/)(.*\))")
-
-
-class TranslationError(CourseError):
-    """A catalogue that cannot be read, or a translation that lost a value."""
+HEADER = 'msgid ""\nmsgstr ""\n"Language: {}\\n"\n'
+HEADER += '"Content-Type: text/plain; charset=utf-8\\n"\n\n'
+VALUE = re.compile(r"\{\d+\}")
+# Between a text's paragraphs; before an item of a list; around a text on its line.
+SEPARATORS = re.compile(r"(?s)(```.*?```|\n\s*\n|</?details>|</?summary>)")
+ITEMS = re.compile(r"(?m)^(?=\s*(?:[-*]|\d+\.) )")
+MARK = re.compile(r"(?s)(\s*(?:#+ |[-*] |\d+\. |> )?)(.*?)(\s*)")
+# Patterns, flags, imports, HTML, calls and style sheets.
+CODE = re.compile(r"[\\|\n]|\(\?|^--|^import |^<|^\w+\(|[a-z]:[^;]+;[a-z]")
 
 
 def languages(root: Path = ROOT) -> list[str]:
-    """Lists the languages that have catalogues."""
     return sorted(path.name for path in (root / "solutions/locales").glob("*/"))
 
 
 def catalogue_path(language: str, name: str, root: Path = ROOT) -> Path:
-    """Names the catalogue of a lesson, or of the modules' messages."""
     return root / "solutions/locales" / language / "LC_MESSAGES" / f"{name}.po"
 
 
-def all_texts(released: Mapping[str, NotebookNode], root: Path) -> dict[str, list[str]]:
-    """Lists what is to be translated, by catalogue; what lessons share, once."""
-    found = {name: texts_of(name, lesson, root) for name, lesson in released.items()}
-    counts = Counter(text for texts in found.values() for text in texts)
-    common = dict.fromkeys([COLAB_NOTE, *SHORT_TEXTS])
-    for name in MESSAGE_MODULES:
-        path = coursekit.folder(root) / f"{name}.py"
-        common |= dict.fromkeys(messages(path.read_text(encoding="utf-8")))
-    common |= {text: None for text, count in counts.items() if count > 1}
-    own = {n: [t for t in texts if t not in common] for n, texts in found.items()}
-    return {COMMON: list(common), **own}
-
-
 def translated_files(
-    lessons: Mapping[str, NotebookNode], root: Path = ROOT
+    released: Mapping[str, NotebookNode], root: Path = ROOT
 ) -> tuple[dict[Path, str], dict[Path, list[str]]]:
     """Makes, for each language, catalogues, released notebooks and messages.
 
-    Args:
-        lessons: every lesson, by its name, with solutions.
-        root: the course's folder.
-
-    Returns:
-        What each file must hold, and the texts of each catalogue that have no
-        translation, or a stale one.
-
-    Raises:
-        TranslationError: a catalogue is damaged.
+    `released` holds every lesson by its name. Also lists the texts of each catalogue
+    that have no translation, or a stale one.
     """
     files, missing = {}, {}
-    if not languages(root):
-        return files, missing
-    released = {name: release(lesson) for name, lesson in lessons.items()}
     texts = all_texts(released, root)
     said = {text for name in released for text in check_messages(name, root)}
     said |= set(texts[COMMON])
@@ -97,38 +74,114 @@ def translated_files(
             path = catalogue_path(language, name, root)
             catalogue = read_catalogue(path, language)
             found = translations(catalogue)
-            files[path] = merge(catalogue, wanted, language)
-            missing[path] = [text for text in wanted if text not in found]
+            files[path] = merged(catalogue, wanted, language)
+            if lacking := [text for text in wanted if text not in found]:
+                missing[path] = lacking
             translated |= {text: found[text] for text in wanted if text in found}
-        folder = root / "lessons"
         for name, lesson in released.items():
-            notebook = dumps(translate(lesson, translated, language))
-            files[folder / language / f"{name}.ipynb"] = notebook
+            path = root / "lessons" / language / f"{name}.ipynb"
+            files[path] = dumps(translate(lesson, translated, language))
         spoken = {text: translated[text] for text in translated if text in said}
-        files[coursekit.folder(root) / f"messages_{language}.py"] = module_of(
-            spoken, language
-        )
+        path = coursekit.folder(root) / f"messages_{language}.py"
+        files[path] = module_of(spoken, language)
     return files, missing
 
 
-def read_catalogue(path: Path, language: str) -> Catalog:
-    """Reads a catalogue; a missing file reads as an empty one.
+def all_texts(released: Mapping[str, NotebookNode], root: Path) -> dict[str, list[str]]:
+    """Lists what is to be translated, by catalogue; what lessons share, once."""
+    found: dict[str, dict[str, None]] = {}
+    for name, lesson in released.items():
+        found[name] = dict.fromkeys([*prose(lesson), *check_messages(name, root)])
+    common = dict.fromkeys([COLAB_NOTE, *SHORT_TEXTS])
+    for name in MESSAGE_MODULES:
+        path = coursekit.folder(root) / f"{name}.py"
+        common |= dict.fromkeys(messages(path.read_text(encoding="utf-8")))
+    counts = Counter(itertools.chain(*found.values()))
+    common |= {text: None for text, count in counts.items() if count > 1}
+    own = {n: [t for t in texts if t not in common] for n, texts in found.items()}
+    return {COMMON: list(common), **own}
 
-    Raises:
-        TranslationError: the file is no catalogue, or a translation lacks a value of
-            its text, or has one that the text lacks.
-    """
+
+def check_messages(name: str, root: Path) -> list[str]:
+    """Finds what a lesson's visible checks say, and how they name their statements."""
+    path = root / "solutions" / "checks" / f"{name}.py"
+    said = messages(visible_source(path.read_text(encoding="utf-8")))
+    return [*said, *(n for one in read_checks(path).values() for n in one.statements)]
+
+
+def messages(source: str) -> list[str]:
+    """Finds the texts in Python code that a learner may read, in their order."""
+    tree = ast.parse(source)
+    skipped: set[ast.AST] = set()  # docstrings, and the parts of f-strings
+    for node in ast.walk(tree):
+        skipped |= {node.value} if isinstance(node, ast.Expr) else set()
+        skipped |= {*node.values} if isinstance(node, ast.JoinedStr) else set()
+    strings = [
+        (node.lineno, node.col_offset, template(node))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant | ast.JoinedStr) and node not in skipped
+    ]
+    return [text for _, _, text in sorted(strings) if is_message(text)]
+
+
+def template(node: ast.Constant | ast.JoinedStr) -> str:
+    """Returns a string of the code, with the values of an f-string numbered."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    places = (f"{{{number}}}" for number in itertools.count(1))
+    return "".join(
+        part.value if isinstance(part, ast.Constant) else next(places)
+        for part in node.values
+    )
+
+
+def is_message(text: str) -> bool:
+    """Tells messages from names, patterns and code."""
+    has_words = " " in text.strip() and re.search("[A-Za-z]{3,}", VALUE.sub(" ", text))
+    return bool(has_words) and not CODE.search(text)
+
+
+def prose(lesson: NotebookNode) -> list[str]:
+    """Lists the texts in a lesson's text cells."""
+    found: list[str] = []
+    for cell in lesson.cells:
+        if cell.cell_type == "markdown":
+            rewritten(cell.source, lambda text: found.append(text) or text)
+    return found
+
+
+def rewritten(source: str, change: Callable[[str], str]) -> str:
+    """Applies `change` to each paragraph, heading, list item and row of a text."""
+    parts = SEPARATORS.split(source)
+    for number, part in enumerate(parts):
+        start = part.lstrip()
+        if SEPARATORS.fullmatch(part) or start.startswith("[!["):  # the badge
+            continue
+        rows = part.splitlines(keepends=True)
+        units = rows if start.startswith("|") else ITEMS.split(part)
+        for place, unit in enumerate(units):
+            before, text, after = MARK.fullmatch(unit).groups()
+            plain = " ".join(text.split())
+            changed = change(plain) if re.search("[A-Za-z]{2}", plain) else plain
+            if changed != plain:
+                units[place] = before + changed + after
+        parts[number] = "".join(units)
+    return "".join(parts)
+
+
+def read_catalogue(path: Path, language: str) -> Catalog:
+    """Reads a catalogue; a missing file reads as an empty one."""
     if not path.exists():
         return Catalog(locale=language, charset="utf-8")
     try:
         with open(path, "rb") as file:
             catalogue = pofile.read_po(file, locale=language, abort_invalid=True)
-    except (pofile.PoFileError, UnicodeDecodeError, ValueError) as error:
-        raise TranslationError(f"{path} is no catalogue: {error}") from None
+    except (pofile.PoFileError, ValueError) as error:
+        raise CourseError(f"{path} is no catalogue: {error}") from None
     for text, translation in translations(catalogue).items():
-        values = set(re.findall(r"\{\d+\}", text))
-        if values != set(re.findall(r"\{\d+\}", translation)):
-            raise TranslationError(
+        values = set(VALUE.findall(text))
+        if values != set(VALUE.findall(translation)):
+            raise CourseError(
                 f'{path}: the translation of "{text}" must hold the same values: '
                 f"{', '.join(sorted(values)) or 'none'}."
             )
@@ -144,7 +197,7 @@ def translations(catalogue: Catalog) -> dict[str, str]:
     }
 
 
-def merge(catalogue: Catalog, texts: Iterable[str], language: str) -> str:
+def merged(catalogue: Catalog, texts: Iterable[str], language: str) -> str:
     """Writes a catalogue anew for `texts`, in their order.
 
     A text that has changed a little keeps its former translation, marked as fuzzy; the
@@ -154,33 +207,16 @@ def merge(catalogue: Catalog, texts: Iterable[str], language: str) -> str:
     for text in texts:
         template.add(text)
     catalogue.update(template, no_fuzzy_matching=False)
-    lines = ['msgid ""', 'msgstr ""', f'"Language: {language}\\n"']
-    lines += ['"Content-Type: text/plain; charset=utf-8\\n"', ""]
     for message in catalogue:
-        if message.id:
-            lines += ["#, fuzzy"] if message.fuzzy else []
-            lines += [f"msgid {pofile.normalize(message.id, width=88)}"]
-            lines += [f"msgstr {pofile.normalize(message.string or '', width=88)}", ""]
-    return "\n".join(lines)
+        message.flags &= {"fuzzy"}
+    data = io.BytesIO()
+    pofile.write_po(data, catalogue, width=88, omit_header=True, ignore_obsolete=True)
+    return HEADER.format(language) + data.getvalue().decode().removesuffix("\n")
 
 
-def texts_of(name: str, released: NotebookNode, root: Path) -> list[str]:
-    """Lists a lesson's texts: its prose, then its checks' messages, each once."""
-    found: list[str] = []
-    for cell in released.cells:
-        if cell.cell_type == "markdown":
-            rewritten(cell.source, lambda text: found.append(text) or text)
-    return list(dict.fromkeys([*found, *check_messages(name, root)]))
-
-
-def check_messages(name: str, root: Path) -> list[str]:
-    """Finds what a lesson's visible checks say, and how they name their statements."""
-    [path] = map(checks_path, lesson_paths([name], root))
-    names = [one for check in read_checks(path).values() for one in check.statements]
-    return [*messages(visible_source(read_check_text(path))), *names]
-
-
-def translate(lesson: NotebookNode, translated: dict[str, str], language: str):
+def translate(
+    lesson: NotebookNode, translated: Mapping[str, str], language: str
+) -> NotebookNode:
     """Copies a released lesson with its prose in another language.
 
     Cells, ids and code stay; a text without a translation stays English.
@@ -189,12 +225,8 @@ def translate(lesson: NotebookNode, translated: dict[str, str], language: str):
     note = translated.get(COLAB_NOTE, COLAB_NOTE).replace("{1}", language)
     for cell in lesson.cells:
         if cell.cell_type == "markdown":
-            cell.source = rewritten(
-                cell.source, lambda text: translated.get(text, text)
-            )
-            cell.source = BADGE.sub(
-                lambda badge: f"{badge[1]}{language}/{badge[2]}\n\n{note}", cell.source
-            )
+            text = rewritten(cell.source, lambda text: translated.get(text, text))
+            cell.source = BADGE.sub(rf"\g<1>{language}/\2\n\n{note}", text)
     return lesson
 
 

@@ -6,6 +6,7 @@ import base64
 import copy
 import html
 import io
+import itertools
 import os
 import re
 import shutil
@@ -20,65 +21,47 @@ from nbformat import NotebookNode
 from PIL import Image
 
 from grader import ROOT, CourseError
-from grader.atomic_files import write
+from grader.atomic_files import write, write_file
 from grader.authoring.lesson import repository_address
 from grader.authoring.release import dumps, lesson_paths, nbgrader_metadata
 from grader.authoring.translation import languages
 
-# A lesson's released notebooks lie here, and its pages too; the language of each.
+# The folders of the released notebooks and of their pages, and their languages.
 FOLDERS = {"lessons": "en"} | {f"lessons/{name}": name for name in languages()}
-TEXTS = {  # on the pages, in each language
-    "en": {
-        "name": "English",
-        "lessons": "Lessons",
-        "colab": "Open in Colab",
-        "download": "Download notebook",
-        "solved": "Solved notebook",
-        "setup": "Show the set-up",
-        "scorecard": "Show the scorecard's code",
-    },
-    "ko": {
-        "name": "한국어",
-        "lessons": "한국어 (Korean)",
-        "colab": "Colab에서 열기",
-        "download": "노트북 내려받기",
-        "solved": "풀이 노트북",
-        "setup": "준비 코드 보기",
-        "scorecard": "점수표 코드 보기",
-    },
+TEXTS = {  # on the pages
+    "name": {"en": "English", "ko": "한국어"},
+    "lessons": {"en": "Lessons", "ko": "한국어 (Korean)"},
+    "colab": {"en": "Open in Colab", "ko": "Colab에서 열기"},
+    "download": {"en": "Download notebook", "ko": "노트북 내려받기"},
+    "solved": {"en": "Solved notebook", "ko": "풀이 노트북"},
+    "setup": {"en": "Show the set-up", "ko": "준비 코드 보기"},
+    "scorecard": {"en": "Show the scorecard's code", "ko": "점수표 코드 보기"},
 }
 BADGE = re.compile(r"\[!\[[^]]*\]\([^)]*\)\]\((https://colab\.[^)]*)\)")
-EXTRA = "_extra"  # what the site holds as it is
+EXTRA = "_extra"  # files of the site that Sphinx only copies
 LISTS = "_lessons.md"  # the lists of lessons, which index.md includes
 PICTURES = "pictures"
-# Documents stay until the end: collections would take a quarter of its time.
-SPHINX = """\
-import gc, sys
-from sphinx.cmd.build import main
-gc.set_threshold(100_000)
-sys.exit(main())
-"""
-OURS = ".nojekyll"  # has GitHub Pages serve _static/; what lacks it is never replaced
+SITE_MARK = ".nojekyll"  # has GitHub Pages serve _static/; only a site is replaced
 
 
 class SiteError(CourseError):
-    """The site cannot be built; the text says why."""
+    """The site cannot be built."""
 
 
 def build_site(to: Path | None = None) -> Path:
     """Writes the site into `to`, by default _site/; returns that folder.
 
     Nothing is run: what the lessons' cells print and draw is in the solved notebooks.
-    An earlier site is replaced once the new one is whole.
+    An earlier site is replaced once the new one is complete.
 
     Raises:
-        SiteError: Sphinx warns (of a link that leads nowhere, say), or `to` holds
-            something else than a site.
+        SiteError: Sphinx warns (of a broken link, say), or `to` holds something else
+            than a site.
     """
     import sphinx  # noqa: F401  before anything is written: only the site needs it
 
     to = (to or ROOT / "_site").resolve()
-    if to.is_file() or (to.exists() and any(to.iterdir()) and not (to / OURS).exists()):
+    if to.exists() and not (to / SITE_MARK).exists() and any(to.iterdir()):
         raise SiteError(
             f"{to} holds something else than a site. Choose another folder."
         )
@@ -88,53 +71,44 @@ def build_site(to: Path | None = None) -> Path:
         comparison = ROOT / "tests" / "end_to_end" / "hostile" / "COMPARISON.md"
         shutil.copy(comparison, sources / "cheats.md")
         write_lessons(sources, ROOT)
-        run_sphinx(sources, made)
+        command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning"]
+        command += ["--doctree-dir", str(Path(folder, "doctrees"))]
+        modules = os.pathsep.join([str(ROOT), str(ROOT / "lessons")])
+        env = os.environ | {"PYTHONPATH": modules, "JAX_PLATFORMS": "cpu"}
+        run = subprocess.run(
+            [*command, str(sources), str(made)], env=env, capture_output=True, text=True
+        )
+        if run.returncode:
+            said = run.stderr.replace(str(sources), "docs").strip()
+            raise SiteError(f"Sphinx did not make the site:\n{said}")
         shutil.rmtree(to, ignore_errors=True)
         shutil.move(made, to)
     return to
 
 
-def run_sphinx(sources: Path, made: Path) -> None:
-    """Makes HTML of `sources` in a process of its own; warnings are errors."""
-    command = [sys.executable, "-c", SPHINX, "--quiet", "--fail-on-warning"]
-    command += ["--doctree-dir", str(made.with_name("doctrees"))]
-    modules = os.pathsep.join([str(ROOT), str(ROOT / "lessons")])
-    env = os.environ | {"PYTHONPATH": modules, "JAX_PLATFORMS": "cpu"}
-    run = subprocess.run(
-        [*command, str(sources), str(made)], env=env, capture_output=True, text=True
-    )
-    if run.returncode:
-        said = run.stderr.replace(str(sources), "docs").strip()
-        raise SiteError(f"Sphinx did not make the site:\n{said}")
-
-
 def write_lessons(sources: Path, root: Path) -> None:
     """Writes a page per lesson and language, and the files that it links to."""
     extra, lists = sources / EXTRA, []
-    write(extra / OURS, "")
+    write(extra / SITE_MARK, "")
     repository = repository_address(root)
     for folder, language in FOLDERS.items():
-        texts, names = TEXTS[language], []
+        caption = f":caption: {TEXTS['lessons'][language]}"
+        lists += ["```{toctree}", caption, ":maxdepth: 1", ""]
         for source in lesson_paths(root=root):
-            path = root / folder / f"{source.stem}.ipynb"
-            if not path.is_file():
-                continue
-            names.append(f"{folder}/{source.stem}")
-            text = path.read_text(encoding="utf-8")
-            write(extra / folder / path.name, text)
+            name = source.stem
+            lists.append(f"{folder}/{name}")
+            released = (root / folder / f"{name}.ipynb").read_text(encoding="utf-8")
+            write(extra / folder / f"{name}.ipynb", released)
             made = page(
-                nbformat.reads(text, as_version=4),
+                nbformat.reads(released, as_version=4),
                 nbformat.read(source.with_suffix(".ipynb"), as_version=4),
-                links_of(source.stem, folder, repository, root),
+                links_of(name, folder, repository),
                 extra / folder / PICTURES,
-                texts,
+                language,
             )
-            write(sources / folder / path.name, dumps(made))
-        if names:
-            lines = ["```{toctree}", f":caption: {texts['lessons']}", ":maxdepth: 1"]
-            lines += ["", *names, "```"]
-            lists.append("\n".join(lines))
-    write(sources / LISTS, "\n\n".join(lists) + "\n")
+            write(sources / folder / f"{name}.ipynb", dumps(made))
+        lists += ["```", ""]
+    write(sources / LISTS, "\n".join(lists))
 
 
 def page(
@@ -142,68 +116,62 @@ def page(
     solved: NotebookNode,
     links: str,
     pictures: Path,
-    texts: dict[str, str],
+    language: str,
 ) -> NotebookNode:
     """Makes a lesson's page: the released cells, the solved demonstrations' outputs.
 
     Exercises hold their stubs; the cards of our solutions are not shown. Set-up and
-    scorecard are folded. `links` take the badge's place; the drawn pictures are written
-    into the folder `pictures`.
+    scorecard are folded. `links` replace the badge; the pictures are written into the
+    folder `pictures`.
     """
     made = copy.deepcopy(released)
     outputs = {cell.id: cell.get("outputs", []) for cell in solved.cells}
     for cell in made.cells:
         if cell.cell_type != "code":
-            cell.source = BADGE.sub(
-                lambda badge: links.replace("COLAB", badge[1]), cell.source
-            )
+            cell.source = BADGE.sub(links.replace("COLAB", r"\1"), cell.source)
             continue
-        kind = kind_of(cell, texts)
+        facts, kind = nbgrader_metadata(cell), "demonstration"
+        if facts.get("solution"):
+            kind = "exercise"
+        elif facts.get("grade"):
+            kind = "check"
+        elif cell.id in ("setup", "scorecard"):
+            kind = cell.id
         cell.metadata = NotebookNode(tags=[kind])
-        if kind in texts:
+        if kind in TEXTS:
             cell.metadata.tags.append("hide-input")
-            cell.metadata.mystnb = {"code_prompt_show": texts[kind]}
+            cell.metadata.mystnb = {"code_prompt_show": TEXTS[kind][language]}
         if kind == "demonstration":
-            cell.outputs = list(shown(cell, outputs.get(cell.id, []), pictures))
+            cell.outputs = list(shown(cell.id, outputs.get(cell.id, []), pictures))
     return made
 
 
-def kind_of(cell: NotebookNode, texts: dict[str, str]) -> str:
-    """Names what a code cell is for; the kinds in `texts` are folded."""
-    if nbgrader_metadata(cell).get("solution"):
-        return "exercise"
-    if nbgrader_metadata(cell).get("grade"):
-        return "check"
-    name = cell.id.partition("-")[0]
-    return name if name in texts else "demonstration"
-
-
 def shown(
-    cell: NotebookNode, outputs: list[NotebookNode], folder: Path
+    name: str, outputs: list[NotebookNode], folder: Path
 ) -> Iterator[NotebookNode]:
     """Yields a cell's outputs, each picture as a file with a text alternative."""
-    drawn = 0
+    numbers = itertools.count(1)
     for output in outputs:
         if "image/png" not in output.get("data", {}):
             yield output
             continue
+        file = f"{name}-{next(numbers)}.png"
         data = base64.b64decode(output.data["image/png"])
-        drawn += 1
-        name = f"{cell.id}-{drawn}.png"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
+        write_file(folder / file, data)
         with Image.open(io.BytesIO(data)) as picture:
-            size = f'width="{picture.width}" height="{picture.height}"'
-            size += f' style="min-width: min(36rem, {picture.width}px)"'
+            width, height = picture.size
         alt = html.escape(output.metadata["image/png"]["alt"])
-        image = f'<img src="{PICTURES}/{name}" alt="{alt}" {size}>'
-        link = f'<a class="picture" href="{PICTURES}/{name}">{image}</a>'
+        image = (
+            f'<img src="{PICTURES}/{file}" alt="{alt}" width="{width}" '
+            f'height="{height}" style="min-width: min(36rem, {width}px)">'
+        )
+        link = f'<a class="picture" href="{PICTURES}/{file}">{image}</a>'
         yield nbformat.v4.new_output("display_data", {"text/html": link})
 
 
-def links_of(name: str, folder: str, repository: str, root: Path) -> str:
+def links_of(name: str, folder: str, repository: str) -> str:
     """Writes the links at the top of a lesson; COLAB stands for Colab's address."""
-    texts = TEXTS[FOLDERS[folder]]
+    texts = {key: texts[FOLDERS[folder]] for key, texts in TEXTS.items()}
     solved = f"{repository}/blob/main/solutions/{name}.ipynb"
     links = [
         f'<a href="COLAB">{texts["colab"]}</a>',
@@ -211,8 +179,8 @@ def links_of(name: str, folder: str, repository: str, root: Path) -> str:
         f'<a href="{solved}">{texts["solved"]}</a>',
     ]
     for other, language in FOLDERS.items():
-        if other != folder and (root / other / f"{name}.ipynb").is_file():
-            path = os.path.relpath(f"{other}/{name}.html", folder).replace(os.sep, "/")
+        if other != folder:
+            path = os.path.relpath(f"{other}/{name}.html", folder)
             spoken = f'lang="{language}" hreflang="{language}"'
-            links.append(f'<a href="{path}" {spoken}>{TEXTS[language]["name"]}</a>')
+            links.append(f'<a href="{path}" {spoken}>{TEXTS["name"][language]}</a>')
     return f'<p class="lesson-links">{" ".join(links)}</p>'

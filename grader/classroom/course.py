@@ -10,13 +10,14 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from grader import ROOT
+from grader.atomic_files import read_text, write
 from grader.authoring import coursekit
 from grader.authoring.build import read
 from grader.authoring.release import dumps, lesson_paths, without_grading_facts
-from grader.classroom.folder import SEED
+from grader.classroom.folder import CONFIG, SEED
 
 NO_PART = "partial_credit=False"  # what the set-up cell of such a lesson says
-CONFIG = '''\
+SETTINGS = '''\
 """nbgrader's settings for this course; `nbgrader --help-all` explains each."""
 
 import sys
@@ -47,71 +48,59 @@ def make_course(
 ) -> list[str]:
     """Writes nbgrader_config.py and source/ into `folder`; returns the lessons' names.
 
-    With `update` the lessons in source/ are renewed; everything else stays as it is.
-    With `all_or_nothing` their exercises give no part of their points: the set-up cell
-    says so, and all who run or grade them follow it. None: as the folder has it.
+    With `update` the lessons in source/ are renewed, and a missing seed is drawn anew.
+    With `all_or_nothing` no exercise gives a part of its points: the set-up cell says
+    so, and all who run or grade the lesson follow it. None: as the folder has it.
 
     Raises:
-        ValueError: `folder` lies in the course's repository, is a file, or already
-            holds something and `update` is not given.
+        ValueError: `folder` is in the course's repository, is a file, or already
+            contains something and `update` is not given.
     """
     folder = folder.expanduser().resolve()
     if folder.is_relative_to(root):
         raise ValueError(
-            f"{folder} lies inside the course's repository. A class's data must not: "
-            "choose a folder outside of it."
+            f"{folder} is inside the course's repository. A class's data must not be: "
+            "choose a folder outside it."
         )
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file. Choose a folder.")
-    config = folder / "nbgrader_config.py"
-    if update and not config.exists():
+    if update and not (folder / CONFIG).exists():
         raise ValueError(f"{folder} is no course folder yet. Leave out --update.")
     if not update and folder.exists() and any(folder.iterdir()):
         raise ValueError(
             f"{folder} is not empty. Choose another folder, or renew its lessons with "
             "--update."
         )
-    notebooks = {path.stem: read(path, root) for path in lesson_paths(root=root)}
-    for name, notebook in notebooks.items():
-        target = folder / "source" / name
-        place = target / f"{name}.ipynb"
-        if all_or_nothing or (all_or_nothing is None and gives_no_part(place)):
-            without_partial_credit(notebook)
-        text = dumps(without_grading_facts(notebook))
-        target.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8")
+    paths = lesson_paths(root=root)
+    for path in paths:
+        lesson, target = read(path, root), folder / "source" / path.stem
+        file = target / f"{path.stem}.ipynb"
+        if all_or_nothing or (all_or_nothing is None and gives_no_part(file)):
+            without_partial_credit(lesson)
+        write(file, dumps(without_grading_facts(lesson)))
         # Modules that are gone would make it another version of the package.
         shutil.rmtree(target / "coursekit", ignore_errors=True)
         coursekit.copy(target, root)
-        checks = target / "coursekit" / "checks" / f"{name}.py"
-        checks.write_text(notebook.metadata["checks"], encoding="utf-8")
+        checks = target / "coursekit" / "checks" / path.name
+        checks.write_text(lesson.metadata["checks"], encoding="utf-8")
     if not update:
-        write_seed(folder)
-        folder.chmod(0o700)  # solutions, submissions and scores will lie here
-        config.write_text(CONFIG.format(root=str(root)), encoding="utf-8")
-    return list(notebooks)
+        folder.chmod(0o700)  # solutions, submissions and scores will be in it
+        (folder / CONFIG).write_text(SETTINGS.format(root=str(root)), encoding="utf-8")
+    if not (folder / SEED).exists():
+        # A random seed of the hidden tests' cases, so that nobody knows them.
+        (folder / SEED).parent.mkdir(exist_ok=True)
+        (folder / SEED).write_text(f"{secrets.randbelow(10**6)}\n", encoding="utf-8")
+    return [path.stem for path in paths]
 
 
 def without_partial_credit(notebook: NotebookNode) -> None:
-    """Makes the set-up cell ask for all statements of an exercise, or no points.
-
-    Raises:
-        ValueError: the set-up cell is not one that can be asked.
-    """
+    """Makes the set-up cell demand all statements of an exercise for any points."""
     [setup] = (cell for cell in notebook.cells if cell.id == "setup")
     call = re.compile(r"(setup\.with_devices\([^()]*)\)")
-    setup.source, found = call.subn(rf"\1, {NO_PART})", setup.source)
-    if found != 1:
+    setup.source, num_calls = call.subn(rf"\1, {NO_PART})", setup.source)
+    if num_calls != 1:
         raise ValueError("The set-up cell does not call setup.with_devices(...) once.")
 
 
 def gives_no_part(path: Path) -> bool:
-    """Tells whether the class's lesson in a file is all or nothing."""
-    return path.is_file() and NO_PART in path.read_text(encoding="utf-8")
-
-
-def write_seed(folder: Path) -> None:
-    """Draws this class's seed of the hidden tests' cases, so that nobody knows them."""
-    path = folder / SEED
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f"{secrets.randbelow(10**6)}\n", encoding="utf-8")
+    return NO_PART in read_text(path)

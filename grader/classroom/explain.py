@@ -1,68 +1,54 @@
-"""Explains a grade: by what, when, and what each check saw."""
+"""Explains a grade: by what, when, and what each check observed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from grader.authoring.release import names_lesson
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom
-from grader.classroom.publishing import decided, published_key
-from grader.pages.cards import plain_card
-from grader.pages.terminal import summary, table
+from grader.classroom.publishing import with_given_points
+from grader.pages.terminal import plain_card, summary, table
 from grader.results import Status
 
-Say = Callable[[str], None]
 
-
-def explain(folder: Path, student: str, lesson: str, *, say: Say = print) -> int:
-    """Says why a learner has this grade: by what, when, what each check saw.
+def explain(folder: Path, student: str, lesson: str) -> int:
+    """Prints why a learner has this grade: by what, when, what each check observed.
 
     Raises:
         ValueError: no such submission, or not graded yet.
     """
     classroom = Classroom(folder)
-    found = [
-        s
-        for s in classroom.submissions()
-        if s.student == student and names_lesson(lesson, s.lesson)
-    ]
-    if not found:
+    for submission in classroom.submissions():
+        if submission.student == student and names_lesson(lesson, submission.lesson):
+            break
+    else:
         raise ValueError(
-            f'"{student}" handed in nothing for "{lesson}" in {classroom.folder}.'
+            f'"{student}" submitted nothing for "{lesson}" in {classroom.folder}.'
         )
-    [submission] = found
-    record = classroom.store.get(published_key(classroom, submission))
+    record = classroom.published(submission)
     if record is None:
         raise ValueError(f"{submission} is not graded yet: run `grade`.")
-    counts = decided(classroom, submission, record.result)
-    say(f"{submission}: {summary(counts)}")
-    for name, lines in (
-        ("note", record.result.notes),
-        ("reason", record.result.reasons),
-        ("limit", record.result.limits),
-    ):
-        for line in lines:
-            say(f"{name}: {line}")
-    say("\n" + table(counts).rstrip())
+    final = with_given_points(classroom, submission, record.result)
+    print(f"{submission}: {summary(final)}")
+    for name in ("note", "reason", "limit"):
+        for line in getattr(record.result, f"{name}s"):
+            print(f"{name}: {line}")
+    print("\n" + table(final).rstrip())
     for one in record.result.exercises:
-        say("\n" + plain_card(one))
-    scores = gradebook.scores_of(
-        classroom.db_url, classroom.course_id, submission.lesson, submission.student
-    )
-    for exercise, one in scores.items():
-        if one.manual is not None or one.extra:
+        print("\n" + plain_card(one))
+    for exercise, one in gradebook.scores_of(classroom, submission).items():
+        if one.by_hand:
             given = "none" if one.manual is None else f"{one.manual:g}"
             extra = f", extra credit {one.extra:g}" if one.extra else ""
-            say(f"by a person: {exercise}: {given}{extra}")
-    say(f"\nresult {record.key}")
+            print(f"by a person: {exercise}: {given}{extra}")
+    print(f"\nresult {record.key}")
     for name, value in sorted(record.hashes.items()):
-        say(f"  {name:<11}{value}")
-    for entry in classroom.store.history(student, submission.lesson):
-        what = entry.get("status", "")
-        if what not in (Status.NEEDS_REVIEW, Status.INFRA_ERROR):
-            what = f"{what} {entry.get('points', '')}".strip()
-        key = entry.get("key", "")[:12]
-        say(f"  {entry['at']}  {entry['event']:<9}{what}  {key}".rstrip())
+        print(f"  {name:<11}{value}")
+    for entry in classroom.store.log_entries(student=student, lesson=submission.lesson):
+        status, points = entry.get("status", ""), entry.get("points", "")
+        if status in (Status.NEEDS_REVIEW, Status.INFRA_ERROR):
+            points = ""
+        facts = f"{status} {points}".strip(), entry.get("key", "")[:12]
+        print(f"  {entry['at']}  {entry['event']:<9}{'  '.join(facts)}".rstrip())
     return 0

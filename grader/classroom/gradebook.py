@@ -8,14 +8,14 @@ import functools
 import importlib.resources
 from collections.abc import Iterator
 
-from nbformat import NotebookNode
 from nbgrader.api import Base, Gradebook, MissingEntry
 from nbgrader.preprocessors import SaveCells
-from sqlalchemy import create_engine, inspect, make_url, text
+from sqlalchemy import create_engine, inspect, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from grader import CourseError
-from grader.authoring.release import CHECK_PREFIX, release
+from grader.authoring.release import CHECK_PREFIX, checks, nbgrader_metadata, release
+from grader.classroom.folder import Classroom, Submission
 from grader.results import Outcome, Result, Status
 
 
@@ -29,7 +29,6 @@ class ExerciseScore:
 
     auto: float | None
     manual: float | None
-    maximum: float
     extra: float = 0.0
 
     @property
@@ -38,121 +37,111 @@ class ExerciseScore:
         chosen = self.auto if self.manual is None else self.manual
         return None if chosen is None else chosen + self.extra
 
+    @property
+    def by_hand(self) -> bool:
+        return self.manual is not None or bool(self.extra)
 
-def shown(db_url: str) -> str:
-    """Writes a database's address without its password."""
+
+@contextlib.contextmanager
+def opened(classroom: Classroom) -> Iterator[Gradebook]:
+    """Opens the gradebook, and commits at the end of the block."""
     try:
-        return make_url(db_url).render_as_string(hide_password=True)
-    except SQLAlchemyError:
-        return "The gradebook (db_url in nbgrader_config.py)"
+        create_tables(classroom.db_url)
+        with Gradebook(classroom.db_url, classroom.course_id) as book:
+            yield book
+            book.db.commit()
+    except SQLAlchemyError as error:
+        address = without_password(classroom.db_url)
+        raise GradebookError(f"{address} cannot be used: {error}") from None
 
 
 @functools.cache  # once a process
 def create_tables(db_url: str) -> None:
     """Creates the tables of a new gradebook, marked with the newest version.
 
-    nbgrader would start the program `alembic`, which is not on every PATH, for that.
+    nbgrader starts a program for that, `alembic`: 2 s, and it has to be on the PATH.
     """
     engine = create_engine(db_url)
     if not inspect(engine).get_table_names():
-        from alembic.script import ScriptDirectory  # for a new gradebook alone
+        from alembic.runtime.migration import MigrationContext
+        from alembic.script import ScriptDirectory
 
         scripts = importlib.resources.files("nbgrader") / "alembic"
-        newest = ScriptDirectory(str(scripts)).get_current_head()
         with engine.begin() as connection:
             Base.metadata.create_all(connection)
-            create = "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"
-            connection.execute(text(create))
-            insert = f"INSERT INTO alembic_version VALUES ('{newest}')"
-            connection.execute(text(insert))
+            context = MigrationContext.configure(connection)
+            context.stamp(ScriptDirectory(str(scripts)), "head")
     engine.dispose()
 
 
-@contextlib.contextmanager
-def opened(db_url: str, course_id: str) -> Iterator[Gradebook]:
-    """Opens the gradebook, and commits at the end of the block.
-
-    Raises:
-        GradebookError: the database does not answer, or refuses.
-    """
+def without_password(db_url: str) -> str:
     try:
-        create_tables(db_url)
-        with Gradebook(db_url, course_id) as book:
-            yield book
-            book.db.commit()
-    except SQLAlchemyError as error:
-        raise GradebookError(f"{shown(db_url)} cannot be used: {error}") from None
+        return make_url(db_url).render_as_string(hide_password=True)
+    except SQLAlchemyError:
+        return "The gradebook (db_url in nbgrader_config.py)"
 
 
-def ensure_lesson(db_url: str, course_id: str, name: str, lesson: NotebookNode) -> None:
-    """Enters a lesson's cells, as `nbgrader generate_assignment` does.
-
-    Raises:
-        GradebookError: the lesson's cells changed after work on it was graded.
-    """
-    with opened(db_url, course_id) as book:
+def add_lessons(classroom: Classroom) -> None:
+    """Adds new lessons to the gradebook, as `nbgrader generate_assignment` does."""
+    changed = []
+    with opened(classroom) as book:
+        for name, lesson in classroom.lessons.items():
+            book.update_or_create_assignment(name)
+            try:
+                known = book.find_notebook(name, name).grade_cells
+            except MissingEntry:
+                known = []
+            metadata = map(nbgrader_metadata, checks(lesson).values())
+            points = {one["grade_id"]: float(one["points"]) for one in metadata}
+            if {cell.name: cell.max_score for cell in known} != points:
+                changed.append(name)
+    for name in changed:
+        names = {"notebook": name, "assignment": name, "db_url": classroom.db_url}
         try:
-            known = book.find_notebook(name, name)
-            cells = {cell.name: cell.max_score for cell in known.grade_cells}
-        except MissingEntry:
-            cells = {}
-        book.update_or_create_assignment(name)
-    wanted = {
-        cell.metadata.nbgrader["grade_id"]: float(cell.metadata.nbgrader["points"])
-        for cell in lesson.cells
-        if cell.metadata.get("nbgrader", {}).get("grade")
-    }
-    if cells == wanted:
-        return
-    names = {"notebook": name, "assignment": name, "db_url": db_url}
-    try:
-        SaveCells().preprocess(release(lesson), {"nbgrader": names})
-    except RuntimeError as error:
-        raise GradebookError(f"{error}. Give the changed lesson a new name.") from None
+            lesson = release(classroom.lessons[name])
+            SaveCells().preprocess(lesson, {"nbgrader": names})
+        except RuntimeError as error:
+            remedy = "Give the changed lesson a new name."
+            raise GradebookError(f"{error}. {remedy}") from None
 
 
-def save(db_url: str, course_id: str, student: str, result: Result) -> None:
+def save(classroom: Classroom, student: str, result: Result) -> None:
     """Writes one result: the automatic scores, never an instructor's.
 
     Without a score (NEEDS_REVIEW) the scores stay open until an instructor gives them.
     """
-    with opened(db_url, course_id) as book:
+    with opened(classroom) as book:
         book.update_or_create_student(student)
         with book.db.no_autoflush:
             book.update_or_create_submission(result.lesson, student)
-        held = result.status is Status.NEEDS_REVIEW
-        for exercise in result.exercises:
-            place = (result.lesson, result.lesson, student)
-            grade = book.find_grade(CHECK_PREFIX + exercise.exercise, *place)
-            grade.auto_score = None if held else exercise.points
-            grade.needs_manual_grade = held and grade.manual_score is None
-            untouched = exercise.outcome is Outcome.NOT_ATTEMPTED
+        needs_review = result.status is Status.NEEDS_REVIEW
+        place = (result.lesson, result.lesson, student)
+        for one in result.exercises:
+            grade = book.find_grade(CHECK_PREFIX + one.exercise, *place)
+            grade.auto_score = None if needs_review else one.points
+            grade.needs_manual_grade = needs_review and grade.manual_score is None
+            is_untouched = one.outcome is Outcome.NOT_ATTEMPTED
             with contextlib.suppress(MissingEntry):
-                comment = book.find_comment(exercise.exercise, *place)
-                comment.auto_comment = "No response." if untouched else exercise.message
+                comment = book.find_comment(one.exercise, *place)
+                comment.auto_comment = "No response." if is_untouched else one.message
 
 
-def scores_of(
-    db_url: str, course_id: str, lesson: str, student: str
-) -> dict[str, ExerciseScore]:
-    """Reads a learner's scores, by exercise; empty where there are none."""
-    with opened(db_url, course_id) as book:
+def scores_of(classroom: Classroom, submission: Submission) -> dict[str, ExerciseScore]:
+    """Reads a submission's scores by exercise; empty where there are none."""
+    lesson = submission.lesson
+    with opened(classroom) as book:
         try:
-            notebook = book.find_submission_notebook(lesson, lesson, student)
+            found = book.find_submission_notebook(lesson, lesson, submission.student)
         except MissingEntry:
             return {}
         return {
             grade.cell.name.removeprefix(CHECK_PREFIX): ExerciseScore(
-                grade.auto_score,
-                grade.manual_score,
-                grade.cell.max_score,
-                grade.extra_credit or 0.0,
+                grade.auto_score, grade.manual_score, grade.extra_credit or 0.0
             )
-            for grade in notebook.grades
+            for grade in found.grades
         }
 
 
-def remove_student(db_url: str, course_id: str, student: str) -> None:
-    """Removes a learner with all scores."""
-    with opened(db_url, course_id) as book, contextlib.suppress(MissingEntry):
+def remove_student(classroom: Classroom, student: str) -> None:
+    with opened(classroom) as book, contextlib.suppress(MissingEntry):
         book.remove_student(student)

@@ -7,67 +7,56 @@ first only reads it, whatever it holds, and the second is the whole of our gradi
 from __future__ import annotations
 
 import contextlib
-import datetime
-import os
 from pathlib import Path
 from typing import Any
 
 from nbconvert.exporters import NotebookExporter
 
+from grader import CourseError
 from grader.authoring.release import RELEASE_CONFIG, dumps, release
+from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
-from grader.classroom.grade import enter, jobs, record_grade, split
-from grader.classroom.publishing import autograded_notebook, publish
+from grader.classroom.grade import read_jobs
+from grader.classroom.publishing import autograded_notebook, publish, save
 from grader.containment.limits import Limits
+from grader.results import Record
 from grader.workers.executor import grade_jobs
 from grader.workers.local_executor import LocalExecutor
 
 __all__ = ["RELEASE_CONFIG", "GradingExporter"]  # what a class's settings import
 
 
-class GradingError(Exception):
-    """A submission could not be graded: our fault; it has no score."""
-
-
 class GradingExporter(NotebookExporter):
-    """Stands where nbgrader expects to clean and run a notebook by preprocessors."""
+    """Takes the place of the exporter by which nbgrader cleans and runs a notebook."""
 
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **_: Any
     ) -> tuple[str, dict[str, Any]]:
-        """Returns the graded notebook's text; the gradebook then has the scores.
-
-        Raises:
-            GradingError: grading failed, or nothing here can contain the code.
-        """
+        """Returns the graded notebook's text; the gradebook then has the scores."""
         names = resources["nbgrader"]
-        classroom = Classroom(Path(os.getcwd()))  # nbgrader works in the course folder
-        student, lesson = names["student"], names["assignment"]
-        folder = classroom.path("submitted", student, lesson)
-        path = classroom.folder / filename
-        resources |= {"output_extension": ".ipynb"}
-        if path.resolve().is_relative_to(folder.resolve()):
-            return dumps(release(classroom.lesson(lesson))), resources
-        return dumps(graded(classroom, Submission(lesson, student, folder))), resources
+        classroom = Classroom(Path.cwd())  # nbgrader works in the course folder
+        student, name = names["student"], names["assignment"]
+        folder = classroom.path("submitted", student, name)
+        notebook = release(classroom.lessons[name])
+        if not Path(filename).resolve().is_relative_to(folder.resolve()):
+            record = graded(classroom, Submission(name, student, folder))
+            notebook = autograded_notebook(classroom.lessons[name], record.result)
+        return dumps(notebook), resources | {"output_extension": ".ipynb"}
 
 
-def graded(classroom: Classroom, submission: Submission):
+def graded(classroom: Classroom, submission: Submission) -> Record:
     """Grades one submission, unless its result is in the store, and publishes it."""
     limits = Limits()
-    enter(classroom)
+    gradebook.add_lessons(classroom)
     with classroom.store.writing():
-        [job] = jobs(classroom, [submission], limits)
-        ready, _ = split([job], classroom.store)
-        if ready:
-            record = ready[0][1]
-        else:
-            with contextlib.closing(LocalExecutor(classroom.solved, limits)) as here:
+        [job] = read_jobs(classroom, [submission], limits)
+        record = classroom.store.get(job.key)
+        if not record:
+            with contextlib.closing(LocalExecutor(classroom.lessons, limits)) as here:
                 [done] = grade_jobs(here, [job])
-            if done.record is None:
-                raise GradingError(f"{submission}: {done.error}")
+            if not done.record:
+                raise CourseError(f"{submission}: {done.error}")
             record = done.record
-            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            classroom.store.put(record)
-            record_grade(classroom, "graded", now, submission, record)
+            save(classroom, submission, record)
         publish(classroom, submission, record, autograded=False)
-    return autograded_notebook(classroom.lesson(submission.lesson), record.result)
+    return record

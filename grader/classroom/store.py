@@ -1,8 +1,10 @@
-"""Keeps finished results on disk: each in one step, under the hash of what it is of."""
+"""Keeps results on disk under the hash of what decides them, and the log of grading."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import datetime
 import json
 import os
 from collections.abc import Iterator
@@ -16,12 +18,12 @@ except ImportError:  # Windows, where a class is only graded with --trusted
 
 from grader import CourseError
 from grader.atomic_files import write
-from grader.results import Record, from_json, to_json
+from grader.results import Record, result_of
 from grader.workers.cache_key import key_of
 
 
 class StoreError(CourseError):
-    """The store cannot be used: somebody else writes to it."""
+    """The store cannot be used: another process writes to it."""
 
 
 class Store:
@@ -29,72 +31,50 @@ class Store:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.results = folder / "results"
         self.log = folder / "audit.jsonl"
 
     def path(self, key: str) -> Path:
-        """Names the file of a result."""
-        return self.results / key[:2] / f"{key}.json"
+        return self.folder / "results" / key[:2] / f"{key}.json"
 
     def get(self, key: str) -> Record | None:
-        """Reads a finished result; None where there is none, or a damaged one."""
+        """Reads a result; None where there is none, or a damaged one."""
         try:
             facts = json.loads(self.path(key).read_text(encoding="utf-8"))
-            result = from_json(json.dumps(facts["result"]))
-            if facts["key"] == key == key_of(facts["hashes"]):
-                seconds, used = facts["seconds"], facts.get("used", {})
-                return Record(key, facts["hashes"], result, seconds, used)
+            record = Record(**facts | {"result": result_of(facts["result"])})
+            return record if record.key == key == key_of(record.hashes) else None
         except (OSError, ValueError, KeyError, TypeError):
-            pass
-        return None
+            return None
 
     def put(self, record: Record) -> None:
-        """Keeps a result; after this returns, not even a power cut loses it.
+        """Stores a result; after this returns, not even a power cut loses it.
 
         Raises:
             OSError: for instance a full disk; nothing half-written is left.
         """
-        facts = {
-            "key": record.key,
-            "hashes": dict(record.hashes),
-            "result": json.loads(to_json(record.result)),
-            "seconds": round(record.seconds, 2),
-            "used": dict(record.used),
-        }
+        facts = dataclasses.asdict(record) | {"seconds": round(record.seconds, 2)}
         write(self.path(record.key), json.dumps(facts, sort_keys=True) + "\n")
 
-    def remove(self, key: str) -> None:
-        """Forgets a result."""
-        self.path(key).unlink(missing_ok=True)
-
-    def record(self, event: str, now: str, **facts: Any) -> None:
-        """Adds a line to the log, which only ever grows."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def add_to_log(self, event: str, **facts: Any) -> None:
+        """Adds a line with the time to the log, which only ever grows."""
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         line = json.dumps({"at": now, "event": event, **facts}) + "\n"
-        with open(self.log, "ab") as file:
-            # A line that a crash cut short must not swallow this one.
-            if file.tell() and not self.ends_with_newline():
-                line = "\n" + line
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.log, "a+b") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read() != b"\n":  # a crash cut the last line short
+                    line = "\n" + line
             file.write(line.encode())
             file.flush()
             os.fsync(file.fileno())
 
-    def ends_with_newline(self) -> bool:
-        """Tells whether the log's last line is whole."""
-        with open(self.log, "rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read() == b"\n"
-
-    def history(self, student: str = "", lesson: str = "") -> Iterator[dict[str, Any]]:
-        """Yields the log's entries, of one learner and lesson where given."""
+    def log_entries(self, **facts: str) -> Iterator[dict[str, Any]]:
+        """Yields the entries of the log that contain these facts."""
         with contextlib.suppress(FileNotFoundError), open(self.log, "rb") as file:
             for line in file:
                 with contextlib.suppress(ValueError):
                     entry = json.loads(line)
-                    if student in ("", entry.get("student")) and lesson in (
-                        "",
-                        entry.get("lesson"),
-                    ):
+                    if facts.items() <= entry.items():
                         yield entry
 
     @contextlib.contextmanager
@@ -102,7 +82,7 @@ class Store:
         """Makes this process the only writer.
 
         Raises:
-            StoreError: another process writes to this store now.
+            StoreError: another process is writing to this store.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / "lock", "a+") as file:
@@ -111,10 +91,9 @@ class Store:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 file.seek(0)
-                who = file.read().strip() or "unknown"
                 raise StoreError(
-                    f"{self.folder} is in use by another grading (process {who}). Wait "
-                    "for its end."
+                    f"{self.folder} is in use by another grading "
+                    f"(process {file.read().strip() or 'unknown'}). Wait for its end."
                 ) from None
             file.truncate(0)
             file.write(str(os.getpid()))

@@ -14,7 +14,7 @@ from grader.containment.limits import ContainmentError, Limits
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 SETTINGS = ("alternatives", "fonts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d")
-BOX_INIT = "/box_init.py"  # where inside/box_init.py lies in a box
+BOX_INIT = "/box_init.py"  # the path of inside/box_init.py in a box
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,13 +24,11 @@ class Box:
     Attributes:
         limits: what it may use.
         read_only: files or folders, each at its own path or (outside, inside).
-        writable: the one folder of the host that it may write to, or None.
         env: its whole environment, except for PATH, HOME and the like.
     """
 
     limits: Limits = dataclasses.field(default_factory=Limits)
     read_only: tuple[Path | tuple[Path, str], ...] = ()
-    writable: Path | None = None
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -40,7 +38,6 @@ class Box:
         Raises:
             ContainmentError: the course itself would be part of it.
         """
-        ours = (p if isinstance(p, tuple) else (p, str(p)) for p in self.read_only)
         python = python_folders()
         if any(ROOT.is_relative_to(folder) for folder in python):
             raise ContainmentError(
@@ -49,7 +46,10 @@ class Box:
             )
         found = {str(path): str(path) for path in python}
         found[BOX_INIT] = str(ROOT / "grader/containment/inside/box_init.py")
-        return found | {inside: str(outside) for outside, inside in ours}
+        for path in self.read_only:
+            outside, inside = path if isinstance(path, tuple) else (path, path)
+            found[str(inside)] = str(outside)
+        return found
 
     @property
     def hidden(self) -> list[str]:
@@ -72,9 +72,9 @@ class Box:
         return base | dict(self.env)
 
 
-def with_limits(command: list[str], limits: Limits, *without: str) -> list[str]:
-    """Puts `prlimit` before a command; its children inherit the limits."""
-    values = {
+def rlimits(limits: Limits) -> dict[str, int]:
+    """Lists the limits of each process, by the names that `prlimit` gives them."""
+    return {
         "as": limits.address_mib * 2**20,
         "cpu": limits.cpu_s,
         "nproc": limits.processes,
@@ -82,22 +82,18 @@ def with_limits(command: list[str], limits: Limits, *without: str) -> list[str]:
         "fsize": limits.disk_mib * 2**20,
         "core": 0,
     }
-    words = [f"--{name}={n}" for name, n in values.items() if name not in without]
-    return ["prlimit", *words, *command]
 
 
-def with_box_init(mode: str, command: list[str]) -> list[str]:
-    """Puts inside/box_init.py before a command; its docstring lists the modes."""
-    return [sys.executable, "-I", "-S", BOX_INIT, mode, *command]
+def limited_init(mode: str, command: list[str], limits: Mapping[str, int]) -> list[str]:
+    """Puts `prlimit` and box_init.py, whose docstring lists modes, before a command."""
+    words = [f"--{name}={value}" for name, value in limits.items()]
+    python = [sys.executable, "-I", "-S"]
+    return ["prlimit", *words, *python, BOX_INIT, mode, *command]
 
 
-def unused_uid(folder: Path | None = None) -> int:
-    """Draws a user id that nothing else on this machine has, and gives it a folder."""
-    uid = 1_900_000_000 + secrets.randbelow(240_000_000)
-    if folder:
-        for path in (folder, *folder.iterdir()):
-            os.chown(path, uid, uid, follow_symlinks=False)
-    return uid
+def unused_uid() -> int:
+    """Draws a user id that nothing else on this machine has."""
+    return 1_900_000_000 + secrets.randbelow(240_000_000)
 
 
 def python_folders() -> list[Path]:

@@ -10,27 +10,34 @@ from grader.containment.box import (
     SETTINGS,
     SYSTEM,
     Box,
+    limited_init,
     parents,
+    rlimits,
     unused_uid,
-    with_box_init,
-    with_limits,
 )
 
 
 def bubblewrap(command: list[str], box: Box) -> list[str]:
     """No network, no other processes, a read-only system, limits, an ordinary user."""
-    limits, is_root = box.limits, os.geteuid() == 0
+    limits = box.limits
     # /proc shows the environment with which a process started, whatever it does later.
     words = ["/usr/bin/env", "-i", shutil.which("bwrap") or "bwrap", "--clearenv"]
     words += ["--die-with-parent", "--new-session"]
     words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
     words += ["--unshare-cgroup-try", "--hostname", "box"]
-    if is_root:  # the limit on processes does not apply to root: see `drop_privileges`
+    # Bubblewrap's own first process could be interfered with, box_init.py cannot.
+    words += ["--as-pid-1"]
+    drop_privileges = []
+    if os.geteuid() == 0:  # the limit on processes does not apply to root
         words += ["--cap-drop", "ALL"]
         for capability in ("SETUID", "SETGID", "SETPCAP"):
             words += ["--cap-add", f"CAP_{capability}"]
+        uid = unused_uid()
+        drop_privileges = ["setpriv", f"--reuid={uid}", f"--regid={uid}"]
+        drop_privileges += ["--clear-groups", "--no-new-privs"]
+        drop_privileges += ["--inh-caps=-all", "--bounding-set=-all"]
     else:
-        words += ["--unshare-user", "--as-pid-1"]  # its own could be interfered with
+        words += ["--unshare-user"]
     for name, value in box.environment.items():
         words += ["--setenv", name, value]
     for path in SYSTEM:
@@ -43,28 +50,17 @@ def bubblewrap(command: list[str], box: Box) -> list[str]:
         words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     # Processes of one submission talk to each other over the box's own loopback.
     words += ["--ro-bind", str(ROOT / "grader" / "containment" / "hosts"), "/etc/hosts"]
-    half = str(limits.disk_mib * 2**19)
     words += ["--proc", "/proc", "--dev", "/dev"]
     words += ["--perms", "1777", "--size", str(limits.disk_mib * 2**20)]
-    words += ["--tmpfs", "/tmp", "--perms", "1777", "--size", half]
+    words += ["--tmpfs", "/tmp"]
+    words += ["--perms", "1777", "--size", str(limits.disk_mib * 2**19)]
     words += ["--tmpfs", "/dev/shm"]
     for path in box.hidden:
         words += ["--perms", "0755", "--tmpfs", path]
-    writable = [str(box.writable)] if box.writable else []
-    for folder in parents([*box.mounts, *writable]):
+    for folder in parents(box.mounts):
         words += ["--perms", "0755", "--dir", folder]
     for inside, outside in box.mounts.items():
         words += ["--ro-bind", outside, inside]
-    for path in writable:
-        words += ["--bind", path, path]
     words += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", "--"]
-    if is_root:  # an empty box's process stays root: untrusted code cannot signal it
-        words += drop_privileges(unused_uid(box.writable) if command else 0)
-    mode = ("exec" if is_root else "init") if command else "wait"
-    return words + with_limits(with_box_init(mode, command), limits)
-
-
-def drop_privileges(uid: int) -> list[str]:
-    """Returns the words that drop root's privileges and become another user."""
-    words = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
-    return [*words, "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"]
+    mode = "init" if command else "wait"
+    return words + drop_privileges + limited_init(mode, command, rlimits(limits))

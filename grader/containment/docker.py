@@ -12,9 +12,9 @@ from grader.containment.box import (
     SETTINGS,
     SYSTEM,
     Box,
+    limited_init,
+    rlimits,
     unused_uid,
-    with_box_init,
-    with_limits,
 )
 
 IMAGE = "distributed-jax-course:tmp"  # an empty /tmp: the rest is mounted read-only
@@ -33,7 +33,7 @@ def engine(program: str, command: list[str], box: Box) -> list[str]:
     if program == "podman":
         words += ["--security-opt=label=disable", "--read-only-tmpfs=false"]
     if os.geteuid() == 0:
-        uid = unused_uid(box.writable)
+        uid = unused_uid()
         user = f"{uid}:{uid}"
     elif program == "podman":
         words += ["--userns=keep-id"]
@@ -43,14 +43,13 @@ def engine(program: str, command: list[str], box: Box) -> list[str]:
     for inside, outside in ({path: path for path in system} | box.mounts).items():
         words += ["--volume", f"{outside}:{inside}:ro"]
     words += [f"--tmpfs={path}" for path in box.hidden]
-    if box.writable:
-        words += ["--volume", f"{box.writable}:{box.writable}"]
     # Not by --env: the engine would add its own settings, such as a proxy's password.
     words += [IMAGE, "/usr/bin/env", "-i"]
     words += [f"{name}={value}" for name, value in box.environment.items()]
     # --pids-limit is for one box; a limit on a user's processes would be for all boxes.
-    command = with_box_init("init-until-stdin-closes", command)
-    return words + with_limits(command, limits, "nproc")
+    each = {n: value for n, value in rlimits(limits).items() if n != "nproc"}
+    mode = "init-until-stdin-closes" if command else "wait"
+    return words + limited_init(mode, command, each)
 
 
 def make_image(program: str) -> None:

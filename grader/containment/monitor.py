@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from grader.containment.cgroup import Group
 from grader.containment.limits import Limits
 
 INTERVAL_S = 0.25
-FRESH_S = 0.2
 MAX_SOCKETS = 1000  # each holds up to 400 kB
 
 
@@ -30,7 +28,6 @@ class StderrTail(threading.Thread):
         self.pipe, self.last = pipe, b""
 
     def run(self) -> None:
-        """Reads until the last process that can write has ended."""
         with open(self.pipe, "rb", buffering=0) as pipe:
             while block := pipe.read(2**16):
                 self.last = (self.last + block)[-500:]
@@ -56,10 +53,7 @@ class Monitor(threading.Thread):
     def __init__(self, pids: Sequence[int], limits: Limits, group: Group | None = None):
         super().__init__(daemon=True, name=f"monitor-{pids[0]}")
         self.process = psutil.Process(pids[0])
-        self.others = []
-        with contextlib.suppress(psutil.Error):  # one that has ended has no children
-            self.others += map(psutil.Process, pids[1:])
-        self.limits, self.group = limits, group
+        self.pids, self.limits, self.group = pids, limits, group
         self.exceeded, self.cpu_s = "", 0.0
         self.ended = threading.Event()
 
@@ -75,104 +69,74 @@ class Monitor(threading.Thread):
     def exceeded_limit(self) -> str:
         """Names the limit that the box exceeds now, or returns ""."""
         limits, processes = self.limits, self.processes()
-        used = self.group.cpu_s if self.group else 0.0
-        self.cpu_s = max(self.cpu_s, used, cpu_time(processes))
+        used = self.group.cpu_s if self.group else total(cpu_s, processes)
+        self.cpu_s = max(self.cpu_s, used)
         if self.cpu_s > limits.cpu_s:
             return f"CPU: more than {limits.cpu_s} s of all processes together"
         if len(processes) > limits.busy:
             return f"processes: more than {limits.busy} at a time"
         most = limits.memory_mib * 2**20
-        # The quick sum, which counts shared memory in each process, comes first.
-        if memory(processes) > most and memory(processes, exact=True) > most:
-            return too_much_memory(limits)
-        if files(processes) > limits.files:
+        # Reading how much memory processes share takes ten times as long.
+        if total(resident, processes) > most and total(unshared, processes) > most:
+            return f"memory: more than {limits.memory_mib} MiB"
+        if total(files, processes[:1]) > limits.files:
             return f"disk: more than {limits.files} files"
-        if sockets(processes) > MAX_SOCKETS:
+        if total(sockets, processes[:1]) > MAX_SOCKETS:
             return f"memory: more than {MAX_SOCKETS} sockets"
         return ""
 
     def processes(self) -> list[psutil.Process]:
-        """Lists the processes of the box, as of a moment ago."""
-        roots = [self.process, *self.others]
-        return descendants([root.pid for root in roots if root.is_running()])
+        """Lists the processes of the box, its first one first."""
+        found = []
+        if self.process.is_running():  # or else its number may be another's
+            for pid in self.pids:
+                found += descendants(pid)
+        return found
 
     def stop(self) -> None:
-        """Stops monitoring."""
         self.ended.set()
 
 
-def too_much_memory(limits: Limits) -> str:
-    """Names the limit on memory, in plain words."""
-    return f"memory: more than {limits.memory_mib} MiB"
-
-
-_children: dict[int, list[psutil.Process]] = {}
-_read_at = -FRESH_S
-_lock = threading.Lock()
-
-
-def children() -> dict[int, list[psutil.Process]]:
-    """Maps processes of this machine to their children, as of a moment ago.
-
-    That takes reading all of `/proc`, so the monitors of all boxes share it.
-    """
-    global _children, _read_at
-    with _lock:
-        if time.monotonic() - _read_at >= FRESH_S:
-            _children, _read_at = {}, time.monotonic()
-            for process in psutil.process_iter():
-                with contextlib.suppress(psutil.Error):
-                    _children.setdefault(process.ppid(), []).append(process)
-        return _children
-
-
-def descendants(pids: Sequence[int]) -> list[psutil.Process]:
-    """Lists the children of these processes, and their children, and so on."""
-    known, found = children(), []
-    for pid in pids:
-        todo = known.get(pid, [])
-        while todo:
-            found += todo
-            todo = [child for one in todo for child in known.get(one.pid, [])]
+def descendants(pid: int) -> list[psutil.Process]:
+    """Lists a process's children, each followed by its own."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError, psutil.Error):
+            for child in map(int, path.read_text().split()):
+                found += [psutil.Process(child), *descendants(child)]
     return found
 
 
-def cpu_time(processes: list[psutil.Process]) -> float:
-    """Adds up CPU seconds, those of children that have ended included."""
-    used = 0.0
-    for process in processes:
-        with contextlib.suppress(psutil.Error):
-            used += sum(process.cpu_times()[:4])
-    return used
-
-
-def memory(processes: list[psutil.Process], exact: bool = False) -> int:
-    """Adds up resident memory; with `exact`, shared memory counts once."""
+def total(count, processes: list[psutil.Process]) -> float:
+    """Adds up what `count` returns for each process; one that has ended counts 0."""
     used = 0
     for process in processes:
-        with contextlib.suppress(psutil.Error):
-            used += process.memory_info().rss
-            if exact:
-                facts = process.memory_full_info()
-                used += facts.pss - facts.rss
+        with contextlib.suppress(psutil.Error, OSError):
+            used += count(process)
     return used
 
 
-def files(processes: list[psutil.Process]) -> int:
-    """Counts the files in a box's private folders: its first process sees them."""
-    used = 0
-    for folder in ("tmp", "dev/shm"):
-        with contextlib.suppress(OSError):
-            for first in processes[:1]:
-                system = os.statvfs(Path("/proc", str(first.pid), "root", folder))
-                used += system.f_files - system.f_ffree
-    return used
+def cpu_s(process: psutil.Process) -> float:
+    """Includes what its children used that have ended."""
+    return sum(process.cpu_times()[:4])
 
 
-def sockets(processes: list[psutil.Process]) -> int:
+def resident(process: psutil.Process) -> int:
+    return process.memory_info().rss
+
+
+def unshared(process: psutil.Process) -> int:
+    """Counts memory that processes share once, in equal parts."""
+    return process.memory_full_info().pss
+
+
+def files(first: psutil.Process) -> int:
+    """Counts the files in the private folders that a box's first process sees."""
+    root = Path(f"/proc/{first.pid}/root")
+    systems = [os.statvfs(root / folder) for folder in ("tmp", "dev/shm")]
+    return sum(system.f_files - system.f_ffree for system in systems)
+
+
+def sockets(first: psutil.Process) -> int:
     """Counts the sockets in a box: their buffers are not in any process's memory."""
-    with contextlib.suppress(OSError):
-        for first in processes[:1]:
-            facts = Path(f"/proc/{first.pid}/net/sockstat").read_text()
-            return int(facts.split()[2])
-    return 0
+    return int(Path(f"/proc/{first.pid}/net/sockstat").read_text().split()[2])

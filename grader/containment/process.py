@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import socket
+import struct
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from grader.containment.backend import backend, contained
+from grader.containment.backend import READY, backend, contained
 from grader.containment.box import Box
 from grader.containment.cgroup import new_group
 from grader.containment.docker import remove
-from grader.containment.fork_server import ForkServer, ForkServerError, box_sockets
+from grader.containment.fork_server import ForkServer, ForkServerError
 
 HOST = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST")  # what engines need
+START_S = 20  # of an empty box
 
 
 class BoxProcess:
-    """`python ARGV` in a box, which ends with the thread that started it.
+    """`python -m MODULE` in a box, which ends with the thread that started it.
 
     Args:
-        argv: the arguments of the command line.
+        module: what runs.
         box: what it sees and may use.
         streams: its three standard streams; with Docker and Podman, it ends with the
             first.
-        server: finds the fork server.
+        server: forks the process, where that is possible.
 
     Attributes:
         process: holds the box: when it has ended, all that was in the box has.
@@ -38,38 +40,26 @@ class BoxProcess:
 
     def __init__(
         self,
-        argv: Sequence[str],
+        module: str,
         box: Box,
         streams: Sequence[int],
-        server: Callable[[], ForkServer],
+        server: ForkServer | None = None,
     ):
-        self.name, self.words = backend(), []
+        self.name, self.box = backend(), box
         # Docker and Podman make groups of their own.
         self.group = new_group(box.limits) if self.name == "bubblewrap" else None
         try:
-            self.begin(argv, box, streams, server)
+            usable = server if self.name == "bubblewrap" else None
+            if not (usable and self.fork(module, streams, usable)):
+                self.start([sys.executable, "-P", "-m", module], *streams)
+                self.pids = [self.process.pid]
         except BaseException:
             self.remove_group()
             raise
 
-    def begin(
-        self,
-        argv: Sequence[str],
-        box: Box,
-        streams: Sequence[int],
-        server: Callable[[], ForkServer],
-    ) -> None:
-        """Starts the process, by a fork if that is possible."""
-        if self.name == "bubblewrap":
-            with contextlib.suppress(ForkServerError):
-                self.fork(argv, box, streams, server())
-                return
-        self.popen([sys.executable, *argv], box, *streams)
-        self.pids = [self.process.pid]
-
-    def popen(self, command: list[str], box: Box, *streams: int) -> None:
+    def start(self, command: list[str], *streams: int | socket.socket) -> None:
         """Starts the box, with a command in it or empty."""
-        self.words = contained(command, box, self.name)
+        self.words = contained(command, self.box, self.name)
         words = self.group.starting(self.words) if self.group else self.words
         env = {name: os.environ[name] for name in HOST if name in os.environ}
         stdin, stdout, stderr = streams
@@ -77,32 +67,32 @@ class BoxProcess:
             words, stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd="/"
         )
 
-    def fork(
-        self, argv: Sequence[str], box: Box, streams: Sequence[int], server: ForkServer
-    ) -> None:
-        """Lets the fork server start Python in an empty box.
+    def fork(self, module: str, streams: Sequence[int], server: ForkServer) -> bool:
+        """Lets the fork server start the process in an empty box; tells whether it did.
 
-        Raises:
-            ForkServerError: it cannot; nothing is left behind.
+        The box exists until every copy of the socket `keep` is closed.
         """
-        box_socket, theirs = box_sockets()
-        with box_socket:
-            with theirs:
-                self.popen([], box, theirs.fileno(), subprocess.DEVNULL, streams[2])
+        keep, stdio = socket.socketpair()
+        keep.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        with keep:
+            with stdio:
+                self.start([], stdio, stdio, streams[2])
             try:
+                first, descriptors = sender(keep), [keep.fileno(), *streams]
                 group = self.group.folder if self.group else None
-                parent = server.start(argv, box, box_socket, streams, group)
+                parent = server.start(module, self.box, first, descriptors, group)
             except ForkServerError:
                 self.process.kill()
                 self.process.wait()
-                raise
+                return False
         self.pids = [self.process.pid, parent]
+        return True
 
     def kill(self) -> None:
         """Kills the box and everything in it."""
         self.process.kill()
         self.process.wait()
-        if self.words[0] in ("docker", "podman"):  # only its client was killed above
+        if self.name != "bubblewrap":  # only the engine's client was killed above
             remove(self.words)
         self.remove_group()
 
@@ -110,3 +100,20 @@ class BoxProcess:
         """Removes the group of the box; what it has counted stays known."""
         if self.group:
             self.group.remove()
+
+
+def sender(channel: socket.socket) -> int:
+    """Waits until a box is ready; returns its first process.
+
+    Raises:
+        ForkServerError: it did not start.
+    """
+    channel.settimeout(START_S)
+    size = socket.CMSG_SPACE(struct.calcsize("3i"))
+    try:
+        message, [(_, _, credentials)], _, _ = channel.recvmsg(len(READY), size)
+    except (OSError, ValueError):
+        message = b""
+    if message != READY.encode():
+        raise ForkServerError("The box did not start.")
+    return struct.unpack("3i", credentials)[0]

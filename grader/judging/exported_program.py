@@ -1,8 +1,9 @@
-"""Runs exported programs, which are untrusted, in the judge's own process."""
+"""Inspects exported programs, which are untrusted, and runs them in this process."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from typing import Any
 
@@ -16,23 +17,18 @@ from jax.sharding import NamedSharding, PartitionSpec
 from coursekit.observation import Collective, Opaque, Shard, leaves, plain
 from coursekit.observe import compiled_facts, shards, traced_facts
 from coursekit.traced_program import TracedProgram
-from coursekit.tracing import (
-    executable,
-    ir_context,
-    mesh_for,
-    one_ir_context,
-    program_of,
-)
-from grader.kernel.inside.wire import DTYPES
+from coursekit.tracing import executable, ir_context, mesh_for, program_of
+from grader.judging.observation_reader import encode_facts
+from grader.kernel.inside.wire import DTYPES, WireError, decode
 
 DIALECTS = ("builtin", "chlo", "func", "sdy", "stablehlo")
 BARRED = ("infeed", "outfeed", "recv", "send")  # what waits for the host
 MAX_TIMES = 2**63  # a program that runs a collective more often never ends
 MAX_MEMORY_MIB = 2000  # of one program while it runs, on all devices together
 MAPS = "sdy.manual_computation"
-# Calls out of a program into code of the machine's: only what JAX itself puts there.
-# None of them reads or writes raw memory, as LAPACK and TopK do by shapes that they are
-# told: false ones would reach other memory of the judge. XLA checks those of `mhlo`.
+# Calls of native code: only those that JAX itself inserts. LAPACK and TopK trust the
+# shapes that they are given: false ones would reach other memory of the process. XLA
+# checks those of `mhlo`.
 SAFE_CALLS = re.compile(
     r"Sharding|SPMDFullToShardShape|SPMDShardToFullShape|annotate_device_placement"
     r"|LayoutConstraint|xla\.sdy\.\w+|mhlo\.(a?(cos|sin|tan)h?|erf|topk|ragged_dot)"
@@ -44,12 +40,55 @@ class ProgramError(Exception):
     """A program that is not the one that was asked for, or that must not run."""
 
 
+class ProgramRunner:
+    """Runs programs, and keeps the last one: many cases share a program.
+
+    A question is a JSON object: "program" is its text, "arguments" what it runs on,
+    "result" the structure of what it returns, "kept" and "axis" are as in `Program`;
+    "compiled" asks for the facts of the compiled program.
+    """
+
+    def __init__(self):
+        self.key, self.program = None, None
+
+    def answer(self, question: dict[str, Any]) -> str:
+        """Writes the answer to a question as JSON."""
+        return json.dumps(self.outcome(question))
+
+    def outcome(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Returns what `encode_facts` writes, or why there is nothing to write.
+
+        {"distrusted": why} of a program that no honest code makes, {"fails": why} of
+        one that cannot run, {"broken": what} where the fault is ours.
+        """
+        is_safe = False
+        try:
+            result = decode(question["result"], plain=True)
+            if any(isinstance(leaf, np.ndarray) for _, leaf in leaves(result)):
+                raise ProgramError("its result holds an array that it does not compute")
+            arguments = decode(question["arguments"])
+            key = tuple(question[part] for part in ("program", "kept", "axis"))
+            if self.key != key or not self.program.takes(arguments):
+                self.program = Program(key[0], arguments, *key[1:])
+            self.key, is_safe = key, True
+            value, layout = self.program.run(result)
+            facts = self.program.facts
+            if question["compiled"]:
+                facts = self.program.compiled_facts()
+            return encode_facts(facts, value, layout)
+        except (WireError, ProgramError, MemoryError) as error:
+            why = str(error) or "it needs more memory than it gets"
+            return {"fails" if is_safe else "distrusted": why}
+        except Exception as error:
+            return {"broken": f"{type(error).__name__}: {error}"}
+
+
 class Program:
-    """An untrusted exported program, looked at before it runs.
+    """An untrusted exported program, inspected before it runs.
 
     It is made for the arrays among `arguments`, and takes those of them that it has
     `kept`, all by default. With an `axis`, it must be a map over the devices of an axis
-    of that name, which hands each its rows, and nothing beside.
+    of that name, which gives each its rows, and do nothing else.
 
     Attributes:
         facts: what the program holds; see `traced_facts` in coursekit/observe.py.
@@ -66,46 +105,45 @@ class Program:
         axis: str | None = None,
     ):
         _, self.arrays = program_of(lambda: None, arguments)
-        every = [*range(len(self.arrays))]
-        taken = every if kept is None else [place for place in every if place in kept]
-        if kept not in (None, taken):
-            raise ProgramError("it takes inputs that there are not")
-        # JAX takes f64 as f32, and hands a program a key's numbers.
+        taken = [*range(len(self.arrays))]
+        if kept is not None:
+            taken = [place for place in taken if place in kept]
+            if kept != taken:
+                raise ProgramError("it takes inputs that there are not")
+        # JAX takes f64 as f32, and gives a program a key's numbers.
         wanted = jax.eval_shape(lambda *arrays: arrays, *self.arrays)
-        kinds = [physical(wanted[place]) for place in taken]
+        inputs = [kind_of(physical(wanted[place])) for place in taken]
+        if axis is not None and all(len(array) == 1 for array in self.arrays):
+            axis = None  # on a single device there is nothing to map
         try:
-            if axis is not None and all(len(array) == 1 for array in self.arrays):
-                axis = None  # on a single device there is nothing to map
-            survey = Inspection(text, axis)
+            found = Inspection(text, axis)
         except Exception as error:  # whatever a forged text leads to
             raise ProgramError(f"it cannot be read ({type(error).__name__})") from None
-        if survey.problems:
-            raise ProgramError(f"it {survey.problems[0]}, which no lesson needs")
-        if survey.inputs != [(kind.shape, kind.dtype) for kind in kinds]:
+        if found.problems:
+            raise ProgramError(f"it {found.problems[0]}, which no lesson needs")
+        if found.inputs != inputs:
             raise ProgramError("it takes other inputs than it was asked for")
-        if not 1 <= survey.num_devices <= jax.device_count():
-            raise ProgramError(f"it wants {survey.num_devices} devices")
+        if not 1 <= found.num_devices <= jax.device_count():
+            raise ProgramError(f"it wants {found.num_devices} devices")
         self.compiled: Any = None
-        self.num_outputs = len(survey.outputs)
-        self.facts = traced_facts(survey)
-        self.meshes = survey.meshes
+        self.num_outputs = len(found.outputs)
+        self.facts, self.meshes = traced_facts(found), found.meshes
 
         def stand_in(*arrays):
-            return tuple(jax.numpy.zeros(*kind) for kind in survey.outputs)
+            return tuple(jax.numpy.zeros(*kind) for kind in found.outputs)
 
-        own = jax.jit(stand_in, keep_unused=True)
+        run = jax.jit(stand_in, keep_unused=True)
         try:
-            with one_ir_context():
-                exported = jax.export.export(own, platforms=["cpu"])(*wanted)
+            exported = jax.export.export(run, platforms=["cpu"])(*wanted)
         except Exception as error:
             raise ProgramError(
                 f"its outputs are odd ({type(error).__name__})"
             ) from None
         self.exported = dataclasses.replace(
             exported,
-            mlir_module_serialized=survey.data,
+            mlir_module_serialized=found.data,
             module_kept_var_idx=tuple(taken),
-            nr_devices=survey.num_devices,
+            nr_devices=found.num_devices,
         )
 
     def takes(self, arguments: list) -> bool:
@@ -135,17 +173,16 @@ class Program:
         try:
             placed = [jax.device_put(array, everywhere) for array in self.arrays]
             if self.compiled is None:
-                run = jax.jit(self.exported.call)
-                self.compiled = run.lower(*placed).compile()
+                self.compiled = jax.jit(self.exported.call).lower(*placed).compile()
             if (needed := mebibytes(self.compiled, mesh.size)) > MAX_MEMORY_MIB:
                 raise ProgramError(f"it needs {needed:,.0f} MiB of memory")
             outputs = jax.block_until_ready(self.compiled(*placed))
-            named = dict(zip(wanted, outputs, strict=True))
         except ProgramError:
             raise
         except Exception as error:
             kind = f"{type(error).__name__}: {error}"
             raise ProgramError(f"it does not run ({kind[:200]})") from None
+        named = dict(zip(wanted, outputs, strict=True))
         layout = {path: shards(named[name]) for path, name in places}
         return fill(result, named), layout
 
@@ -163,15 +200,15 @@ class Program:
 
 
 class Inspection(TracedProgram):
-    """A survey of a program that is untrusted, which may do harm.
+    """What an untrusted program holds, and what it must not do.
 
     It is read as text: the reader of MLIR's binary form does not survive forged files.
 
     Attributes:
         problems: what it does that it must not do.
-        inputs, outputs: shape and dtype of what goes in and comes out.
+        inputs, outputs: shape and dtype of each.
         num_devices: on how many devices it runs.
-        data: the same program as JAX keeps it.
+        data: the program as JAX serializes it.
     """
 
     def __init__(self, text: str, axis: str | None = None):
@@ -191,7 +228,6 @@ class Inspection(TracedProgram):
             self.data = bytes(serialize_portable_artifact(module, version, True))
 
     def see(self, operation: Any) -> Any:
-        """Adds one operation, or the problem that it is."""
         dialect, _, name = operation.name.partition(".")
         if dialect not in DIALECTS or name in BARRED:
             self.problems.append(f"uses {operation.name}")
@@ -204,20 +240,17 @@ class Inspection(TracedProgram):
         return super().see(operation)
 
     def count(self) -> tuple[Collective, ...]:
-        """Lists the collectives of a program that may run."""
         found = () if self.problems else super().count()
         if any((one.times or 0) > MAX_TIMES for one in found):
             self.problems.append("runs a collective more often than it could")
         return found
 
     def call(self, name: Any, safe: re.Pattern) -> None:
-        """Adds a call by its name."""
         name = mlir.ir.StringAttr(name).value
         if not safe.fullmatch(name):
             self.problems.append(f"calls {name[:100]!r}")
 
     def array(self, kind: Any) -> None:
-        """Adds the type of a result."""
         try:
             kind = mlir.ir.RankedTensorType(kind)
         except ValueError:  # a token, a tuple, an array of unknown rank
@@ -229,15 +262,15 @@ class Inspection(TracedProgram):
 
 
 def around_the_map(symbols: mlir.ir.SymbolTable, axis: str) -> list[str]:
-    """Lists what a program does beside mapping a function over the rows of its inputs.
+    """Lists what a program does besides mapping a function over the rows of its inputs.
 
-    What is computed there of inputs needs no collectives: all of them are at hand.
-    Constants may be anywhere.
+    Outside of the map every row is available, and nothing needs a collective. Constants
+    may be anywhere.
     """
     maps, problems = [], []
 
     def run(name: str, given: list[bool]) -> list[bool]:
-        """Goes through a function; tells which results, like `given`, are of inputs."""
+        """Inspects a function; tells which results, like `given`, depend on inputs."""
         block = symbols[name].regions[0].blocks[0]
         made = dict(zip(block.arguments, given, strict=True))
         for line in block.operations:
@@ -272,12 +305,12 @@ def around_the_map(symbols: mlir.ir.SymbolTable, axis: str) -> list[str]:
 
 
 def layouts(line: Any, side: str) -> list[str]:
-    """Lists the dimensions' axes of what goes into a map, or comes out."""
+    """Lists the dimensions' axes of what a map takes or returns."""
     return re.findall(r"<@\w+, (\[.*?\])>", str(line.attributes[f"{side}_shardings"]))
 
 
 def mebibytes(compiled: Any, num_devices: int) -> float:
-    """Adds up what a program needs while it runs, on all devices."""
+    """Returns the memory that a program needs while it runs, on all devices."""
     facts = compiled.memory_analysis()
     parts = ("argument", "output", "temp")
     needed = sum(getattr(facts, f"{part}_size_in_bytes") for part in parts)
@@ -285,12 +318,11 @@ def mebibytes(compiled: Any, num_devices: int) -> float:
 
 
 def kind_of(array: Any) -> tuple[tuple[int, ...], Any]:
-    """Returns an array's shape and dtype."""
     return array.shape, array.dtype
 
 
 def kinds(types: list) -> list[tuple[tuple[int, ...], np.dtype]]:
-    """Writes a program's types as NumPy does: shape and dtype."""
+    """Returns shape and dtype of a program's types."""
     dtypes = [jax.numpy.dtype(name) for name in DTYPES]
     by_name = {str(mlir.dtype_to_ir_type(dtype)): dtype for dtype in dtypes}
     types = [mlir.ir.RankedTensorType(kind) for kind in types]
@@ -305,7 +337,7 @@ def physical(kind: Any) -> Any:
 
 
 def fill(result: Any, named: dict[str, Any]) -> Any:
-    """Puts the outputs into a result's structure, as host arrays."""
+    """Puts the outputs, as host arrays, into the structure of a result."""
     if isinstance(result, dict):
         return {key: fill(item, named) for key, item in result.items()}
     if isinstance(result, list | tuple):

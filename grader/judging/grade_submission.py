@@ -21,9 +21,14 @@ from grader.results import (
     Status,
     read_statement,
 )
-from grader.submissions.answers import Answers, extract_answers, fill_in
+from grader.submissions.answers import (
+    Answers,
+    extract_answers,
+    fill_in,
+    why_other_lesson,
+)
 from grader.submissions.clean_text import clean_text
-from grader.submissions.read_submission import SubmittedFile, why_other_lesson
+from grader.submissions.read_submission import SubmittedFile
 
 MAX_PICTURES = 4  # per exercise
 MAX_SOURCE = 30_000  # characters of an exercise's code that are kept
@@ -32,7 +37,7 @@ MAX_SOURCE = 30_000  # characters of an exercise's code that are kept
 def grade_submission(
     submitted: SubmittedFile,
     lesson: NotebookNode,
-    name: str,
+    lesson_name: str,
     judge: JudgeProcess,
     limits: Limits,
     *,
@@ -43,21 +48,20 @@ def grade_submission(
 ) -> Result:
     """Grades `submitted` by the solved `lesson` and its warm `judge`.
 
-    A learner's work, our own solution, a known wrong answer and a hostile file travel
-    this one road. Code runs contained unless `trusted`; programs in `compiled` need not
-    be compiled again. `on_end` is told what the learner's processes used.
+    Code runs contained unless `trusted`; programs in `compiled` need not be compiled
+    again. `on_end` receives what the learner's processes used.
 
     Raises:
         SessionError, JudgeError, ContainmentError: our fault; there is no result.
     """
     if submitted.notebook is None:
-        return nothing_to_grade(lesson, name, submitted.notes, submitted.reasons)
-    other = why_other_lesson(submitted.notebook, lesson, name)
+        return nothing_to_grade(lesson, lesson_name, submitted.notes, submitted.reasons)
+    other = why_other_lesson(submitted.notebook, lesson, lesson_name)
     if other:
-        return nothing_to_grade(lesson, name, submitted.notes, (other,))
+        return nothing_to_grade(lesson, lesson_name, submitted.notes, (other,))
     answers = extract_answers(submitted.notebook, lesson)
     clean = fill_in(lesson, answers)
-    judge.begins = True
+    judge.begin_submission()
     trial = Trial(clean, lesson, judge, limits, trusted=trusted, compiled=compiled)
     checked = trial.run(on_exercise)
     on_end(trial.used)
@@ -71,16 +75,10 @@ def grade_submission(
     notes = (*submitted.notes, *answers.notes)
     status = Status.GRADED_WITH_NOTE if notes else Status.GRADED
     return Result(
-        lesson=name,
+        lesson=lesson_name,
         exercises=tuple(
-            exercise_result(
-                exercise,
-                checked[exercise],
-                answers,
-                check,
-                judge,
-            )
-            for exercise, check in checks(lesson).items()
+            exercise_result(name, checked[name], answers, check, judge)
+            for name, check in checks(lesson).items()
         ),
         status=Status.NEEDS_REVIEW if reasons else status,
         notes=notes,

@@ -1,4 +1,7 @@
-"""Reads what a learner's process says that a call did, and trusts none of it."""
+"""Reads what a process that ran a learner's code reports, and trusts none of it.
+
+A learner's process reports what a call did; a child of the judge, what a program did.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from coursekit.observation import Failure, Observation, Shard, leaves
+from coursekit.observation import Collective, Failure, Observation, Shard, leaves
 from grader.kernel.inside.wire import (
     ERROR_TEXT,
     MAX_ITEMS,
@@ -19,13 +22,64 @@ from grader.kernel.inside.wire import (
     MAX_TRACE_LINE,
     WireError,
     decode,
+    encode,
     require,
 )
 
-FACTS = {"value", "layout", "error", "printed", "changed", "num_compiles"}
 MAX_LINE, MAX_BRACKETS = 2**25, 2**19
-MAX_KINDS, MAX_NAME, MAX_PRINTED = 20, 200, 4000
-MAX_ARGUMENTS = 100
+
+
+class Text(int):
+    """The form of a text of at most so many characters."""
+
+
+COUNT, WORD = range(2**63 + 1), Text(100)
+LAYOUT = {str: [(COUNT, [(COUNT, COUNT)])]}  # by path: devices with bounds of each axis
+CHANGED = [range(100)]
+OBSERVATION = {
+    "value": object,
+    "layout": LAYOUT,
+    "error": object,
+    "printed": Text(4000),
+    "changed": CHANGED,
+    "num_compiles": range(2**31),
+}
+ERROR = {name: Text(most) for name, most in ERROR_TEXT.items()} | {
+    "kinds": [Text(200), 1, 20],
+    "trace": [Text(MAX_TRACE_LINE), 0, MAX_TRACE],
+}
+COLLECTIVE = (WORD, WORD, WORD, [COUNT], COUNT, bool, object)
+PROGRAM = {"collectives": [COLLECTIVE], "array_shapes": [[COUNT]]}
+TRACED, COMPILED = PROGRAM | {"dtypes": {str: [WORD]}}, PROGRAM | {"flops": float}
+
+
+def fits(document: Any, form: Any) -> bool:
+    """Tells whether a JSON document has a form.
+
+    A form is a type, `Text`, a range of integers, a tuple of the forms of a list's
+    items, `[form of all items, fewest, most]`, or a dict of the forms of its values,
+    with the key `str` where a document may have any keys.
+    """
+    match form:
+        case Text():
+            return type(document) is str and len(document) <= form
+        case range():
+            return type(document) is int and document in form
+        case type():
+            return form is object or type(document) is form
+        case dict():
+            if type(document) is not dict:
+                return False
+            forms = dict.fromkeys(document, form[str]) if str in form else form
+            return document.keys() == forms.keys() and all(
+                fits(document[key], forms[key]) for key in forms
+            )
+    if type(document) is not list:
+        return False
+    if isinstance(form, tuple):
+        return len(document) == len(form) and all(map(fits, document, form))
+    item, fewest, most = (*form, 0, MAX_ITEMS)[:3]
+    return fewest <= len(document) <= most and all(fits(one, item) for one in document)
 
 
 def loads(line: str) -> dict[str, Any]:
@@ -50,61 +104,49 @@ def decode_observation(facts: Any, function: str, call: str) -> Observation:
     Raises:
         WireError: anything else, and a layout that does not fit the value.
     """
-    require(
-        type(facts) is dict and facts.keys() == FACTS, "other facts than were asked"
-    )
+    require(fits(facts, OBSERVATION), "other facts than were asked")
     value = decode(facts["value"], plain=True)
     layout = read_layout(facts["layout"], value)
-    error = read_error(facts["error"])
-    require(error is None or (value is None and not layout), "an error and a result")
+    if (error := facts["error"]) is not None:
+        require(fits(error, ERROR), "no description of an error")
+        require(value is None and not layout, "an error and a result")
+        lists = {name: tuple(error[name]) for name in ("kinds", "trace")}
+        error = Failure(**error | lists)
     changed = read_changed(facts["changed"])
-    printed = text(facts["printed"], MAX_PRINTED)
-    compiles = facts["num_compiles"]
-    require(type(compiles) is int and 0 <= compiles < 2**31, "no number of programs")
-    return Observation(function, call, value, layout, error, printed, changed, compiles)
+    printed, num_compiles = facts["printed"], facts["num_compiles"]
+    return Observation(
+        function, call, value, layout, error, printed, changed, num_compiles
+    )
 
 
 def read_changed(places: Any) -> tuple[int, ...]:
     """Reads the positions of arguments that a function has changed."""
-    require(type(places) is list and len(places) <= MAX_ARGUMENTS, "no positions")
-    known = all(type(n) is int and 0 <= n < MAX_ARGUMENTS for n in places)
-    require(known and sorted(set(places)) == places, "an unknown position")
+    require(fits(places, CHANGED) and sorted({*places}) == places, "no positions")
     return tuple(places)
 
 
-def read_error(facts: Any) -> Failure | None:
-    """Reads the description of an exception."""
-    if facts is None:
-        return None
-    names = {"kinds", "message", "function", "trace"}
-    require(type(facts) is dict and facts.keys() == names, "no description of an error")
-    kinds, trace = facts["kinds"], facts["trace"]
-    several = type(kinds) is list and 1 <= len(kinds) <= MAX_KINDS
-    require(several, "an error without a class, or with too many")
-    require(type(trace) is list and len(trace) <= MAX_TRACE, "no lines of code")
-    return Failure(
-        tuple(text(kind, MAX_NAME) for kind in kinds),
-        trace=tuple(text(line, MAX_TRACE_LINE) for line in trace),
-        **{name: text(facts[name], most) for name, most in ERROR_TEXT.items()},
-    )
-
-
-def read_layout(facts: Any, value: Any) -> Mapping[str, tuple[Shard, ...]]:
+def read_layout(facts: Any, value: Any) -> dict[str, tuple[Shard, ...]]:
     """Reads which device holds which part of `value`'s arrays."""
-    require(type(facts) is dict, "no layout")
+    require(fits(facts, LAYOUT), "no layout")
     shapes = {p: a.shape for p, a in leaves(value) if isinstance(a, np.ndarray)}
     require(facts.keys() <= shapes.keys(), "a layout of what is no array of the value")
-    require(all(type(pieces) is list for pieces in facts.values()), "no shards")
     require(sum(map(len, facts.values())) <= MAX_ITEMS, "too many shards")
     return {path: read_shards(pieces, shapes[path]) for path, pieces in facts.items()}
 
 
 def read_shards(pieces: list, shape: tuple[int, ...]) -> tuple[Shard, ...]:
     """Reads one array's shards, which must cover it, one for each of some devices."""
-    found = tuple(read_shard(piece, shape) for piece in pieces)
-    devices = [shard.device for shard in found]
-    require(bool(found) and len(set(devices)) == len(devices), "a device named twice")
+    found = [Shard(device, tuple(map(tuple, index))) for device, index in pieces]
+    devices = {shard.device for shard in found}
+    known = bool(found) and max(devices) < jax.device_count()
+    require(known and len(devices) == len(found), "an unknown device, or one twice")
     blocks = {shard.index for shard in found}
+    for block in blocks:
+        inside = len(block) == len(shape) and all(
+            start <= stop <= size
+            for (start, stop), size in zip(block, shape, strict=True)
+        )
+        require(inside, "a shard out of bounds")
     sizes = (math.prod(stop - start for start, stop in block) for block in blocks)
     require(sum(sizes) == math.prod(shape), "shards that do not make up their array")
     apart = (
@@ -112,23 +154,42 @@ def read_shards(pieces: list, shape: tuple[int, ...]) -> tuple[Shard, ...]:
         for one, other in itertools.combinations(blocks, 2)
     )
     require(all(apart), "shards that overlap")
-    return found
+    return tuple(found)
 
 
-def read_shard(piece: Any, shape: tuple[int, ...]) -> Shard:
-    """Reads one device's part of an array."""
-    require(type(piece) is list and len(piece) == 2, "no shard")
-    device, index = piece
-    known = type(device) is int and 0 <= device < jax.device_count()
-    require(known, "an unknown device")
-    require(type(index) is list and len(index) == len(shape), "a shard without bounds")
-    for bounds, size in zip(index, shape, strict=True):
-        pair = type(bounds) is list and [type(n) for n in bounds] == [int, int]
-        require(pair and 0 <= bounds[0] <= bounds[1] <= size, "a shard out of bounds")
-    return Shard(device, tuple((start, stop) for start, stop in index))
+def encode_facts(
+    facts: Mapping[str, Any], value: Any, layout: Mapping[str, tuple[Shard, ...]]
+) -> dict[str, Any]:
+    """Writes the facts of a program that has run, its value, and the value's layout."""
+    collectives = [[*vars(one).values()] for one in facts["collectives"]]
+    places = {
+        path: [[shard.device, shard.index] for shard in pieces]
+        for path, pieces in layout.items()
+    }
+    written = {**facts, "collectives": collectives}
+    return {"facts": written, "value": encode(value), "layout": places}
 
 
-def text(value: Any, most: int) -> str:
-    """Reads a text of a bounded length."""
-    require(isinstance(value, str) and len(value) <= most, "no text, or too long a one")
-    return value
+def decode_facts(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Reads what `encode_facts` wrote: the facts, with "value" and "layout".
+
+    Raises:
+        WireError: anything else.
+    """
+    require(answer.keys() == {"facts", "value", "layout"}, "other facts of a program")
+    facts = answer["facts"]
+    require(fits(facts, TRACED) or fits(facts, COMPILED), "unknown facts")
+    value = decode(answer["value"], plain=True)
+    found = {"value": value, "layout": read_layout(answer["layout"], value)}
+    found["array_shapes"] = tuple(map(tuple, facts["array_shapes"]))
+    collectives = []
+    for kind, reduction, dtype, shape, *rest, times in facts["collectives"]:
+        require(times is None or fits(times, COUNT), "no count")
+        one = Collective(kind, reduction, dtype, tuple(shape), *rest, times)
+        collectives.append(one)
+    found["collectives"] = tuple(collectives)
+    if "flops" in facts:
+        require(math.isfinite(facts["flops"]), "no number of operations")
+        return found | {"flops": facts["flops"]}
+    dtypes = {role: tuple(names) for role, names in facts["dtypes"].items()}
+    return found | {"dtypes": dtypes}

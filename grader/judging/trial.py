@@ -1,40 +1,50 @@
 """Checks one submission's answers: they run in contained sessions, the judge asks.
 
-No exercise affects another one's outcome: what ends a session costs the exercise that
-ended it, and the others go on in a fresh session.
+No exercise affects another one's outcome. What ends a session costs the exercise that
+ended it, and the others go on in a fresh session. An exercise that fails is tried once
+more, alone in a fresh session, in the notebook as it stood after its own cell: of the
+other exercises' cells above it, only their definitions run.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
+import itertools
 import json
 import math
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
 
-from grader import ROOT
-from grader.authoring.release import checks, exercises
+from grader.authoring.release import checks
 from grader.containment.limits import Limits
-from grader.judging.cell_plan import Step, defs, is_plain, only_defined, steps, stubs
-from grader.judging.judge_process import JudgeProcess, ProgramEnded
-from grader.kernel.cell_result import CellResult, SessionEnded
-from grader.kernel.session import START_S, Session, SessionError
+from grader.judging.cell_plan import Step, steps, stubs
+from grader.judging.judge_process import JudgeProcess
+from grader.kernel.session import (
+    START_S,
+    CellResult,
+    Session,
+    SessionEnded,
+    SessionError,
+)
 from grader.results import Outcome
-from grader.submissions.definitions import MAX_SOURCE
 
 RESPONDER = "__import__('grader.kernel.inside.responder', fromlist=['answer'])"
 MAX_SESSIONS = 16  # per submission
-MAX_BAD_EXTRAS = 2  # after so many, of cells that a learner added only definitions run
 
 
 @dataclasses.dataclass
 class CheckedExercise:
-    """What a trial found out about one exercise."""
+    """What a trial found out about one exercise.
+
+    Attributes:
+        is_missing: whether nothing was there to check.
+        misses_name: whether it raised a `NameError`.
+    """
 
     outcome: Outcome
     message: str = ""
@@ -42,23 +52,19 @@ class CheckedExercise:
     statements: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     details: tuple[tuple[str, str], ...] = ()
     pictures: list[str] = dataclasses.field(default_factory=list)
+    is_missing: bool = False
+    misses_name: bool = False
 
-
-def checked_exercise(said: dict[str, Any], ran: CellResult) -> CheckedExercise:
-    """Joins the judge's verdict and the cell's own error."""
-    outcome = Outcome[said["verdict"]]
-    if said.get("ended") == "missing" and ran.error:
-        return CheckedExercise(Outcome.RAISED, ran.error[:400])
-    details = tuple((str(name), str(text)) for name, text in said["details"])
-    if said.get("ended") == "died":
-        return CheckedExercise(outcome, "It gave no answer.")
-    return CheckedExercise(
-        outcome, said["message"], said["share"], said["statements"], details
-    )
+    @property
+    def may_be_retried(self) -> bool:
+        """Tells whether another cell may be to blame: not for a stub."""
+        if self.outcome is Outcome.NOT_ATTEMPTED:
+            return self.is_missing
+        return self.outcome is not Outcome.PASSED
 
 
 class Trial:
-    """One submission's answers, set into the clean lesson `clean`; `lesson` is solved.
+    """One submission's answers, in the clean lesson `clean`; `lesson` is solved.
 
     Attributes:
         limits_hit: the limits that the learner's process ran into.
@@ -71,100 +77,88 @@ class Trial:
         lesson: NotebookNode,
         judge: JudgeProcess,
         limits: Limits,
-        *,
-        trusted: bool = False,
-        root: Path = ROOT,
-        compiled: Path | None = None,
+        **session_options: Any,
     ):
-        self.steps = steps(clean)
-        self.exercises = list(checks(clean))
-        own = [step.source for step in self.steps if step.kind in ("exercise", "extra")]
-        self.too_long = sum(map(len, own)) > MAX_SOURCE  # a person will look at it
-        setup = next(step.source for step in self.steps if step.kind == "setup")
-        own = [step.lean for step in self.steps if step.kind == "lesson"]
-        names = [n for cell in exercises(lesson).values() for n in defs(cell.source)]
-        checks_source = lesson.metadata["checks"]
-        self.define = (
-            f"{RESPONDER}.define({setup!r}, {own!r}, {names!r}, {checks_source!r})"
-        )
+        self.steps, self.exercises = steps(clean), list(checks(clean))
         self.stubs = stubs(clean, lesson)
+        visible = ("setup", "definitions", "functions", "checks")
+        words = ", ".join(repr(judge.material[part]) for part in visible)
+        self.define = f"{RESPONDER}.define({words})"
         self.judge, self.limits = judge, limits
-        self.how = {"trusted": trusted, "root": root, "compiled": compiled}
+        self.session_options = session_options
         self.sessions, self.begun = 0, time.monotonic()
         self.cpu_s = self.peak_mib = 0.0  # of sessions that have ended
-        self.skipped: dict[str, CheckedExercise | None] = {}  # what ended a session
-        self.reduced: dict[str, None] = {}  # of which only definitions run
+        self.stopped: dict[str, CheckedExercise] = {}  # exercises that ended a session
+        self.endings = collections.Counter[str]()  # how many sessions a cell has ended
         self.limits_hit: dict[str, None] = {}
         self.evidence: dict[str, None] = {}
         self.ran: dict[str, CellResult] = {}
 
     def run(self, on_exercise=lambda: None) -> dict[str, CheckedExercise]:
-        """Returns what became of each exercise.
+        """Returns the result of each exercise.
 
         Raises:
             SessionError, JudgeError, ContainmentError: our fault; nothing is known.
         """
-        stub, names = "{} still holds its stub.", sorted(self.stubs)
         found = {
-            n: CheckedExercise(Outcome.NOT_ATTEMPTED, stub.format(n)) for n in names
+            name: CheckedExercise(
+                Outcome.NOT_ATTEMPTED, f"{name} still holds its stub."
+            )
+            for name in sorted(self.stubs)
         }
         while rest := [name for name in self.exercises if name not in found]:
             if self.spent():
                 found |= {name: self.not_reached for name in rest}
                 break
-            with self.session() as session:
-                loaded = self.load(session, lean=True)
-                self.ran |= loaded
+            with self.session() as session, contextlib.suppress(SessionEnded):
+                ran = self.load(session)
+                self.ran |= ran
                 for name in rest:
-                    if not session.ended and self.spent(session):
-                        found[name] = self.not_reached
-                    elif not session.ended:
-                        known = self.skipped.get(name)
-                        found[name] = known or self.check(name, session, loaded)
-                        on_exercise()
-                if session.ended and rest[0] not in found and self.too_many:
-                    text = "The cells around it never came to an end."
-                    found |= {
-                        name: CheckedExercise(Outcome.TIMED_OUT, text) for name in rest
-                    }
-        for name in self.exercises:
-            if self.worth_retrying(name, found[name]):
-                again = self.retry_alone(
-                    name, lean="NameError" not in found[name].message
-                )
-                ended = name in self.skipped and again.outcome is not Outcome.TIMED_OUT
-                if again.share > found[name].share or ended:
-                    found[name] = again
-            if self.was_changed_later(name, found[name]):
-                again = self.retry_as_it_stood(name)
-                if again.share > found[name].share:
-                    found[name] = again
-        for name, checked in found.items():
-            checked.pictures = self.pictures(name)
+                    if session.ended or self.spent(session):
+                        break
+                    known = self.stopped.get(name)
+                    found[name] = known or self.check(name, session, ran)
+                    on_exercise()
+        for name, first in found.items():
+            if first.may_be_retried:
+                found[name] = self.retry(name, first)
+            found[name].pictures = self.pictures(name)
         return found
 
-    @property
-    def too_many(self) -> bool:
-        """Tells whether this submission has had all its sessions."""
-        return self.sessions >= MAX_SESSIONS
+    def retry(self, name: str, first: CheckedExercise) -> CheckedExercise:
+        """Tries an exercise alone; returns the better result.
 
-    @property
-    def may_retry(self) -> bool:
-        """Tells whether another session may be tried for an exercise that failed."""
-        return not (self.too_many or self.too_long or self.spent())
+        Where it misses a name, the lesson's demonstrations run, too.
+        """
+        again = self.check_alone(name, whole=first.misses_name)
+        if again.misses_name and not first.misses_name:
+            again = self.check_alone(name, whole=True)
+        return again if again.share > first.share else first
+
+    def check_alone(self, name: str, *, whole: bool) -> CheckedExercise:
+        """Checks an exercise in a session that is loaded for it alone."""
+        if self.spent():
+            return self.not_reached
+        with self.session() as session:
+            try:
+                ran = self.load(session, alone=name, whole=whole)
+            except SessionEnded as end:
+                return self.ended(end.why)
+            return self.check(name, session, ran)
 
     def spent(self, session: Session | None = None) -> bool:
-        """Tells whether this submission has had all the time that it gets."""
+        """Tells whether this submission has used all that it gets."""
         cpu_s = self.cpu_s + (session.cpu_s if session else 0)
         took_s = time.monotonic() - self.begun
+        if not session and self.sessions >= MAX_SESSIONS:
+            return True
         return cpu_s > self.limits.total_cpu_s or took_s > self.limits.total_s
 
     @property
     def not_reached(self) -> CheckedExercise:
-        """What becomes of an exercise for which no time is left."""
-        text = f"Not reached: all before it took more than {self.limits.total_s:g} s, "
-        text += f"or {self.limits.total_cpu_s:g} s of processors."
         self.limits_hit["time of the whole submission"] = None
+        text = f"Not reached: all before it took more than {self.limits.total_s:g} s, "
+        text += f"{self.limits.total_cpu_s:g} s of processors or {MAX_SESSIONS} starts."
         return CheckedExercise(Outcome.TIMED_OUT, text)
 
     @property
@@ -179,7 +173,7 @@ class Trial:
         self.sessions += 1
         left = max(1, math.ceil(self.limits.total_cpu_s - self.cpu_s))
         limits = dataclasses.replace(self.limits, cpu_s=min(self.limits.cpu_s, left))
-        with Session(limits, **self.how) as session:
+        with Session(limits, **self.session_options) as session:
             try:
                 yield session
             finally:
@@ -187,87 +181,84 @@ class Trial:
                 self.peak_mib = max(self.peak_mib, session.peak_mib)
 
     def load(
-        self, session: Session, *, lean: bool, only: str = "", until: str = ""
+        self, session: Session, *, alone: str = "", whole: bool = False
     ) -> dict[str, CellResult]:
-        """Runs the lesson's cells, then the learner's.
+        """Runs the lesson's cells and the learner's, or those for one exercise `alone`.
 
-        With `only`, the cell of one exercise alone; with `until`, up to one. A
-        learner's cell that ends the session is skipped from then on; of one that is no
-        answer, what it defines still runs.
+        Of the lesson's cells only the definitions run, unless they are to run `whole`.
 
         Raises:
-            SessionError: a cell of the lesson did not come to its end.
+            SessionEnded: a learner's cell ended the session.
+            SessionError: a cell of the lesson did.
         """
-        ours = [step for step in self.steps if step.kind in ("setup", "lesson")]
-        first = self.steps.index(ours[0])
-        before = [step.name for step in self.steps[:first]]
-        ran = self.run_own(session, self.steps[:first], only)
-        if session.ended:
-            return ran
-        lesson = [step.lean if lean else step.source for step in ours[1:]]
-        try:
-            setup = session.run(ours[0].source, wall_s=START_S)
-            session.run(self.define, wall_s=START_S)  # notes the settings, too
-            for source in ["\n\n".join(lesson)] if lean else lesson:
-                session.run(source, wall_s=START_S)
-            problem = setup.error
-        except SessionEnded as end:
-            problem = end.why
-        if problem and set(before) - set(self.skipped):
-            self.skipped |= dict.fromkeys(before)  # the set-up works without them
-            session.ended = session.ended or "to be loaded again"
-        elif problem:
-            raise SessionError(f"The lesson's own cells: {problem}.")
-        if session.ended:
-            return ran
-        rest = [step for step in self.steps[first:] if step not in ours]
-        names = [step.name for step in rest]
-        if until:
-            rest = rest[: names.index(until) + 1]
-        return ran | self.run_own(session, rest, only)
+        first = [*itertools.takewhile(lambda step: step.kind == "extra", self.steps)]
+        ran = self.run_cells(session, first, alone)
+        if problem := self.run_lesson(session, whole):
+            if all(self.endings[step.name] > 1 for step in first):
+                raise SessionError(f"The lesson's own cells: {problem}.")
+            for step in first:  # the set-up works without them
+                self.endings[step.name] = 2
+            raise SessionEnded(problem)
+        own = [s for s in self.steps[len(first) :] if s.kind in ("exercise", "extra")]
+        if alone:
+            own = own[: [step.name for step in own].index(alone) + 1]
+        return ran | self.run_cells(session, own, alone)
 
-    def run_own(
-        self, session: Session, own: list[Step], only: str
+    def run_lesson(self, session: Session, whole: bool) -> str:
+        """Runs the lesson's cells; returns what went wrong."""
+        own = (step for step in self.steps if step.kind in ("setup", "lesson"))
+        setup, *others = own
+        lesson = ["\n\n".join(step.lean for step in others)]
+        if whole:
+            lesson = [step.source for step in others]
+        try:
+            problem = session.run(setup.source, wall_s=START_S).error
+            for source in (self.define, *lesson):  # `define` notes the settings, too
+                session.run(source, wall_s=START_S)
+        except SessionEnded as end:
+            return end.why
+        return problem
+
+    def run_cells(
+        self, session: Session, cells: list[Step], alone: str
     ) -> dict[str, CellResult]:
-        """Runs the learner's cells until one ends the session."""
+        """Runs cells of the learner's until one ends the session."""
         ran: dict[str, CellResult] = {}
-        for step in own:
-            others = only and step.kind == "exercise" and step.name != only
-            skipped = step.name in self.skipped and step.name != only
-            source = step.source
-            if step.name in self.reduced:
-                source = "" if self.too_long else only_defined(source)
-            if others or skipped or not source.strip():
+        for step in cells:
+            if not (source := self.source(step, alone)).strip():
                 continue
             if self.spent(session):
-                break
+                raise SessionEnded("timed out")
             try:
                 ran[step.name] = session.run(source)
             except SessionEnded as end:
-                self.skip(step, end.why)
-                return ran
+                self.stop(step.name, end.why)
+                raise
             if ran[step.name].replies:
                 self.evidence["It sends answers that nobody asked for."] = None
         return ran
 
-    def skip(self, step: Step, why: str) -> None:
-        """Leaves out what ended a session: of an extra cell, all but its definitions.
+    def source(self, step: Step, alone: str) -> str:
+        """Returns what of a learner's cell runs.
 
-        After some extra cells, of all; and where definitions end sessions, all.
+        Only its definitions, if it has ended a session or belongs to another exercise
+        than the one `alone`; nothing, if the definitions have ended a session, too.
         """
-        if step.kind == "exercise":
-            self.skipped[step.name] = self.ended(why)
-            return
-        extras = [s.name for s in self.steps if s.kind == "extra"]
-        bad = self.reduced if step.name not in self.reduced else self.skipped
-        bad |= {step.name: None}
-        if sum(name in bad for name in extras) >= MAX_BAD_EXTRAS:
-            bad |= dict.fromkeys(extras)
+        endings = self.endings[step.name]
+        is_other = alone and step.kind == "exercise" and step.name != alone
+        if step.name == alone or not (endings or is_other):
+            return step.source
+        return step.lean if endings < 2 else ""
+
+    def stop(self, name: str, why: str) -> CheckedExercise:
+        """Notes that a cell, or the check of an exercise, has ended its session."""
+        self.endings[name] += 1
+        self.stopped[name] = self.ended(why)
+        return self.stopped[name]
 
     def check(
         self, name: str, session: Session, ran: dict[str, CellResult]
     ) -> CheckedExercise:
-        """Lets the judge check one exercise in a loaded session."""
         why, begins = "", True
 
         def ask(question: dict) -> dict:
@@ -283,86 +274,52 @@ class Trial:
                 return {"answer": replies[0]}
             return {"answer": "several"} if replies else {"ended": "no answer"}
 
-        try:
-            said = self.judge.check(name, ask)
-        except ProgramEnded as end:
-            return self.program_ended(str(end))
-        if said.get("ended") in ("program died", "program timed out"):
-            return self.program_ended(said["ended"].removeprefix("program "))
-        if said.get("evidence"):
-            self.evidence[said["evidence"]] = None
+        said = self.judge.check(name, ask)
         if why:
-            checked = self.ended(why)
-            self.skipped[name] = checked
-            return checked
-        return checked_exercise(said, ran.get(name, CellResult()))
+            return self.stop(name, why)
+        return self.checked(said, ran.get(name, CellResult()).error)
 
-    def ended(self, why: str) -> CheckedExercise:
-        """Says what it means for an exercise that it ended its session."""
-        if why == "timed out":
-            text = f"It was stopped after {self.limits.wall_s:g} s"
-            return CheckedExercise(
-                Outcome.TIMED_OUT, f"{text}: is there a loop without an end?"
-            )
-        if why.startswith("limit: "):
-            self.limits_hit[why.removeprefix("limit: ")] = None
-            text = f"It was stopped at a limit of the grader: {why[7:]}."
-            return CheckedExercise(Outcome.RAISED, text)
-        text = "It ended the process: by os._exit, a crash, or too much memory."
-        return CheckedExercise(Outcome.RAISED, text)
-
-    def program_ended(self, why: str) -> CheckedExercise:
-        """Says what it means that a traced program ended the process that ran it."""
-        self.limits_hit[f"judge: the traced program {why}"] = None
-        if why == "timed out":
-            return self.ended(why)
-        text = "Its traced program ended the process that ran it: by a crash, or by "
-        return CheckedExercise(Outcome.RAISED, f"{text}too much memory.")
-
-    def worth_retrying(self, name: str, checked: CheckedExercise) -> bool:
-        """Tells whether another cell may have caused an exercise to fail."""
-        stub = name in self.stubs or "still holds its stub" in checked.message
-        if checked.outcome is Outcome.PASSED or stub or not self.may_retry:
-            return False
-        own = next(step for step in self.steps if step.name == name)
-        lesson = {n for s in self.steps if s.kind == "lesson" for n in defs(s.lean)}
-        return "NameError" in checked.message or not all(
-            is_plain(step.source, lesson - set(defs(own.source)))
-            for step in self.steps
-            if step.kind in ("exercise", "extra") and step is not own
+    def checked(self, said: dict[str, Any], error: str) -> CheckedExercise:
+        ended, misses_name = said.get("ended"), said.get("misses_name", False)
+        if ended in ("program died", "program timed out"):
+            self.limits_hit[f"judge: the traced {ended}"] = None
+            return self.ended(ended)
+        if ended == "died":
+            return self.ended("no answer")
+        if ended == "distrusted":
+            self.evidence[said["message"]] = None
+        if ended == "missing" and error:
+            misses_name = error.startswith("NameError:")
+            return CheckedExercise(Outcome.RAISED, error[:400], misses_name=misses_name)
+        return CheckedExercise(
+            Outcome[said["verdict"]],
+            said["message"],
+            said["share"],
+            said["statements"],
+            tuple((str(name), str(text)) for name, text in said["details"]),
+            is_missing=ended == "missing",
+            misses_name=misses_name,
         )
 
-    def retry_alone(self, name: str, *, lean: bool) -> CheckedExercise:
-        """Tries one exercise in a fresh session, after the lesson's definitions.
-
-        Where it uses a name of a demonstration, then after the whole of the lesson.
-        """
-        with self.session() as session:
-            ran = self.load(session, lean=lean, only=name)
-            if session.ended:
-                return self.ended(session.ended)
-            checked = self.check(name, session, ran)
-        needs_all = lean and "NameError" in checked.message
-        return self.retry_alone(name, lean=False) if needs_all else checked
-
-    def was_changed_later(self, name: str, checked: CheckedExercise) -> bool:
-        """Tells whether cells below an answer that fails may have changed its names."""
-        stub = name in self.stubs or "still holds its stub" in checked.message
-        if checked.outcome is Outcome.PASSED or stub or not self.may_retry:
-            return False
-        own = [step for step in self.steps if step.kind in ("exercise", "extra")]
-        place = [step.name for step in own].index(name)
-        above, below = own[: place + 1], own[place + 1 :]
-        taken = {defined for step in above for defined in defs(step.source)}
-        return not all(is_plain(step.source, taken) for step in below)
-
-    def retry_as_it_stood(self, name: str) -> CheckedExercise:
-        """Tries one exercise in the notebook as it stood after its own cell."""
-        with self.session() as session:
-            ran = self.load(session, lean=True, until=name)
-            if session.ended:
-                return self.ended(session.ended)
-            return self.check(name, session, ran)
+    def ended(self, why: str) -> CheckedExercise:
+        """Says what it means for an exercise that it ended a process."""
+        kind, _, limit = why.partition(": ")
+        outcome = Outcome.RAISED
+        if kind in ("timed out", "program timed out"):
+            outcome = Outcome.TIMED_OUT
+            text = f"It was stopped after {self.limits.wall_s:g} s: "
+            text += "is there a loop without an end?"
+        elif kind == "limit":
+            self.limits_hit[limit] = None
+            text = f"It was stopped at a limit of the grader: {limit}."
+        elif kind == "no answer":
+            text = "It gave no answer."
+        elif kind == "program died":
+            text = "Its traced program ended the process that ran it: "
+            text += "by a crash, or by too much memory."
+        else:
+            text = "It ended the process: by os._exit, a crash, or too much memory."
+        return CheckedExercise(outcome, text)
 
     def pictures(self, exercise: str) -> list[str]:
         """Collects what an exercise's cell drew, and the learner's cells after it."""

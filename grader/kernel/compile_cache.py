@@ -1,9 +1,9 @@
-"""Keeps what XLA compiled for our own solutions: no submission compiles it again.
+"""Keeps what XLA compiled for our solutions, so that no submission compiles it again.
 
-JAX finds a program in such a folder by a hash of the program itself, of its compile
-options and of jaxlib. Only our own solutions write to it, in processes that never run
-untrusted code; boxes see it read-only: with one entry replaced, a program would compute
-something else.
+JAX finds a program in such a folder by a hash of the program, of its compile options
+and of jaxlib. Only our solutions write to it, in processes that never run untrusted
+code; boxes see it read-only: with one entry replaced, a program would compute something
+else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-INSIDE = "/tmp/compiled"  # where it lies in a box
+INSIDE = "/tmp/compiled"  # its path in a box
 NEVER_S = 10**9
 # What is not found is compiled without optimization: XLA makes the same program of it,
 # but loops go to LLVM directly, not through MLIR, in one piece, and LLVM does not
@@ -47,15 +47,10 @@ def variables(folder: Path | str = INSIDE, *, writes: bool = False) -> dict[str,
 
 def find(hashes: Mapping[str, str]) -> Path:
     """Returns the path of the folder for a lesson of these `hashes` on this machine."""
-    return place("compiled", hashes["lesson"], hashes["packages"])
-
-
-def place(kind: str, *hashes: str) -> Path:
-    """Returns a path in the user's cache, for what hashes and this machine decide."""
-    parts = processor(), FAST_COMPILE_FLAGS, *hashes
+    parts = processor(), FAST_COMPILE_FLAGS, hashes["lesson"], hashes["packages"]
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     name = hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
-    return Path(base) / "distributed-jax-course" / kind / name
+    return Path(base) / "distributed-jax-course" / "compiled" / name
 
 
 def fill(folder: Path, run: Callable[[Path], None]) -> Path | None:

@@ -11,33 +11,71 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from grader import ROOT, CourseError
 from grader.authoring.execution import environment
-from grader.containment.box import Box
 from grader.containment.cgroup import Group
-from grader.containment.inside.deadline import Deadline, used_s
+from grader.containment.deadline import Deadline, used_s
 from grader.containment.limits import Limits
-from grader.containment.monitor import Monitor, StderrTail, too_much_memory
+from grader.containment.monitor import Monitor, StderrTail
 from grader.containment.process import BoxProcess
-from grader.containment.temp_dirs import prefix
 from grader.kernel import compile_cache
-from grader.kernel.cell_result import CellResult, SessionEnded
-from grader.kernel.frame_reader import FrameReader
-from grader.kernel.inside.frames import DONE, REQUEST
+from grader.kernel.inside.frames import (
+    DONE,
+    ERROR,
+    PICTURE,
+    REPLY,
+    REQUEST,
+    TEXT,
+    FrameReader,
+)
 from grader.kernel.learner_box import fork_server, learner_box, learner_packages
 
-RUNNER = ["-m", "grader.kernel.inside.runner"]
+RUNNER = "grader.kernel.inside.runner"
 START_S = 60
 LOOK_AGAIN_S = 0.2
 EXIT_S = 5
+MAX_TEXT = 20_000  # characters of one cell's printed text
 DISCONNECTED = "limit: output: the connection to the grader was closed"
 
 
 class SessionError(CourseError):
     """The process could not be started: a fault of this machine, not of the learner."""
+
+
+class SessionEnded(Exception):
+    """The learner's process has ended; no further cell can run.
+
+    Attributes:
+        why: "timed out", "died", or "limit: ..." with the limit that it exceeded.
+    """
+
+    def __init__(self, why: str):
+        super().__init__(why)
+        self.why = why
+
+
+@dataclasses.dataclass
+class CellResult:
+    """What one cell did: its error ("" if none), text, pictures and replies."""
+
+    error: str = ""
+    text: str = ""
+    pictures: list[str] = dataclasses.field(default_factory=list)
+    replies: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, kind: bytes, text: str) -> None:
+        """Adds a frame's text, if its kind is known."""
+        if kind == TEXT:
+            self.text += text[: MAX_TEXT - len(self.text)]
+        elif kind == ERROR:
+            self.error = self.error or text[:MAX_TEXT]
+        elif kind == REPLY:
+            self.replies.append(text)
+        elif kind == PICTURE:
+            self.pictures.append(text)
 
 
 class Session:
@@ -47,9 +85,8 @@ class Session:
 
     Args:
         limits: what it may use.
-        trusted: whether it runs with our privileges, not contained.
+        trusted: whether it runs with the grader's privileges, not contained.
         root: the course whose modules it imports.
-        env: variables in addition to those of every learner's process.
         compiled: a folder of compiled programs, to which a trusted process adds.
 
     Attributes:
@@ -68,26 +105,21 @@ class Session:
         *,
         trusted: bool = False,
         root: Path = ROOT,
-        env: Mapping[str, str] | None = None,
         compiled: Path | None = None,
     ):
         self.limits, self.ended, self.cell = limits, "", 0
         self.monitor: Monitor | None = None
         self.group: Group | None = None
+        start = self.start_trusted if trusted else self.start_contained
         with contextlib.ExitStack() as self.cleanup:
-            theirs = self.make_pipes()
+            streams = self.make_pipes()
             try:
-                if trusted:
-                    self.start_trusted(theirs, root, dict(env or {}), compiled)
-                else:
-                    box = learner_box(root, compiled, limits=limits)
-                    box = dataclasses.replace(box, env={**box.env, **(env or {})})
-                    self.start_contained(theirs, box)
+                start(streams, root, compiled)
             finally:
-                for end in theirs:
+                for end in streams:
                     os.close(end)
-            kill, most = self.process.kill, limits.output_mib * 2**20
-            self.reader = FrameReader(self.frames, most, kill)
+            most = limits.output_mib * 2**20
+            self.reader = FrameReader(self.frames, most, self.process.kill)
             self.reader.start()
             self.cleanup.callback(self.reader.stop)
             self.cleanup.callback(self.kill)  # so that the reader finds an end
@@ -105,9 +137,11 @@ class Session:
         self.stderr_tail.start()
         return [pipes[0][0], pipes[1][1], pipes[2][1]]
 
-    def start_contained(self, streams: Sequence[int], box: Box) -> None:
-        """Starts the process in its box, and the monitor of what it uses."""
-        self.boxed = BoxProcess(RUNNER, box, streams, fork_server)
+    def start_contained(
+        self, streams: Sequence[int], root: Path, compiled: Path | None
+    ) -> None:
+        box = learner_box(self.limits, root, compiled)
+        self.boxed = BoxProcess(RUNNER, box, streams, fork_server())
         self.process, self.kill = self.boxed.process, self.boxed.kill
         self.group = self.boxed.group
         self.monitor = Monitor(self.boxed.pids, self.limits, self.group)
@@ -115,41 +149,33 @@ class Session:
         self.cleanup.callback(self.monitor.stop)
 
     def start_trusted(
-        self,
-        streams: Sequence[int],
-        root: Path,
-        env: dict[str, str],
-        compiled: Path | None,
+        self, streams: Sequence[int], root: Path, compiled: Path | None
     ) -> None:
-        """Starts the process in a folder of its own."""
-        home = tempfile.TemporaryDirectory(prefix=prefix("learner"))
+        """Starts the process in a temporary folder."""
+        home = tempfile.TemporaryDirectory(prefix="learner-")
         self.cleanup.callback(home.cleanup)
         for name, path in learner_packages(root).items():
             shutil.copytree(path, Path(home.name) / name)
+        env = environment(home.name) | {"PYTHONPATH": home.name}
         if compiled:
             env |= compile_cache.variables(compiled, writes=True)
         stdin, stdout, stderr = streams
         self.process = subprocess.Popen(
-            [sys.executable, *RUNNER],
+            [sys.executable, "-m", RUNNER],
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
-            env=environment(home.name) | {"PYTHONPATH": home.name} | env,
+            env=env,
             cwd=home.name,
             start_new_session=True,
         )
 
     def kill(self) -> None:
-        """Kills a trusted process."""
         self.process.kill()
         self.process.wait()
 
     def await_start(self) -> None:
-        """Waits until the process can run cells.
-
-        Raises:
-            SessionError: it cannot.
-        """
+        """Waits until the process can run cells; SessionError: it cannot."""
         deadline, said = self.deadline(START_S), CellResult()
         try:
             while (frame := self.receive(deadline))[0] != DONE:
@@ -208,11 +234,7 @@ class Session:
         return self.group.peak_mib if self.group else 0.0
 
     def send(self, data: bytes, deadline: Deadline) -> None:
-        """Sends a request to a process that may not take it.
-
-        Raises:
-            SessionEnded: it did not, in time.
-        """
+        """Sends a request to a process that may not take it."""
         ready, left = select.poll(), memoryview(data)
         ready.register(self.requests, select.POLLOUT)
         while left:
@@ -225,11 +247,7 @@ class Session:
                 self.end_of_process()
 
     def receive(self, deadline: Deadline) -> tuple[bytes, int, str]:
-        """Returns the next frame: its kind, the number of its cell, and its text.
-
-        Raises:
-            SessionEnded: there will be none.
-        """
+        """Returns the next frame: its kind, the number of its cell, and its text."""
         while True:
             with contextlib.suppress(queue.Empty):
                 frame = self.reader.frames.get(timeout=LOOK_AGAIN_S)
@@ -244,14 +262,12 @@ class Session:
     def look(self, deadline: Deadline) -> None:
         """Ends a session that sends too much or takes too long."""
         if self.reader.over_limit:
-            self.end(f"limit: output: more than {self.limits.output_mib} MiB")
+            self.end(self.exceeded())
         if deadline.passed:
             self.end("timed out")
 
     def end_of_process(self) -> None:
-        """Ends a session whose process has ended, or does nothing more for us."""
-        if self.reader.over_limit:
-            self.end(f"limit: output: more than {self.limits.output_mib} MiB")
+        """Ends a session whose process has ended, or has closed its pipes."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(EXIT_S)  # a process that ends closes its pipes first
         has_ended = self.process.poll() is not None
@@ -264,12 +280,13 @@ class Session:
         raise SessionEnded(why)
 
     def exceeded(self) -> str:
-        """Names the limit for which the box was killed, or returns ""."""
-        if self.monitor and self.monitor.exceeded:
-            return f"limit: {self.monitor.exceeded}"
+        """Names the limit for which the process was killed, or returns ""."""
+        if self.reader.over_limit:
+            return f"limit: output: more than {self.limits.output_mib} MiB"
+        exceeded = self.monitor.exceeded if self.monitor else ""
         if self.group and self.group.ran_out_of_memory:
-            return f"limit: {too_much_memory(self.limits)}"
-        return ""
+            exceeded = exceeded or f"memory: more than {self.limits.memory_mib} MiB"
+        return f"limit: {exceeded}" if exceeded else ""
 
     def close(self) -> None:
         """Kills the process with all that it started, and removes its files."""

@@ -21,9 +21,9 @@ from lessons.coursekit import i18n
 
 
 def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:
-    """Grades one's own notebooks one by one, by the road that a class's work takes.
+    """Grades one's own notebooks one by one, by the code that grades a class.
 
-    They lie in lessons/, or in another language's folder. Nothing is contained: it is
+    They are in lessons/, or in another language's folder. Nothing is contained: it is
     one's own code.
 
     Raises:
@@ -31,15 +31,14 @@ def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:
     """
     for source in lesson_paths(names, root):
         path = own_path(source, root)
+        shown = path.relative_to(root).as_posix()
         if not path.exists():
-            remedy = f"Get it back: git checkout -- {path.relative_to(root).as_posix()}"
-            raise ValueError(f"{path} is missing. {remedy}")
+            raise ValueError(f"{path} is missing. Get it back: git checkout -- {shown}")
         submitted = read_submission(path, source.stem)
         if submitted.notebook is None:
             raise ValueError(f"{path}: {' '.join(submitted.reasons)}")
         lesson = read(source, root)
-        judge = JudgeProcess(lesson, trusted=True)
-        total = len(checks(lesson))
+        judge, total = JudgeProcess(lesson, trusted=True), len(checks(lesson))
         bar = tqdm(total=total, desc=source.stem, unit="exercise", disable=None)
         with bar, contextlib.closing(judge):
             result = grade_submission(
@@ -52,8 +51,9 @@ def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:
                 on_exercise=bar.update,
             )
         if path != released_path(source):
-            note = f"{path.relative_to(root).as_posix()} was graded: it was saved last."
+            note = f"{shown} was graded: it was saved last."
             result = dataclasses.replace(result, notes=(*result.notes, note))
-        name = path.parent.name
-        i18n.chosen = name if i18n.is_spoken(name) else ""  # for those who show it
+        language = path.parent.name
+        # The caller shows the result in the language of the notebook.
+        i18n.chosen = language if i18n.is_spoken(language) else ""
         yield result

@@ -17,30 +17,29 @@ from grader.authoring.release import (
     title,
 )
 from grader.pages.page import PageBudget, render
-from grader.pages.wording import OUTCOMES, worth
-from grader.results import Outcome, Result, from_json, to_json
+from grader.pages.wording import OUTCOMES, points_of
+from grader.results import ExerciseResult, Outcome, Result, from_json, to_json
 from grader.workers.cache_key import sha256
 
 PAGE = "progress.html"
-KEPT = ".progress"  # what the page is made of: a file per lesson that was checked
+FOLDER = ".progress"  # a file for each lesson that was checked
 
 
-def keep(result: Result, root: Path = ROOT) -> None:
-    """Keeps what a check of one's own notebook found, for the page."""
+def save(result: Result, root: Path = ROOT) -> None:
+    """Saves what a check of one's own notebook found, for the page."""
     [source] = lesson_paths([result.lesson], root)
     facts = {"result": to_json(result), "notebook": digest(source, root)}
-    write(root / KEPT / f"{result.lesson}.json", json.dumps(facts))
+    write(root / FOLDER / f"{result.lesson}.json", json.dumps(facts))
 
 
-def kept(source: Path, root: Path) -> tuple[Result, bool] | None:
+def saved(source: Path, root: Path) -> tuple[Result | None, bool]:
     """Returns a lesson's last result, and whether the notebook changed since."""
     try:
-        facts = json.loads(
-            (root / KEPT / f"{source.stem}.json").read_text(encoding="utf-8")
-        )
+        text = (root / FOLDER / f"{source.stem}.json").read_text(encoding="utf-8")
+        facts = json.loads(text)
         return from_json(facts["result"]), facts["notebook"] != digest(source, root)
     except (OSError, ValueError, KeyError, TypeError):
-        return None
+        return None, False
 
 
 def digest(source: Path, root: Path) -> str:
@@ -50,7 +49,7 @@ def digest(source: Path, root: Path) -> str:
 
 
 def write_page(root: Path = ROOT) -> Path:
-    """Writes the page from what was kept; returns its file."""
+    """Writes the page from what was saved; returns its file."""
     budget = PageBudget()
     lessons = [lesson_facts(source, root, budget) for source in lesson_paths((), root)]
     text = render(
@@ -66,32 +65,29 @@ def write_page(root: Path = ROOT) -> Path:
 
 def lesson_facts(source: Path, root: Path, budget: PageBudget) -> dict[str, Any]:
     """Describes one lesson: its points, its exercises, what comes next in it."""
-    lesson, found = read(source, root), kept(source, root)
-    result, changed = found or (None, False)
+    lesson, (result, changed) = read(source, root), saved(source, root)
     done = {one.exercise: one for one in result.exercises} if result else {}
-    number, exercises = lesson_number(source.stem), []
+    exercises = []
     for place, (name, check) in enumerate(checks(lesson).items(), 1):
-        one = done.get(name)
-        outcome = one.outcome if one else Outcome.NOT_ATTEMPTED
-        wording = OUTCOMES[outcome]
-        is_done = outcome is Outcome.PASSED
-        is_open = outcome not in (Outcome.PASSED, Outcome.NOT_ATTEMPTED)
+        points = nbgrader_metadata(check)["points"]
+        untouched = ExerciseResult(name, Outcome.NOT_ATTEMPTED, 0, points)
+        one = done.get(name, untouched)
+        message = one.message or OUTCOMES[one.outcome].fallback
+        if one.outcome in (Outcome.PASSED, Outcome.NOT_ATTEMPTED):
+            message = ""
         exercises.append(
             {
-                "number": f"{number}.{place}",
+                "number": f"{lesson_number(source.stem)}.{place}",
                 "name": name,
-                "outcome": wording.name,
-                "tone": wording.tone,
-                "points": one.points if one else 0,
-                "max_points": (most := nbgrader_metadata(check)["points"]),
-                "worth": worth(one.points if one else 0, most),
-                "message": budget.line(one.message or wording.fallback, 300)
-                if is_open
-                else "",
-                "done": is_done,
+                "wording": OUTCOMES[one.outcome],
+                "points": one.points,
+                "max_points": points,
+                "worth": points_of(one.points, points),
+                "message": budget.line(message, 300),
+                "is_right": one.outcome is Outcome.PASSED,
             }
         )
-    left = [one for one in exercises if not one["done"]]
+    left = [one for one in exercises if not one["is_right"]]
     return {
         "title": title(lesson, source.stem),
         "file": own_path(source, root).relative_to(root).as_posix(),

@@ -2,149 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import re
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from grader.pages.class_statistics import (
-    GRADED,
-    NUM_BINS,
-    Exercise,
-    Scores,
-    Times,
-    count_statuses,
-    sum_up_exercises,
-    sum_up_scores,
-    sum_up_times,
-)
 from grader.pages.page import PageBudget, render
 from grader.pages.similar_work import similar_work
 from grader.pages.wording import OUTCOMES, STATUSES
-from grader.results import Outcome, Result, Status
+from grader.results import ExerciseResult, Outcome, Record, Result, Status
+from grader.submissions.clean_text import clean_line
+from lessons.coursekit.outcomes import FAILS, HOLDS
 
 MAX_EXERCISES, MAX_FAILURES, MAX_LEARNERS, MAX_REASONS = 100, 5, 300, 5
 
 
 def class_report(
     lesson: str,
-    results: Mapping[str, Result],
+    records: Mapping[str, Record],
     *,
     title: str,
-    seconds: Mapping[str, float],
-    solved: Mapping[str, str],
+    solutions: Mapping[str, str],
 ) -> str:
     """Returns an instructor's page on a class's work for one lesson.
 
     Args:
         lesson: the lesson's name.
-        results: one result per student; the keys are ids, never names.
+        records: each student's result; the keys are ids, never names.
         title: the lesson's title.
-        seconds: what the grading of each took.
-        solved: the source of each exercise as solved.
+        solutions: the source of each exercise as solved.
     """
     budget = PageBudget(text_bytes=1_000_000)
-    results = dict(sorted(results.items()))
-    counts = count_statuses(results.values())
-    scores = sum_up_scores(results.values())
-    times = sum_up_times({s: t for s, t in sorted(seconds.items()) if s in results})
+    records = dict(sorted(records.items()))
+    results = {student: record.result for student, record in records.items()}
+    graded = [result for result in results.values() if result.is_graded]
+    counts = Counter(result.status for result in results.values())
 
-    def listed(status: Status | None, field: str) -> tuple[list, int]:
-        return _listed(results, status, field, budget)
+    def people(texts: Mapping[str, Sequence[str]]) -> tuple[list, int]:
+        """Makes a row for each student, and counts those left out."""
+        rows = [
+            (budget.line(student, 100), budget.lines(own, MAX_REASONS))
+            for student, own in itertools.islice(texts.items(), MAX_LEARNERS)
+        ]
+        return rows, len(texts) - len(rows)
+
+    def reasons(status: Status) -> tuple[list, int]:
+        return people({s: r.reasons for s, r in results.items() if r.status is status})
 
     return render(
         "class_report.html.j2",
         title=budget.line(title, 200),
         lesson=budget.line(lesson, 100),
         statuses=[
-            (_words(s), STATUSES[s].meaning, count) for s, count in counts.items()
+            (s.replace("_", " ").capitalize(), STATUSES[s].meaning, counts[s])
+            for s in Status
         ],
         num_submissions=len(results),
-        num_graded=sum(counts[status] for status in GRADED),
-        review=listed(Status.NEEDS_REVIEW, "reasons"),
-        infra=listed(Status.INFRA_ERROR, "reasons"),
-        nothing=listed(Status.STUDENT_ERROR, "reasons"),
-        limits=listed(None, "limits"),
-        notes=listed(None, "notes"),
-        similar=_rows([*similar_work(results, solved).items()], budget),
-        scores=scores,
-        bins=_bins(scores) if scores else [],
+        num_graded=len(graded),
+        review=reasons(Status.NEEDS_REVIEW),
+        infra=reasons(Status.INFRA_ERROR),
+        nothing=reasons(Status.STUDENT_ERROR),
+        limits=people({s: r.limits for s, r in results.items() if r.limits}),
+        notes=people({s: r.notes for s, r in results.items() if r.notes}),
+        similar=people(similar_work(results, solutions)),
+        scores=_scores(results.values()),
         columns=[wording.column for wording in OUTCOMES.values()],
-        exercises=[
-            _counted(exercise, budget)
-            for exercise in sum_up_exercises(results.values())[:MAX_EXERCISES]
-        ],
-        times=_times(times, budget) if times else None,
+        exercises=_exercises(graded, budget),
+        times=_times(records, budget),
         budget=budget,
     )
 
 
-def _words(status: Status) -> str:
-    """Writes a status for people: "Graded with note"."""
-    return status.value.replace("_", " ").capitalize()
-
-
-def _listed(
-    results: Mapping[str, Result], status: Status | None, field: str, budget: PageBudget
-) -> tuple[list[tuple[str, list[str]]], int]:
-    """Lists who has a status, or any text in a field, with that text."""
-    found = [
-        (student, getattr(result, field))
-        for student, result in results.items()
-        if (getattr(result, field) if status is None else result.status is status)
-    ]
-    return _rows(found, budget)
-
-
-def _rows(
-    found: list[tuple[str, Sequence[str]]], budget: PageBudget
-) -> tuple[list[tuple[str, list[str]]], int]:
-    """Writes a row for each student, and how many are left out."""
-    rows = [
-        (budget.line(student, 100), budget.lines(texts, MAX_REASONS))
-        for student, texts in found[:MAX_LEARNERS]
-    ]
-    return rows, len(found) - len(rows)
-
-
-def _counted(exercise: Exercise, budget: PageBudget) -> dict[str, Any]:
-    """Describes an exercise by its outcomes in the class."""
-    num_all, num_right = exercise.outcomes.total(), exercise.outcomes[Outcome.PASSED]
+def _scores(results: Iterable[Result]) -> dict[str, Any] | None:
+    """Describes the scores that exist, and how many are in each tenth of the points."""
+    scored = [result for result in results if result.score is not None]
+    if not scored:
+        return None
+    scores = [result.score for result in scored]
+    full = max(result.max_points for result in scored)
+    # Rounding must not move a score of exactly 70 % into the tenth below.
+    tenths = Counter(
+        min(max(int(10 * score / full + 1e-9), 0), 9) if full else 0 for score in scores
+    )
     return {
-        "name": budget.line(exercise.name, 80),
-        "counts": [exercise.outcomes[outcome] for outcome in OUTCOMES],
-        "share": round(100 * num_right / num_all),
-        "statements": [
-            (budget.line(one.name, 80), one.is_essential, one.failed, one.tried)
-            for one in exercise.statements
-            if one.failed
-        ],
-        "failures": [
+        "count": len(scores),
+        "max_points": full,
+        "mean": statistics.fmean(scores),
+        "median": statistics.median(scores),
+        "bins": [
             (
-                failure.count,
-                OUTCOMES[failure.outcome].column,
-                budget.line(failure.example, 300),
+                f"{10 * k} to {10 * k + 9 if k < 9 else 100} %",
+                tenths[k],
+                round(100 * tenths[k] / max(tenths.values())),
             )
-            for failure in exercise.failures[:MAX_FAILURES]
+            for k in reversed(range(10))
         ],
-        "num_more": len(exercise.failures[MAX_FAILURES:]),
-        "num_in_more": sum(f.count for f in exercise.failures[MAX_FAILURES:]),
     }
 
 
-def _bins(scores: Scores) -> list[tuple[str, int, int]]:
-    """Describes the bars, best scores first: label, count, width."""
-    step, most = 100 // NUM_BINS, max(scores.bins)
-    labels = [f"{step * k} to {step * (k + 1) - 1} %" for k in range(NUM_BINS - 1)]
-    labels.append(f"{100 - step} to 100 %")
-    rows = zip(labels, scores.bins, strict=True)
-    return [(label, count, round(100 * count / most)) for label, count in rows][::-1]
+def _exercises(graded: Iterable[Result], budget: PageBudget) -> list[dict[str, Any]]:
+    """Describes each exercise by all answers to it, in the lesson's order."""
+    answers = defaultdict(list)
+    for one in itertools.chain.from_iterable(result.exercises for result in graded):
+        answers[one.exercise].append(one)
+    shown = itertools.islice(answers.items(), MAX_EXERCISES)
+    return [_exercise(name, same, budget) for name, same in shown]
 
 
-def _times(times: Times, budget: PageBudget) -> dict[str, Any]:
-    """Describes the time that grading took."""
+def _exercise(
+    name: str, answers: Sequence[ExerciseResult], budget: PageBudget
+) -> dict[str, Any]:
+    """Counts outcomes, statements that fail, and messages; the most frequent first."""
+    outcomes = Counter(one.outcome for one in answers)
+    statements = [statement for one in answers for statement in one.statements]
+    fails = Counter(one.name for one in statements if one.standing == FAILS)
+    tried = Counter(one.name for one in statements if one.standing in (FAILS, HOLDS))
+    is_essential = {one.name: one.is_essential for one in statements}
+    # Messages that differ in their numbers alone are counted together.
+    messages: dict[tuple[Outcome, str], Counter[str]] = defaultdict(Counter)
+    for one in answers:
+        if one.outcome not in (Outcome.PASSED, Outcome.NOT_ATTEMPTED):
+            message = clean_line(one.message, 300) or str(one.outcome)
+            kind = one.outcome, re.sub(r"\d[\d.,]*", "0", message)
+            messages[kind][message] += 1
+    failures = sorted(messages.items(), key=lambda item: -item[1].total())
+    rarer = failures[MAX_FAILURES:]
     return {
-        "total": _duration(times.total),
-        "median": _duration(times.median),
-        "slowest": [(budget.line(s, 100), _duration(t)) for s, t in times.slowest],
+        "name": budget.line(name, 80),
+        "counts": [outcomes[outcome] for outcome in OUTCOMES],
+        "share": round(100 * outcomes[Outcome.PASSED] / len(answers)),
+        "statements": [
+            (budget.line(statement, 80), essential, fails[statement], tried[statement])
+            for statement, essential in is_essential.items()
+            if fails[statement]
+        ],
+        "failures": [
+            (
+                same.total(),
+                OUTCOMES[outcome].column,
+                budget.line(same.most_common(1)[0][0], 300),
+            )
+            for (outcome, _), same in failures[:MAX_FAILURES]
+        ],
+        "num_more": len(rarer),
+        "num_in_more": sum(same.total() for _, same in rarer),
+    }
+
+
+def _times(records: Mapping[str, Record], budget: PageBudget) -> dict[str, Any]:
+    """Describes the time that grading took, with the three slowest submissions."""
+    seconds = {student: record.seconds for student, record in records.items()}
+    slowest = sorted(seconds.items(), key=lambda item: (-item[1], item[0]))[:3]
+    return {
+        "total": _duration(sum(seconds.values())),
+        "median": _duration(statistics.median(seconds.values())),
+        "slowest": [(budget.line(s, 100), _duration(t)) for s, t in slowest],
     }
 
 
@@ -152,7 +166,7 @@ def _duration(seconds: float) -> str:
     """Writes seconds for people: 12.3 s, 4 min 10 s, 2 h 3 min."""
     if seconds < 60:
         return f"{seconds:.1f} s"
-    minutes = round(seconds) // 60
+    minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
-        return f"{minutes} min {round(seconds) % 60} s"
+        return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"

@@ -7,40 +7,46 @@ from typing import Any
 
 from markupsafe import Markup
 
-from grader.pages.cards import card
-from grader.pages.class_statistics import GRADED
 from grader.pages.page import ROW_BYTES, STATEMENT_BYTES, PageBudget, render
-from grader.pages.wording import OUTCOMES, STATUSES, worth
+from grader.pages.wording import OUTCOMES, STATUSES, points_of
 from grader.results import ExerciseResult, Outcome, Result, Status
+from lessons.coursekit.card import html_card
 
 MAX_EXERCISES, MAX_STATEMENTS, MAX_ROWS, MAX_LISTED, MAX_PICTURES = 100, 20, 12, 20, 8
 LONG_CODE = 30  # lines; longer code is folded
 
 
+def card(one: ExerciseResult, *, heading: bool = True) -> str:
+    """Writes an exercise's card as HTML; all text in it is escaped."""
+    worth = {"points": one.worth, "is_bonus": one.is_bonus}
+    return html_card(one.verdict, heading=heading, **worth)
+
+
 def feedback_page(result: Result, *, title: str, student: str) -> str:
     """Returns a learner's page for one lesson: HTML that needs nothing else.
 
-    Where a person or the machine still has to do its part, the page says so and shows
+    While a person or the machine still has something to do, the page says so and shows
     what was received: no score, no outcome, no evidence.
     """
-    budget = PageBudget()
-    graded, is_error = result.status in GRADED, result.status is Status.STUDENT_ERROR
+    budget, is_error = PageBudget(), result.status is Status.STUDENT_ERROR
     wording = STATUSES[result.status]
     exercises = result.exercises[:MAX_EXERCISES]
-    describe = _exercise if graded else _received
+    describe = _graded if result.is_graded else _received
     return render(
         "feedback.html.j2",
         title=budget.line(title, 200),
         student=budget.line(student, 100),
         headline=wording.headline,
         explanation=wording.explanation,
-        graded=graded,
+        graded=result.is_graded,
         is_error=is_error,
         score=_score(result),
         num_right=sum(e.outcome is Outcome.PASSED for e in result.exercises),
         reasons=budget.lines(result.reasons, MAX_LISTED) if is_error else [],
         notes=budget.lines(result.notes, MAX_LISTED),
-        limits=budget.lines(result.limits, MAX_LISTED) if graded or is_error else [],
+        limits=budget.lines(result.limits, MAX_LISTED)
+        if result.is_graded or is_error
+        else [],
         exercises=[describe(entry, budget) for entry in exercises],
         num_more=len(result.exercises) - len(exercises),
         budget=budget,
@@ -53,7 +59,7 @@ def _score(result: Result) -> str | None:
         return None
     if not result.max_points:
         return f"{result.score:g} points"
-    return worth(result.score, result.max_points) + _unit(result.max_points)
+    return points_of(result.score, result.max_points) + _unit(result.max_points)
 
 
 def _unit(max_points: float) -> str:
@@ -72,20 +78,18 @@ def _received(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
     }
 
 
-def _exercise(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
+def _graded(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
     """Describes a graded exercise."""
-    wording = OUTCOMES[entry.outcome]
-    passed = entry.outcome is Outcome.PASSED
+    needs_no_work = entry.outcome in (Outcome.PASSED, Outcome.NOT_ATTEMPTED)
     facts = _received(entry, budget)
     pictures = [budget.picture(text) for text in entry.pictures[:MAX_PICTURES]]
     budget.dropped += len(entry.pictures[MAX_PICTURES:])
     return facts | {
-        "outcome": wording.name,
-        "tone": wording.tone,
-        "points": worth(entry.points, entry.max_points),
+        "wording": OUTCOMES[entry.outcome],
+        "points": points_of(entry.points, entry.max_points),
         "unit": _unit(entry.max_points),
         "card": Markup(card(_cut(entry, budget), heading=False)),
-        "folded": facts["folded"] or passed or entry.outcome is Outcome.NOT_ATTEMPTED,
+        "folded": facts["folded"] or needs_no_work,
         "pictures": [picture for picture in pictures if picture],
     }
 
@@ -111,12 +115,12 @@ def _cut(entry: ExerciseResult, budget: PageBudget) -> ExerciseResult:
         for one in entry.statements[:MAX_STATEMENTS]
         if budget.has_room(STATEMENT_BYTES)
     )
-    passed = entry.outcome is Outcome.PASSED
-    message = entry.message or OUTCOMES[entry.outcome].fallback
+    wording, is_right = OUTCOMES[entry.outcome], entry.outcome is Outcome.PASSED
+    message = "" if is_right else budget.line(entry.message or wording.fallback, 1000)
     return dataclasses.replace(
         entry,
         exercise=budget.line(entry.exercise, 80),
-        message="" if passed else budget.line(message, 1000),
+        message=message,
         statements=statements,
         details=cut_rows(entry.details),
     )

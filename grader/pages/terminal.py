@@ -1,43 +1,55 @@
-"""Writes results as lines and tables for a terminal."""
+"""Writes results as lines, tables and cards for a terminal."""
 
 from __future__ import annotations
 
 import collections
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from grader.pages.wording import worth
-from grader.results import Result, Status
+from grader.pages.wording import points_of
+from grader.results import ExerciseResult, Outcome, Result, Status
+from lessons.coursekit.card import text_card
 from lessons.coursekit.i18n import translated
 
 
 def table(result: Result, width: int = 100) -> str:
     """Writes a result as a table: exercise, outcome, points, what went wrong."""
-    rows = [
-        (
-            r.exercise,
-            str(r.outcome),
-            worth(r.points, r.max_points),
-            translated(r.message),
-        )
-        for r in result.exercises
-    ]
     total = f"{result.points:g} of {result.max_points:g}"
-    rows = [("exercise", "outcome", "points", ""), *rows, ("total", "", total, "")]
+    rows = [
+        ("exercise", "outcome", "points", ""),
+        *(
+            (
+                one.exercise,
+                str(one.outcome),
+                points_of(one.points, one.max_points),
+                translated(one.message),
+            )
+            for one in result.exercises
+        ),
+        ("total", "", total, ""),
+    ]
     sizes = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [result.lesson]
-    for row in rows:
-        start = "  ".join(
-            text.ljust(size) for text, size in zip(row, sizes, strict=False)
-        )
-        columns = max(20, width - len(start) - 2)
-        message = textwrap.shorten(row[3], columns, placeholder=" ...")
-        lines.append(f"{start}  {message}".rstrip())
+    for *cells, message in rows:
+        start = "  ".join(map(str.ljust, cells, sizes))
+        room = max(20, width - len(start) - 2)
+        short = textwrap.shorten(message, room, placeholder=" ...")
+        lines.append(f"{start}  {short}".rstrip())
     return "\n".join(lines) + "\n"
 
 
+def plain_card(one: ExerciseResult) -> str:
+    """Writes an exercise's card, as its learner knows it from the notebook."""
+    return text_card(one.verdict, points=one.worth, is_bonus=one.is_bonus)
+
+
+def cards_of_failures(result: Result) -> list[str]:
+    """Writes the cards of what was tried and is not right."""
+    skipped = (Outcome.PASSED, Outcome.NOT_ATTEMPTED)
+    return [plain_card(one) for one in result.exercises if one.outcome not in skipped]
+
+
 def summary(result: Result) -> str:
-    """Writes status and score in a few words."""
     if result.score is None:
         return f"{result.status:<16}  no score"
     return f"{result.status:<16}  {result.score:g} of {result.max_points:g}"
@@ -57,17 +69,17 @@ def differences(old: Result, new: Result) -> list[str]:
     return lines
 
 
-def closing(results: Iterable[Result], number: int, say: Callable[[str], None]) -> int:
-    """Says how often each of the five statuses came; returns the exit status."""
+def print_statuses(results: Iterable[Result], num_submissions: int) -> int:
+    """Prints how many submissions have each status; returns the exit status."""
     counts = collections.Counter(result.status for result in results)
-    say("\n" + "\n".join(f"{status:<16}  {counts[status]:>5}" for status in Status))
-    say(f"{'total':<16}  {counts.total():>5}")
-    if counts.total() != number:
-        say(f"Of {number} submissions {number - counts.total()} have no status.")
+    print("\n" + "\n".join(f"{status:<16}  {counts[status]:>5}" for status in Status))
+    print(f"{'total':<16}  {counts.total():>5}")
+    num_lost = num_submissions - counts.total()
+    if num_lost:
+        print(f"{num_lost} of {num_submissions} submissions have no status.")
     if counts[Status.NEEDS_REVIEW]:
-        say("A person must decide about NEEDS_REVIEW: see `explain`, enter scores in")
-        say("the formgrader (jupyter lab, menu Nbgrader) under Manual Grading.")
+        print("A person must decide about NEEDS_REVIEW: see `explain`, enter scores in")
+        print("the formgrader (jupyter lab, menu Nbgrader) under Manual Grading.")
     if counts[Status.INFRA_ERROR]:
-        say("INFRA_ERROR is a fault of this machine: mend it and run `grade` again.")
-    broken = counts.total() != number or counts[Status.INFRA_ERROR]
-    return 1 if broken else 0
+        print("INFRA_ERROR is a fault of this machine: fix it and run `grade` again.")
+    return 1 if num_lost or counts[Status.INFRA_ERROR] else 0

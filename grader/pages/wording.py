@@ -1,47 +1,27 @@
-"""Says outcomes and statuses in words: for the learner, and for the instructor."""
+"""Says outcomes, statuses and points in words, for learners and for instructors."""
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 from grader.results import Outcome, Status
 
 
-@dataclasses.dataclass(frozen=True)
-class OutcomeWording:
-    """How pages show an exercise's outcome.
+class OutcomeWording(NamedTuple):
+    """How pages show an exercise's outcome."""
 
-    Attributes:
-        name: to the learner.
-        tone: the colour: "right", "wrong", "open" or "fault".
-        fallback: what to say where the check said nothing.
-        column: the heading in the instructor's table.
-    """
-
-    name: str
-    tone: str
-    fallback: str
-    column: str
+    name: str  # for the learner
+    tone: str  # the color: "right", "wrong", "open" or "fault"
+    fallback: str  # the message where the check gave none
+    column: str  # the heading in the instructor's table
 
 
-@dataclasses.dataclass(frozen=True)
-class StatusWording:
-    """How pages show a submission's status.
+class StatusWording(NamedTuple):
+    """How pages show a submission's status."""
 
-    Attributes:
-        headline: what a learner reads first.
-        explanation: whether the learner has to do something.
-        meaning: to the instructor.
-    """
-
-    headline: str
-    explanation: str
-    meaning: str
-
-
-def worth(points: float, max_points: float) -> str:
-    """Says how many points somebody got, of how many; without a maximum, a bonus."""
-    return f"{points:g} of {max_points:g}" if max_points else f"{points:g} bonus"
+    headline: str  # what a learner reads first
+    explanation: str  # whether the learner has to do something
+    meaning: str  # for the instructor
 
 
 OUTCOMES = {
@@ -79,8 +59,8 @@ STATUSES = {
     ),
     Status.STUDENT_ERROR: StatusWording(
         "Nothing to grade yet",
-        "What was handed in holds no work that can be graded. This is why, and what to "
-        "do:",
+        "What you submitted contains no work that can be graded. This is why, and what "
+        "to do:",
         "nothing to grade; counts as 0",
     ),
     Status.NEEDS_REVIEW: StatusWording(
@@ -91,8 +71,13 @@ STATUSES = {
     ),
     Status.INFRA_ERROR: StatusWording(
         "Not graded yet: our fault",
-        "Something failed on our side, not in your work. Your work is kept and will be "
+        "Something failed on our side, not in your work. Your work is safe and will be "
         "graded. There is nothing for you to do.",
         "our fault; no score",
     ),
 }
+
+
+def points_of(points: float, max_points: float) -> str:
+    """Writes how many points were earned, of how many; without a maximum, a bonus."""
+    return f"{points:g} of {max_points:g}" if max_points else f"{points:g} bonus"

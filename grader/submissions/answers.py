@@ -1,11 +1,18 @@
-"""Takes a learner's answers out of a submission and sets them into a clean lesson."""
+"""Finds a learner's answers in a submission and fills them into a clean lesson.
+
+An exercise's cell is recognised by its id, else by the comment in its first lines, else
+by the function that it defines: front ends lose ids and metadata.
+"""
 
 from __future__ import annotations
 
+import collections
 import copy
-import dataclasses
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
+import nbformat
 from nbformat import NotebookNode
 
 from grader.authoring.release import (
@@ -13,27 +20,22 @@ from grader.authoring.release import (
     exercises,
     nbgrader_metadata,
     release,
+    title,
 )
-from grader.submissions.cell_recognition import (
-    choose,
-    claimed,
-    code_of,
-    defines,
-    ids,
-    is_check,
-    is_code,
-)
+from grader.submissions.clean_text import quoted
 from grader.submissions.definitions import added_definitions, defined
 
+FIRST_LINES = 10  # of a cell, in which the comment with its exercise may be
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclass(frozen=True)
 class Answers:
     """What a learner wrote.
 
     Attributes:
         exercises: source of each exercise's cell, by exercise.
         extras: code cells the learner added: (id of the lesson's cell before, source).
-        notes: what had to be guessed or put back, in plain words.
+        notes: what had to be guessed or restored, in plain words.
     """
 
     exercises: dict[str, str]
@@ -42,108 +44,38 @@ class Answers:
 
 
 def extract_answers(submitted: NotebookNode, lesson: NotebookNode) -> Answers:
-    """Takes a learner's answers to `lesson` out of their notebook.
-
-    An exercise's cell is known by its id, else by the comment in its first lines, else
-    by the function that it defines.
-    """
+    """Extracts a learner's answers to `lesson` from their notebook."""
     released, cells = release(lesson), list(submitted.cells)
     stubs = {name: cell.source for name, cell in exercises(released).items()}
-    claims = [claimed(cell, stubs) for cell in cells]
-    choices = {n: choose(n, cells, claims, stub) for n, stub in stubs.items()}
-    taken = {i: "" for choice in choices.values() for i in choice.dropped}
-    taken |= {choice.cell: name for name, choice in choices.items()}
-    notes = [choice.note for choice in choices.values() if choice.note]
-    lost = [name for name, choice in choices.items() if choice.lost_id]
+    marked = [marked_exercise(cell, stubs) for cell in cells]
+    found = {n: find_answer(n, cells, marked, stub) for n, stub in stubs.items()}
+    notes = [one.note for one in found.values() if one.note]
+    known = {name for cell in cells for name in ids(cell)}
+    lost = [n for n, one in found.items() if one.place is not None and n not in known]
     if lost:
         how = "were known by their comment or function, as their ids were lost"
         notes.append(f"The cells of {', '.join(lost)} {how}.")
+    roles = {place: "" for one in found.values() for place in one.dropped}
+    roles |= {one.place: name for name, one in found.items() if one.place is not None}
     extras = []
-    for anchor, source, changed in extras_of(cells, lesson, released, taken):
+    for anchor, source, changed in extra_code(cells, lesson, released, roles):
         extras.append((anchor, source))
         if changed:
-            said = f"The lesson's own cell {anchor} was changed; the original ran,"
-            notes.append(f"{said} and then what was defined in it beside.")
+            what = f"The lesson's own cell {anchor} was changed; the original ran,"
+            notes.append(f"{what} and then what the change defines in addition.")
     return Answers(
-        {name: cells[c.cell].source for name, c in choices.items() if c.cell >= 0},
+        {
+            name: cells[one.place].source
+            for name, one in found.items()
+            if one.place is not None
+        },
         tuple(extras),
         tuple(notes),
     )
 
 
-def extras_of(
-    cells: list[NotebookNode],
-    lesson: NotebookNode,
-    released: NotebookNode,
-    taken: dict[int, str],
-) -> Iterator[tuple[str, str, bool]]:
-    """Finds the code that learners added.
-
-    Yields the lesson's cell before it, the code, and whether it was written into that
-    cell. `taken` names the answers by their position; "" stands for a copy to leave
-    out.
-    """
-    known = [*lesson.cells, *released.cells]
-    ours = {
-        cell.id: cell.source
-        for cell in lesson.cells
-        if is_code(cell) and not is_answer_or_check(cell)
-    }
-    names = {name for source in ours.values() for name in defined(source)}
-    order = {cell.id: place for place, cell in reversed([*enumerate(known)])}
-    originals = {
-        code_of(c): c.id
-        for c in reversed(known)
-        if not nbgrader_metadata(c).get("solution")
-    }
-    whole = {originals.get(code_of(cell), "") for cell in cells}
-    anchor = ""
-    for position, cell in enumerate(cells):
-        name = taken.get(position, anchor_of(cell, originals, whole))
-        whole.add(name)
-        if name and order[name] >= order.get(anchor, 0):
-            anchor = name
-        if name in ours and code_of(cell) not in originals:
-            added = added_definitions(cell.source, ours[name], names)
-            if added:
-                yield name, added, True
-        if not name and position not in taken and is_code(cell):
-            if cell.source.strip():
-                yield anchor, cell.source, False
-
-
-def is_answer_or_check(cell: NotebookNode) -> bool:
-    """Tells the cells of exercises and checks from a lesson's others."""
-    return any(nbgrader_metadata(cell).get(mark) for mark in ("solution", "grade"))
-
-
-def anchor_of(cell: NotebookNode, originals: dict[str, str], whole: set[str]) -> str:
-    """Names the lesson's cell that a submitted cell is, or "" for a learner's own.
-
-    `originals` names the lesson's cells by their code. A cell that has the id of one of
-    those in `whole`, but other code, is a copy that the learner made something else of.
-    """
-    named = [name for name in ids(cell) if name in originals.values()]
-    if code_of(cell) in originals:
-        return named[0] if named else originals[code_of(cell)]
-    for name in originals.values():
-        exercise = name.removeprefix(CHECK_PREFIX)
-        if exercise != name and is_check(cell, exercise):
-            return name
-    return next((name for name in named if name not in whole), "")
-
-
-def is_other_lesson(submitted: NotebookNode, lesson: NotebookNode) -> bool:
-    """Tells whether none of a lesson's exercises can be found in a notebook."""
-    names = list(exercises(lesson))
-    return not any(
-        claimed(cell, names) or any(defines(cell, name) for name in names)
-        for cell in submitted.cells
-    )
-
-
 def fill_in(lesson: NotebookNode, answers: Answers) -> NotebookNode:
-    """Sets answers into a clean lesson, whose checks then hold their hidden tests.
+    """Fills answers into a copy of the lesson, whose checks keep their hidden tests.
 
     An exercise without an answer gets its stub.
     """
@@ -151,22 +83,199 @@ def fill_in(lesson: NotebookNode, answers: Answers) -> NotebookNode:
     stubs = exercises(release(lesson))
     for name, cell in exercises(clean).items():
         cell.source = answers.exercises.get(name, stubs[name].source)
-    cells = list(extra_cells(answers, ""))
+    extras = collections.defaultdict(list)  # by the lesson's cell before them
+    for number, (anchor, source) in enumerate(answers.extras):
+        cell = nbformat.v4.new_code_cell(source, id=f"extra-{number}")
+        extras[anchor].append(cell)
+    cells = extras[""]
     for cell in clean.cells:
-        cells += [cell, *extra_cells(answers, cell.id)]
+        cells += [cell, *extras[cell.id]]
     clean.cells = cells
     return clean
 
 
-def extra_cells(answers: Answers, anchor: str) -> Iterable[NotebookNode]:
-    """Makes cells of what a learner added behind the lesson's cell `anchor`."""
-    for position, (before, source) in enumerate(answers.extras):
-        if before == anchor:
-            yield NotebookNode(
-                cell_type="code",
-                id=f"extra-{position}",
-                metadata={},
-                execution_count=None,
-                outputs=[],
-                source=source,
-            )
+def why_other_lesson(submitted: NotebookNode, lesson: NotebookNode, name: str) -> str:
+    """Says that a notebook has none of a lesson's exercises, or ""."""
+    if not is_other_lesson(submitted, lesson):
+        return ""
+    text = f"This is not lesson {name}: none of its exercises are in it."
+    heading = title(submitted, "")
+    if heading and heading != title(lesson, ""):
+        text += f" Its title is {quoted(heading)}."
+    asked = ", ".join(list(exercises(lesson))[:3])
+    return f"{text} Submit the notebook that holds {asked}."
+
+
+def is_other_lesson(submitted: NotebookNode, lesson: NotebookNode) -> bool:
+    """Tells whether a notebook has none of a lesson's exercises."""
+    names = list(exercises(lesson))
+    return not any(
+        marked_exercise(cell, names) or any(defines(cell, name) for name in names)
+        for cell in submitted.cells
+    )
+
+
+def ids(cell: NotebookNode) -> list[str]:
+    """Lists a cell's names: its grade id, then its id."""
+    names = (nbgrader_metadata(cell).get("grade_id"), cell.get("id"))
+    return [name for name in names if isinstance(name, str)]
+
+
+def code_of(source: str) -> str:
+    """Returns a cell's text without spaces and line ends, to compare cells by."""
+    return "".join(source.split())
+
+
+def marked_exercise(cell: NotebookNode, names: Collection[str]) -> str:
+    """Names the exercise that a cell answers by its ids or its comment, or ""."""
+    for name in ids(cell):
+        if name in names:
+            return name
+    lines = cell.source.split("\n", FIRST_LINES)[:FIRST_LINES]
+    comments = (re.fullmatch(r"\s*#\s*exercise:\s*(\w+)\s*", line) for line in lines)
+    return next((c[1] for c in comments if c and c[1] in names), "")
+
+
+def is_code(cell: NotebookNode) -> bool:
+    return cell.get("cell_type") == "code"
+
+
+def defines(cell: NotebookNode, name: str) -> bool:
+    """Tells whether a code cell defines a function of that name."""
+    return has_line(cell, name, rf"(?:async[ \t]+)?def[ \t]+{name}[ \t]*[(\[]")
+
+
+def assigns(cell: NotebookNode, name: str) -> bool:
+    """Tells whether a code cell assigns to the name, as in `f = jax.pmap(g)`."""
+    return has_line(cell, name, rf"{name}[ \t]*(?::[^=\n]+)?=(?!=)")
+
+
+def has_line(cell: NotebookNode, name: str, pattern: str) -> bool:
+    likely = is_code(cell) and name in cell.source  # which is fast
+    return likely and bool(re.search(f"(?m)^{pattern}", cell.source))
+
+
+def is_check(cell: NotebookNode, name: str) -> bool:
+    """Tells whether a cell is an exercise's check, in its original form or changed.
+
+    A cell in which a learner calls the check below other code is not.
+    """
+    call = re.fullmatch(rf"check\(\s*[\"']{name}[\"'].*", cell.source.strip())
+    return CHECK_PREFIX + name in ids(cell) or bool(call)
+
+
+@dataclass(frozen=True)
+class AnswerCell:
+    """The cell of a submission that answers one exercise.
+
+    Attributes:
+        place: its position; None: there is none.
+        dropped: positions of other cells for the exercise, which are not to run.
+        note: what had to be guessed, or "".
+    """
+
+    place: int | None
+    dropped: Collection[int] = ()
+    note: str = ""
+
+
+def find_answer(
+    name: str, cells: list[NotebookNode], marked: list[str], stub: str
+) -> AnswerCell:
+    """Finds the cell that answers an exercise; `marked` names each cell's exercise.
+
+    Of several that carry its id or comment the last one that was worked on counts. A
+    cell that only defines the function counts if none of those was worked on, or if it
+    is between them and the check, which then checked it.
+    """
+    own = [i for i, mark in enumerate(marked) if mark == name]
+    free = [i for i, mark in enumerate(marked) if not (mark and own)]
+    unworked = {code_of(text) for text in ("", f"# exercise: {name}", stub)}
+
+    def worked_on(places: list[int]) -> list[int]:
+        return [i for i in places if code_of(cells[i].source) not in unworked]
+
+    code = worked_on([i for i in own if is_code(cells[i])])
+    whole = [i for i in code if defines(cells[i], name) or assigns(cells[i], name)]
+    loose = [i for i in free if defines(cells[i], name)]
+    assigned = [i for i in free if assigns(cells[i], name) and not own]
+    check = next((i for i, cell in enumerate(cells) if is_check(cell, name)), -1)
+    nearer = [i for i in worked_on(loose) if whole and whole[-1] < i < check]
+    by_preference = (nearer, whole, worked_on(loose), code, worked_on(own))
+    by_preference += (own[:1], loose[:1], worked_on(assigned))
+    place = next((places[-1] for places in by_preference if places), None)
+    if place is None:
+        return AnswerCell(None, note=f"The cell of {name} is missing.")
+    # What was split off an answer stays, and what a nearer definition may build on.
+    kept = [i for i in code if i not in whole or place not in own]
+    again = [i for i in loose if i > min([*own, place]) and not marked[i]]
+    note = ""
+    if own and place not in own:
+        note = f"{name} has a second definition, in another cell; that one counts."
+    elif len(own) > 1 and worked_on(own):
+        note = f"{name} has {len(own)} cells; the last one that was worked on counts."
+    elif len(own) > 1:
+        note = f"{name} has {len(own)} cells; none of them was worked on."
+    elif not is_code(cells[place]):
+        note = f"The cell of {name} is a text cell; its text was taken as code."
+    return AnswerCell(place, {*own, *again} - {*kept, place}, note)
+
+
+def extra_code(
+    cells: list[NotebookNode],
+    lesson: NotebookNode,
+    released: NotebookNode,
+    roles: dict[int, str],
+) -> Iterator[tuple[str, str, bool]]:
+    """Finds the code that a learner added.
+
+    Yields the lesson's cell before it, the code, and whether it was written into that
+    cell. `roles` names the exercise that the cell at a position answers; "" stands for
+    a copy to leave out.
+    """
+    order = {cell.id: place for place, cell in enumerate(lesson.cells)}
+    originals = {
+        code_of(cell.source): cell.id
+        for cell in reversed([*lesson.cells, *released.cells])
+        if not nbgrader_metadata(cell).get("solution")
+    }
+    demos = {
+        cell.id: cell.source
+        for cell in lesson.cells
+        if is_code(cell)
+        and not any(nbgrader_metadata(cell).get(k) for k in ("solution", "grade"))
+    }
+    lesson_names = {name for source in demos.values() for name in defined(source)}
+    present = {originals.get(code_of(cell.source), "") for cell in cells}
+    anchor = ""
+    for place, cell in enumerate(cells):
+        name = roles.get(place, lesson_cell(cell, originals, present))
+        present.add(name)
+        if name and order[name] >= order.get(anchor, 0):
+            anchor = name
+        if name in demos and code_of(cell.source) not in originals:
+            added = added_definitions(cell.source, demos[name], lesson_names)
+            if added:
+                yield name, added, True
+        if not name and place not in roles and is_code(cell) and cell.source.strip():
+            yield anchor, cell.source, False
+
+
+def lesson_cell(
+    cell: NotebookNode, originals: dict[str, str], present: set[str]
+) -> str:
+    """Names the lesson's cell that a submitted cell is, or "" for a learner's own.
+
+    `originals` names the lesson's cells by their code. A cell with the id of one of
+    those `present` elsewhere, but other code, is a copy that the learner made something
+    else of.
+    """
+    named = [name for name in ids(cell) if name in originals.values()]
+    code = code_of(cell.source)
+    if code in originals:
+        return named[0] if named else originals[code]
+    for name in originals.values():
+        exercise = name.removeprefix(CHECK_PREFIX)
+        if exercise != name and is_check(cell, exercise):
+            return name
+    return next((name for name in named if name not in present), "")

@@ -1,153 +1,257 @@
-"""Lists the files in what an LMS lets one download: a folder, a zip, zips in a zip."""
+"""Lists the files of a download: a folder, a zip archive, archives in an archive.
+
+No link is followed, nothing is unpacked by the name that an archive gives it, and what
+comes out of an archive is limited.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
+import datetime
 import functools
+import io
 import os
+import re
+import stat
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
-from grader.submissions.lms_names import shown, wrappers
-from grader.submissions.safe_reading import (
-    MAX_FILE,
-    Budget,
-    Unreadable,
-    entries,
-    is_ignored,
-    read_file,
-    refuse_kind,
-)
+from grader.submissions.clean_text import quoted
+from grader.submissions.lms_names import num_wrappers
 
-MAX_TOTAL = 16 << 30  # bytes that come out of one download's archives
+MAX_FILE = 256 << 20  # bytes of one file
 MAX_INNER = 1 << 30  # bytes that come out of one learner's archive
-# An LMS's archive, and in it a learner's own.
-MAX_DEPTH = 2
+MAX_TOTAL = 16 << 30  # bytes that come out of an LMS's archive
+MAX_ENTRIES = 20_000  # of one archive
+MAX_NAME = 1000  # characters of a path in an archive
+# What operating systems, Jupyter, nbgrader and the course put beside a learner's files.
+IGNORED = {"__MACOSX", ".DS_Store", ".ipynb_checkpoints", "Thumbs.db", "desktop.ini"}
+IGNORED |= {"timestamp.txt", "coursekit"}
+KINDS = {
+    stat.S_IFLNK: "is a link",
+    stat.S_IFDIR: "is a folder",
+    stat.S_IFIFO: "is a named pipe",
+}
 
 
-@dataclasses.dataclass(frozen=True)
-class Found:
-    """A file in a download.
+class Unreadable(Exception):
+    """Why a file cannot be read: what follows its name, as in "is a link"."""
+
+
+class TooLarge(Unreadable):
+    """A file, or what comes out of an archive, is over its limit."""
+
+
+@dataclass(frozen=True)
+class ListedFile:
+    """A file on the disk or in an archive, which has not been read yet.
 
     Attributes:
-        parts: its path there; an archive counts as a folder.
-        time: when it was handed in, as far as that is known, in seconds since 1970.
-        read: returns its bytes, or raises `Unreadable`.
-        depth: how many archives it lies in.
-        path: where it lies on the disk, if it does.
+        parts: its path in the download; an archive counts as a folder.
+        time: when it was last changed, in seconds since 1970; 0 if that is unknown.
+        problem: why it cannot be read, or "".
+        path: where it is on the disk; None for a file in an archive.
     """
 
     parts: tuple[str, ...]
     time: float
-    read: Callable[[], bytes]
-    depth: int = 0
+    _read: Callable[[int], bytes]
+    problem: str = ""
     path: Path | None = None
 
     @property
+    def name(self) -> str:
+        return self.parts[-1]
+
+    @property
+    def is_notebook(self) -> bool:
+        return self.name.lower().endswith(".ipynb")
+
+    @property
     def is_archive(self) -> bool:
-        """Tells whether it is an archive that is to be looked into."""
-        return self.parts[-1].lower().endswith(".zip") and self.depth < MAX_DEPTH
+        return self.name.lower().endswith(".zip")
+
+    def read(self, limit: int | None = None) -> bytes:
+        """Returns its bytes.
+
+        Raises:
+            Unreadable: it is no regular file, damaged, or has more bytes than `limit`
+                (by default `MAX_FILE`).
+            OSError: this machine cannot read it, which is not the learner's fault.
+        """
+        if self.problem:
+            raise Unreadable(self.problem)
+        return self._read(limit or MAX_FILE)
+
+
+def file_at(path: Path, folders: tuple[str, ...] = ()) -> ListedFile:
+    """Describes a file on the disk, which is not opened yet."""
+    facts = os.lstat(path)
+
+    def read(limit: int) -> bytes:
+        refuse_size(facts.st_size, limit)
+        return path.read_bytes()
+
+    parts, problem = (*folders, path.name), problem_of_kind(facts.st_mode)
+    return ListedFile(parts, facts.st_mtime, read, problem, path)
+
+
+def problem_of_kind(mode: int) -> str:
+    if stat.S_ISREG(mode):
+        return ""
+    return KINDS.get(stat.S_IFMT(mode), "is not a regular file")
+
+
+def refuse_size(num_bytes: int, limit: int) -> None:
+    if num_bytes > limit:
+        raise TooLarge(f"has {-(-num_bytes >> 20)} MB; the limit is {limit >> 20} MB")
+
+
+def is_ignored(parts: Sequence[str]) -> bool:
+    """Tells whether no learner made the file at a path."""
+    return bool(IGNORED & set(parts)) or parts[-1].startswith("._")
+
+
+class Archive:
+    """A zip archive, from which only a limited number of bytes is read.
+
+    Raises:
+        Unreadable: it is no zip archive, damaged, or has too many files.
+    """
+
+    def __init__(self, source: BinaryIO | bytes, max_bytes: int):
+        self.left = max_bytes
+        if isinstance(source, bytes):
+            # zipfile needs memory for each entry before it can be asked for the number.
+            refuse_entries(source.count(b"PK\x01\x02"))
+            source = io.BytesIO(source)
+        try:
+            self.zip = zipfile.ZipFile(source)
+        except Exception as error:  # zipfile raises many kinds for damaged archives
+            reason = f"is a damaged archive ({type(error).__name__})"
+            raise Unreadable(reason) from None
+        refuse_entries(len(self.zip.infolist()))
+
+    def files(self, folders: tuple[str, ...] = ()) -> Iterator[ListedFile]:
+        """Lists its files below `folders`, without those that learners do not make."""
+        for info in self.zip.infolist():
+            path = info.filename[:MAX_NAME]
+            parts = tuple(part for part in re.split(r"[/\\]", path) if part != ".")
+            if info.is_dir() or not parts or is_ignored(parts):
+                continue
+            read = functools.partial(self.read, info)
+            problem = problem_of(info, parts)
+            yield ListedFile((*folders, *parts), time_of(info), read, problem)
+
+    def read(self, info: zipfile.ZipInfo, limit: int) -> bytes:
+        refuse_size(info.file_size, limit)
+        self.left -= info.file_size
+        if self.left < 0:
+            raise TooLarge("unpacks to more than an archive may hold")
+        try:
+            with self.zip.open(info) as file:
+                return file.read(info.file_size)  # no more, whatever is packed in it
+        except Exception as error:
+            raise Unreadable(f"is damaged ({type(error).__name__})") from None
+
+
+def refuse_entries(number: int) -> None:
+    if number > MAX_ENTRIES:
+        raise TooLarge(f"holds {number} files; the limit is {MAX_ENTRIES}")
+
+
+def problem_of(info: zipfile.ZipInfo, parts: tuple[str, ...]) -> str:
+    """Says why a file in an archive cannot be read, or ""."""
+    mode = info.external_attr >> 16
+    if stat.S_IFMT(mode) and problem_of_kind(mode):
+        return problem_of_kind(mode)
+    if {"", ".."} & set(parts):
+        return "has a path that leads out of the archive"
+    return "is encrypted" if info.flag_bits & 1 else ""
+
+
+def time_of(info: zipfile.ZipInfo) -> float:
+    """Reads when a file in an archive was last changed; 0 if that is unknown."""
+    try:
+        when = datetime.datetime(*info.date_time)
+        return when.timestamp() if when.year > 1980 else 0.0
+    except (ValueError, OverflowError, OSError):
+        return 0.0
 
 
 def files_in(
     download: Path, lessons: Sequence[str], problems: list[str]
-) -> Iterator[Found]:
-    """Lists a download's files, those in archives too; adds to `problems`.
+) -> Iterator[ListedFile]:
+    """Lists a download's files, those in archives too; adds lines to `problems`.
 
     A file can be read until the next one is asked for.
     """
     if download.is_dir():
-        found = list(files_in_folder(download, problems))
+        found = files_in_folder(download, problems)
     elif download.is_file():
-        found = [found_at(download, ())]
+        found = [file_at(download)]
     else:
-        problems.append(f"{shown(str(download))} is no file and no folder.")
+        problems.append(f"{quoted(str(download))} is no file and no folder.")
         return
     for file in unwrapped(found, lessons):
-        yield from expanded(file, lessons, problems)
+        if file.is_archive:
+            yield from files_in_archive(file, lessons, problems)
+        else:
+            yield file
 
 
-def unwrapped(found: list[Found], lessons: Sequence[str]) -> list[Found]:
-    """Takes off the folders around a whole class."""
-    paths = [f.parts for f in found if is_notebook(f)]
-    paths += [(*f.parts, "") for f in found if f.is_archive]
-    count = wrappers(paths, lessons)
-    return [
-        dataclasses.replace(f, parts=f.parts[min(count, len(f.parts) - 1) :])
-        for f in found
-    ]
+def files_in_folder(folder: Path, problems: list[str]) -> list[ListedFile]:
+    """Lists the regular files below a folder; links are named, not followed."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        if is_ignored(parts) or stat.S_ISDIR(os.lstat(path).st_mode):
+            continue
+        file = file_at(path, parts[:-1])
+        if file.problem:
+            problems.append(f"{quoted('/'.join(parts))} {file.problem}: not collected.")
+        else:
+            found.append(file)
+    return found
 
 
-def expanded(
-    file: Found, lessons: Sequence[str], problems: list[str]
-) -> Iterator[Found]:
-    """Lists an archive's files; a learner's without a notebook stands for itself."""
-    if not file.is_archive:
-        yield file
-        return
-    with contextlib.ExitStack() as stack:
+def files_in_archive(
+    file: ListedFile, lessons: Sequence[str], problems: list[str]
+) -> Iterator[ListedFile]:
+    """Lists the files of an archive on the disk, those in learners' archives too."""
+    with open(file.path, "rb") as source:  # it may be larger than the memory
         try:
-            inner = files_in_archive(file, stack)
+            entries = list(Archive(source, MAX_TOTAL).files(file.parts))
         except Unreadable as problem:
-            if file.depth == 0:
-                line = f"{shown('/'.join(file.parts))} {problem}."
-                problems.append(f"{line} Download it again, or ask for it.")
-                return
-            inner = []
-        if file.depth and not any(is_notebook(f) or f.is_archive for f in inner):
-            yield dataclasses.replace(file, depth=MAX_DEPTH)
+            line = f"{quoted('/'.join(file.parts))} {problem}."
+            problems.append(f"{line} Download it again, or ask for it.")
             return
-        for found in inner if file.depth else unwrapped(inner, lessons):
-            yield from expanded(found, lessons, problems)
+        for entry in unwrapped(entries, lessons):
+            entry = replace(entry, time=entry.time or file.time)
+            yield from files_in_learners_archive(entry) if entry.is_archive else [entry]
 
 
-def files_in_archive(file: Found, stack: contextlib.ExitStack) -> list[Found]:
-    """Lists an archive's files below its own name.
+def files_in_learners_archive(file: ListedFile) -> list[ListedFile]:
+    """Lists the files of a learner's archive; one without a notebook is listed itself.
 
-    What a learner's own archive says of time does not count, but when it was handed in.
+    The files have the archive's time: what is in an archive could state any.
     """
-    if file.path is not None:  # an LMS's archive may be larger than the memory
-        budget, source = Budget(MAX_TOTAL), stack.enter_context(open(file.path, "rb"))
-    else:
-        budget, source = Budget(MAX_INNER), file.read()
+    try:
+        entries = list(Archive(file.read(), MAX_INNER).files(file.parts))
+    except Unreadable:
+        return [file]
+    found = [replace(one, time=file.time) for one in entries if not one.problem]
+    return found if any(one.is_notebook for one in found) else [file]
+
+
+def unwrapped(found: list[ListedFile], lessons: Sequence[str]) -> list[ListedFile]:
+    """Removes the folders around a whole class from the files' paths."""
+    paths = [file.parts for file in found if file.is_notebook]
+    paths += [(*file.parts, "") for file in found if file.is_archive]
+    count = num_wrappers(paths, lessons)
     return [
-        Found(
-            file.parts + entry.parts,
-            file.time if file.depth else entry.time or file.time,
-            functools.partial(entry.read, MAX_FILE, budget),
-            file.depth + 1,
-        )
-        for entry in entries(source)
-        if not (file.depth and entry.problem)
+        replace(file, parts=file.parts[min(count, len(file.parts) - 1) :])
+        for file in found
     ]
-
-
-def is_notebook(file: Found) -> bool:
-    """Tells whether a file is named as a notebook."""
-    return file.parts[-1].lower().endswith(".ipynb")
-
-
-def files_in_folder(folder: Path, problems: list[str]) -> Iterator[Found]:
-    """Lists the ordinary files below a folder; links are named, not followed."""
-    for root, folders, names in os.walk(folder):
-        here = Path(root)
-        links = sorted(name for name in folders if (here / name).is_symlink())
-        folders[:] = sorted({*folders} - {*links})
-        for name in [*links, *sorted(names)]:
-            path = here / name
-            parts = path.relative_to(folder).parts
-            if is_ignored(parts):
-                continue
-            try:
-                refuse_kind(os.lstat(path).st_mode)
-            except Unreadable as problem:
-                problems.append(f"{shown('/'.join(parts))} {problem}: not taken.")
-            else:
-                yield found_at(path, parts[:-1])
-
-
-def found_at(path: Path, folders: tuple[str, ...]) -> Found:
-    """Describes a file on the disk."""
-    read = functools.partial(read_file, path, MAX_FILE)
-    return Found((*folders, path.name), path.stat().st_mtime, read, path=path)

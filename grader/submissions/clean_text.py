@@ -1,6 +1,6 @@
 """Makes untrusted text safe to show: no escapes, nothing invisible, not too long.
 
-What a browser makes of markup is not decided here: templates escape that.
+Markup stays: templates escape it.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 
 ENDING = " ..."
-# What a terminal obeys and never shows: OSC (hyperlinks, titles) and other strings up
-# to their terminator, CSI (colours, cursor), other escapes; each with its C1 form.
+# What terminals interpret and do not show: OSC (hyperlinks, titles) and other strings
+# up to their terminator, CSI (colours, cursor), other escapes; each with its C1 form.
 ESCAPES = re.compile(
     r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
     r"|\x1b[ -/]*[0-~]"
 )
 LINE_ENDS = re.compile(r"\r\n?|[\u2028\u2029]")
-# C0 and C1 but not \n and \t, lone surrogates, noncharacters; marks, embeddings,
+# C0 and C1 except \n and \t, lone surrogates, noncharacters; marks, embeddings,
 # overrides and isolates of writing direction; characters without width or shape.
 UNWANTED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"
@@ -25,25 +25,18 @@ UNWANTED = re.compile(
     "\u206a-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]+"
 )
 JOINERS = re.compile("[\u200c\u200d]+")
-# Marks that are stacked without end would cover the lines above and below.
-STACKED = re.compile(
-    "([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff"
-    "\ufe20-\ufe2f]{4})[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff"
-    "\u20d0-\u20ff\ufe20-\ufe2f]+"
-)
 
 
 def clean_text(text: str, limit: int) -> str:
     """Returns `text` as plain visible text of at most `limit` characters.
 
-    Terminal escapes (the address of an OSC-8 hyperlink too), control characters, bidi
-    overrides, lone surrogates and invisible characters are dropped; tabs stay, each
-    line end becomes a newline. What is cut off is marked by " ...".
+    Terminal escapes (with the address of an OSC-8 hyperlink), control characters, bidi
+    overrides, lone surrogates and invisible characters are removed; tabs stay, each
+    line end becomes a newline. " ..." marks a cut.
     """
     room = 8 * limit + 1000
     shown = LINE_ENDS.sub("\n", ESCAPES.sub("", text[:room]))
-    shown = JOINERS.sub(_joiner, UNWANTED.sub("", shown))
-    shown = STACKED.sub(r"\1", shown)
+    shown = JOINERS.sub(joiner, UNWANTED.sub("", shown))
     if len(shown) <= limit and len(text) <= room:
         return shown
     return (shown[: max(0, limit - len(ENDING))].rstrip() + ENDING)[: max(0, limit)]
@@ -54,7 +47,12 @@ def clean_line(text: str, limit: int) -> str:
     return clean_text(" ".join(clean_text(text, 8 * limit).split()), limit)
 
 
-def _joiner(found: re.Match) -> str:
+def quoted(text: str, limit: int = 80) -> str:
+    """Returns an untrusted name for a message: in quotes, visible and short."""
+    return f'"{clean_line(text, limit)}"'
+
+
+def joiner(found: re.Match) -> str:
     """Keeps one joiner between letters beyond ASCII, where scripts and emoji use it."""
     before = found.string[found.start() - 1 : found.start()]
     after = found.string[found.end() : found.end() + 1]

@@ -10,13 +10,11 @@ DEFINITIONS = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 MAX_SOURCE = 300_000  # characters, of all cells together: reading takes seconds
 
-# Python 3.11 counts the depth of all trees that are being made in one place: where two
-# threads make one at a time, parsing fails now and then (cpython issue 106905).
+# In Python 3.11 two threads that parse at a time may fail (cpython issue 106905).
 lock = threading.Lock()
 
 
 def parse(source: str) -> ast.Module:
-    """Parses a text as `ast.parse` does, one at a time."""
     with lock:
         return ast.parse(source)
 
@@ -28,10 +26,9 @@ def definitions(source: str) -> str:
 
 
 def added_definitions(source: str, original: str, taken: Collection[str]) -> str:
-    """Keeps what a changed cell defines beside what the original does.
+    """Keeps what a changed cell defines in addition to the original.
 
-    Names that are `taken` by other cells stay theirs. A cell that cannot be read adds
-    nothing.
+    Names that are `taken` keep their meaning. A cell that cannot be read adds nothing.
     """
     try:
         body = parse(source).body if len(source) <= MAX_SOURCE else []

@@ -1,7 +1,8 @@
-"""Takes in what a learner handed in: finds the file, reads it, makes a clean notebook.
+"""Reads what a learner submitted for a lesson: finds the file, makes a clean notebook.
 
-Whatever lies on the disk, the answer is a notebook that is safe to hand on, or a reason
-in plain words.
+Whatever the file holds, the result is a notebook that is safe to pass on, or a reason
+in plain words. Of a notebook only what grading needs is kept: each cell's type, text
+and ids. Outputs, settings, people's names and pictures are dropped.
 """
 
 from __future__ import annotations
@@ -12,30 +13,35 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import nbformat
 from nbformat import NotebookNode
 
-from grader.authoring.release import exercises, lesson_number
-from grader.submissions.answers import is_other_lesson
-from grader.submissions.lms_names import fit, shown
-from grader.submissions.repair import CLEAR, SAVE, Refused, repair
-from grader.submissions.safe_reading import (
-    Budget,
-    Entry,
+from grader.authoring.release import nbgrader_metadata
+from grader.submissions.archives import (
+    Archive,
+    ListedFile,
     TooLarge,
     Unreadable,
-    entries,
+    file_at,
     is_ignored,
-    read_file,
 )
+from grader.submissions.clean_text import quoted
+from grader.submissions.lms_names import fit
 
-MAX_BYTES = 64 << 20
-MAX_UNPACKED = 2 * MAX_BYTES
-NBGRADER_FILES = {"timestamp.txt"}
-TITLE = re.compile(r"(?m)^#\s+Lesson\s+(\d{1,3})\b")
-MARKER = re.compile(r"(?m)^# exercise: (\w{1,60})$")
+MAX_BYTES = 64 << 20  # of a notebook, or of an archive that holds one
+MAX_CELLS = 2_000
+MAX_CELL = 1_000_000  # characters
+MAX_TEXT = 8_000_000  # characters of all cells
+ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+SAVE = "Open the lesson in JupyterLab or Colab, save it, and submit that .ipynb file."
+CLEAR = (
+    "Clear its outputs (Kernel > Restart Kernel and Clear Outputs), save and submit "
+    "again."
+)
+DELETE = "Delete the cells that are not needed."
+CONFLICT = "This file holds the marks of a Git merge conflict. Resolve it."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +49,7 @@ class SubmittedFile:
     """A submitted file as the grader understands it.
 
     Attributes:
-        notebook: of format 4.5, and safe to hand on; None: there is nothing to grade.
+        notebook: of format 4.5, and safe to pass on; None: there is nothing to grade.
         notes: repairs made, each one plain sentence.
         reasons: why there is nothing to grade, with the remedy.
         data: the exact bytes that were read.
@@ -56,176 +62,244 @@ class SubmittedFile:
 
     @property
     def digest(self) -> str:
-        """Hashes all that a result depends on: the bytes, the notes, the reasons.
+        """The hash of all that a result depends on: the bytes, the notes, the reasons.
 
-        The bytes alone would not do: of a file over the limit there are none, and a
-        note may tell a file's name.
+        The bytes alone are not enough: none are read of a file over the limit, and a
+        note may contain a file's name.
         """
         said = json.dumps([self.notes, self.reasons]).encode()
         content = hashlib.sha256(self.data).digest()
         return hashlib.sha256(content + said).hexdigest()
 
 
-@dataclasses.dataclass(frozen=True)
-class Candidate:
-    """A file that may be the notebook: its name, its place in the order, a reader."""
-
-    name: str
-    time: float
-    is_file: bool
-    read: Callable[[], bytes]
-
-    def rank(self, lesson: str) -> tuple:
-        """Orders candidates: the highest one is the notebook."""
-        exact = self.name == f"{lesson}.ipynb"
-        return (self.is_file, exact, fit(self.name, lesson), self.time)
+class Refused(Exception):
+    """Why there is nothing to grade, with the remedy."""
 
 
-def read_submission(folder_or_file: Path, name: str) -> SubmittedFile:
-    """Reads what was handed in for the lesson `name`: a file, or nbgrader's folder.
+def read_submission(path: Path, lesson: str) -> SubmittedFile:
+    """Reads a submission for `lesson`: a file, or a folder as nbgrader makes it.
 
-    In a folder the notebook of the lesson's name counts, else the one that fits best,
-    else the one in an archive.
+    In a folder the notebook of the lesson's name counts, else the one whose name fits
+    best, else the one in an archive.
 
     Raises:
         OSError: this machine cannot read it, which is not the learner's fault.
     """
-    path = Path(folder_or_file)
-    try:
-        if stat.S_ISDIR(os.lstat(path).st_mode):
-            candidates = list(candidates_in(path))
-        else:
-            candidates = [candidate_at(path)]
-    except FileNotFoundError:
-        candidates = []
-    notebooks, chosen = choose(candidates, name)
+    files = submitted_files(Path(path))
+    chosen = choose(files, lesson)
     if chosen is None:
-        return nothing_in(candidates)
+        names = names_of(files)
+        found = f"There is no notebook, only {names}." if files else "There is no file."
+        return SubmittedFile(None, reasons=(f"{found} {SAVE}",))
     try:
-        data = chosen.read()
+        data = chosen.read(MAX_BYTES)
     except Unreadable as problem:
-        return SubmittedFile(None, reasons=(unreadable(shown(chosen.name), problem),))
-    if chosen.name.lower().endswith(".zip"):
-        return unpacked(chosen.name, data, name)
-    notes = renamed(chosen.name, notebooks, name)
+        return SubmittedFile(None, reasons=(unreadable(quoted(chosen.name), problem),))
+    if chosen.is_archive:
+        return read_archive(chosen.name, data, lesson)
     found = parse_submission(data)
-    return dataclasses.replace(found, notes=notes + found.notes)
+    if chosen.name == f"{lesson}.ipynb" or found.notebook is None:
+        return found
+    note = f"{quoted(chosen.name)} was graded, as there is no {lesson}.ipynb."
+    others = [file for file in files if file.is_notebook and file is not chosen]
+    if others:
+        note += f" Left out: {names_of(others)}."
+    return dataclasses.replace(found, notes=(note, *found.notes))
 
 
-def candidates_in(folder: Path) -> Iterable[Candidate]:
-    """Lists what lies in a folder, without what learners do not put there."""
-    for entry in sorted(os.listdir(folder)):
-        if not (
-            is_ignored([entry]) or entry.startswith(".") or entry in NBGRADER_FILES
-        ):
-            yield candidate_at(folder / entry)
-
-
-def candidate_at(path: Path) -> Candidate:
-    """Describes the file at `path`, which is not opened yet."""
-    facts = os.lstat(path)
-    is_file = stat.S_ISREG(facts.st_mode)
-    return Candidate(
-        path.name, facts.st_mtime, is_file, lambda: read_file(path, MAX_BYTES)
-    )
-
-
-def choose(
-    candidates: list[Candidate], name: str
-) -> tuple[list[Candidate], Candidate | None]:
-    """Returns the notebooks among the candidates and the candidate that counts."""
-    ordered = sorted(candidates, key=lambda c: (c.rank(name), c.name))
-    notebooks = [c for c in ordered if Path(c.name).suffix.lower() == ".ipynb"]
-    archives = [c for c in ordered if Path(c.name).suffix.lower() == ".zip"]
-    others = [c for c in ordered if fit(c.name, name)]
-    if not others and len(ordered) == 1:
-        others = ordered
-    for kind in (notebooks, archives, others):
-        if kind:
-            return notebooks, kind[-1]
-    return notebooks, None
-
-
-def nothing_in(candidates: list[Candidate]) -> SubmittedFile:
-    """Says that no notebook was handed in, and what was."""
-    found = ", ".join(shown(c.name, 40) for c in candidates[:5])
-    text = f"There is no notebook, only {found}." if found else "No file was handed in."
-    return SubmittedFile(None, reasons=(f"{text} {SAVE}",))
-
-
-def unreadable(where: str, problem: Unreadable) -> str:
-    """Says why a file could not be read, and what to do."""
-    remedy = CLEAR if isinstance(problem, TooLarge) else f"Hand in a file. {SAVE}"
-    return f"{where} {problem}. {remedy}"
-
-
-def renamed(chosen: str, notebooks: list[Candidate], name: str) -> tuple[str, ...]:
-    """Notes that a file of another name was graded."""
-    if chosen == f"{name}.ipynb":
-        return ()
-    note = f"{shown(chosen)} was graded, as there is no {name}.ipynb."
-    others = [shown(c.name, 40) for c in notebooks if c.name != chosen][:5]
-    left = f" Left out: {', '.join(others)}." if others else ""
-    return (note + left,)
-
-
-def unpacked(archive: str, data: bytes, name: str) -> SubmittedFile:
-    """Takes the notebook out of an archive that was handed in instead of it."""
-    budget, where = Budget(MAX_UNPACKED), shown(archive)
+def submitted_files(path: Path) -> list[ListedFile]:
+    """Lists the file at `path`, or what is in that folder and was put there."""
     try:
-        candidates = [candidate_of(entry, budget) for entry in entries(data)]
-        notebooks, chosen = choose(candidates, name)
-        if not notebooks:
-            names = ", ".join(shown(c.name, 40) for c in candidates[:5]) or "no file"
-            reason = f"The archive {where} holds no notebook, but {names}. {SAVE}"
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            return [file_at(path)]
+        names = sorted(os.listdir(path))
+    except FileNotFoundError:
+        return []
+    return [
+        file_at(path / name)
+        for name in names
+        if not (is_ignored([name]) or name.startswith("."))
+    ]
+
+
+def choose(files: list[ListedFile], lesson: str) -> ListedFile | None:
+    """Chooses the notebook, else the archive, else the file that is named so."""
+
+    def rank(file: ListedFile) -> tuple:
+        named = file.name == f"{lesson}.ipynb", fit(file.name, lesson)
+        regular = not file.problem
+        return file.is_notebook, file.is_archive, regular, *named, file.time, file.name
+
+    best = max(files, key=rank, default=None)
+    if best is None or best.is_notebook or best.is_archive or len(files) == 1:
+        return best
+    return best if fit(best.name, lesson) else None
+
+
+def names_of(files: list[ListedFile]) -> str:
+    return ", ".join(quoted(file.name, 40) for file in files[:5])
+
+
+def unreadable(name: str, problem: Unreadable) -> str:
+    """Says why a file could not be read, and what to do."""
+    remedy = CLEAR if isinstance(problem, TooLarge) else SAVE
+    return f"{name} {problem}. {remedy}"
+
+
+def read_archive(name: str, data: bytes, lesson: str) -> SubmittedFile:
+    """Reads the notebook in an archive that was submitted instead of it."""
+    where = quoted(name)
+    try:
+        files = list(Archive(data, MAX_BYTES).files())
+        chosen = choose([file for file in files if file.is_notebook], lesson)
+        if chosen is None:
+            found = names_of(files) or "no file"
+            reason = f"The archive {where} holds no notebook, but {found}. {SAVE}"
             return SubmittedFile(None, reasons=(reason,), data=data)
-        where = f"{shown(chosen.name)} in {where}"
-        inner = parse_submission(chosen.read())
+        where = f"{quoted(chosen.name)} in {where}"
+        inner = parse_submission(chosen.read(MAX_BYTES))
     except Unreadable as problem:
         return SubmittedFile(None, reasons=(unreadable(where, problem),), data=data)
     note = f"{where} was graded: the notebook was taken out of the archive."
     return dataclasses.replace(inner, data=data, notes=(note, *inner.notes))
 
 
-def candidate_of(entry: Entry, budget: Budget) -> Candidate:
-    """Describes a file in an archive, which is not unpacked yet."""
-    return Candidate(
-        entry.parts[-1],
-        entry.time,
-        not entry.problem,
-        lambda: entry.read(MAX_BYTES, budget),
-    )
-
-
 def parse_submission(data: bytes) -> SubmittedFile:
     """Makes a clean notebook of any bytes, or says why there is none; never raises."""
+    notes: list[str] = []
     try:
-        notebook, notes = repair(data)
-    except Refused as reason:
-        return SubmittedFile(None, reasons=(str(reason),), data=data)
+        notebook = clean_notebook(read_json(decode(data, notes), notes), notes)
+    except Refused as refusal:
+        reason = str(refusal)
     except RecursionError:
         reason = f"This file is nested too deeply to be a notebook. {SAVE}"
-        return SubmittedFile(None, reasons=(reason,), data=data)
     except Exception as error:  # whatever else untrusted bytes may lead to
         reason = f"This file cannot be read ({type(error).__name__}). {SAVE}"
-        return SubmittedFile(None, reasons=(reason,), data=data)
-    return SubmittedFile(notebook, tuple(notes), data=data)
+    else:
+        return SubmittedFile(notebook, tuple(notes), data=data)
+    return SubmittedFile(None, reasons=(reason,), data=data)
 
 
-def why_other_lesson(submitted: NotebookNode, lesson: NotebookNode, name: str) -> str:
-    """Says that a notebook holds none of a lesson's exercises, or "".
+def decode(data: bytes, notes: list[str]) -> str:
+    """Returns the file's text, whatever its encoding."""
+    encoding = json.detect_encoding(data)
+    if encoding == "utf-8-sig":
+        notes.append("The file began with a byte-order mark, which was left out.")
+    elif encoding != "utf-8":
+        notes.append(f"The file was saved as {encoding[:6].upper()}, not as UTF-8.")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        notes.append("Characters that could not be read were replaced by \ufffd.")
+        text = data.decode(encoding, errors="replace")
+    return text.strip("\0 \t\r\n\ufeff")
 
-    Where its title or its exercises tell which lesson it is instead, that is named.
-    """
-    if not is_other_lesson(submitted, lesson):
-        return ""
-    text = f"This is not lesson {name}: none of its exercises are in it."
-    sources = [cell.source[:10_000] for cell in submitted.cells]
-    titles = [found[1] for source in sources if (found := TITLE.search(source))]
-    marked = {m: None for source in sources for m in MARKER.findall(source)}
-    if titles and int(titles[0]) != lesson_number(name):
-        text += f" Its title says that it is lesson {int(titles[0])}."
-    elif marked:
-        text += f" It holds {', '.join(list(marked)[:3])}."
-    wanted = ", ".join(list(exercises(lesson))[:3])
-    return f"{text} Hand in the notebook that holds {wanted}."
+
+def read_json(text: str, notes: list[str]) -> dict:
+    """Reads a notebook of any format that nbformat knows, as one of format 4."""
+    if not text.startswith(("{", "[")):
+        raise Refused(f"{what_is(text[:10_000])} {SAVE}")
+    constants: list[str] = []
+    try:
+        facts = json.loads(text, strict=False, parse_constant=constants.append)
+    except json.JSONDecodeError as error:
+        raise Refused(damage(error)) from None
+    if not isinstance(facts, dict):
+        raise Refused(f"This is a list of data, not a notebook. {SAVE}")
+    if constants:
+        notes.append("The file held NaN or Infinity, which a notebook cannot hold.")
+    if facts.get("nbformat", 4) != 4:
+        try:
+            facts = nbformat.reads(text, as_version=4)
+        except Exception:
+            raise Refused(f"This notebook's format is unknown. {SAVE}") from None
+        notes.append("The notebook was converted to format 4.")
+    return facts
+
+
+def what_is(beginning: str) -> str:
+    """Says what a text that is not JSON is instead."""
+    if not beginning:
+        return "The file is empty."
+    if beginning.startswith("<<<<<<<"):
+        return CONFLICT
+    if beginning.startswith("<"):
+        return (
+            "This is a web page, not a notebook: a log-in page, perhaps, or the page "
+            "that shows the notebook."
+        )
+    if beginning.startswith("PK"):
+        return "This is an archive (.zip) or an office document, not a notebook."
+    if "\0" in beginning or "\ufffd" in beginning:
+        return "This is a binary file, not a notebook."
+    if re.search(r"(?m)^(?:import|from|def|class|#|@|%)[^\w\n]*\w", beginning):
+        return "This is a Python script, not a notebook."
+    return "This is plain text, not a notebook."
+
+
+def damage(error: json.JSONDecodeError) -> str:
+    """Says where a notebook's file is damaged, and what to do."""
+    if re.search(r"(?m)^[ \t]*<<<<<<< ", error.doc):
+        return f"{CONFLICT} {SAVE}"
+    if error.pos == len(error.doc) or error.msg.startswith("Unterminated string"):
+        again = "Upload it once more, or save it again."
+        return f"The file breaks off in line {error.lineno}. {again}"
+    return f"The file is damaged in line {error.lineno}: this is no notebook. {SAVE}"
+
+
+def clean_notebook(facts: dict, notes: list[str]) -> NotebookNode:
+    """Makes a valid notebook of format 4.5; adds to `notes` what was repaired."""
+    raw = facts.get("cells")
+    if not isinstance(raw, list):
+        raise Refused(f"This file holds data, but no notebook: no cells. {SAVE}")
+    if len(raw) > MAX_CELLS:
+        problem = f"This notebook has {len(raw):,} cells; the limit is {MAX_CELLS:,}."
+        raise Refused(f"{problem} {DELETE}")
+    cells = [cell for cell in map(clean_cell, raw) if cell is not None]
+    if len(cells) < len(raw):
+        what = f"Cells that hold no text, or more than {MAX_CELL:,} characters"
+        notes.append(f"{what}: {len(raw) - len(cells)}. They were left out.")
+    size = sum(len(cell.source) for cell in cells)
+    if size > MAX_TEXT:
+        problem = f"This notebook's cells hold {size:,} characters; the limit is"
+        raise Refused(f"{problem} {MAX_TEXT:,}. {DELETE}")
+    if not any(cell.source.strip() for cell in cells):
+        raise Refused(f"This notebook has no cell with any text in it. {SAVE}")
+    number = give_ids(cells, missing_is_wrong=facts.get("nbformat_minor") == 5)
+    if number:
+        notes.append(f"Cells without a unique id: {number}. They got new ids.")
+    metadata = NotebookNode()
+    return NotebookNode(nbformat=4, nbformat_minor=5, metadata=metadata, cells=cells)
+
+
+def clean_cell(cell: object) -> NotebookNode | None:
+    """Makes a cell that holds only what grading needs; None: it cannot be read."""
+    if not isinstance(cell, dict):
+        return None
+    kind, source, name = (cell.get(key) for key in ("cell_type", "source", "id"))
+    if isinstance(source, list):
+        source = "".join(line for line in source if isinstance(line, str))
+    if kind not in ("code", "markdown", "raw") or not isinstance(source, str):
+        return None
+    if len(source) > MAX_CELL:
+        return None
+    source = source.replace("\0", "").encode("utf-8", "replace").decode()
+    source = source.replace("\r\n", "\n").replace("\r", "\n")
+    grade_id = nbgrader_metadata(cell).get("grade_id")
+    marks = {"nbgrader": {"grade_id": grade_id}} if isinstance(grade_id, str) else {}
+    clean = {"cell_type": kind, "id": name, "metadata": marks, "source": source}
+    if kind == "code":
+        clean |= {"execution_count": None, "outputs": []}
+    return nbformat.from_dict(clean)
+
+
+def give_ids(cells: list[NotebookNode], *, missing_is_wrong: bool) -> int:
+    """Gives an id to each cell without a valid one; returns how many were wrong."""
+    number, used = 0, set()
+    for place, cell in enumerate(cells):
+        is_valid = isinstance(cell.id, str) and ID.fullmatch(cell.id)
+        if not is_valid or cell.id in used:
+            number += bool(is_valid) or missing_is_wrong
+            cell.id = f"unnamed-{place}"
+        used.add(cell.id)
+    return number

@@ -1,4 +1,4 @@
-"""Names a result by the hash of everything that decides it."""
+"""Identifies a result by the hashes of everything that decides it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from grader.authoring import coursekit
 from grader.authoring.release import dumps
 from grader.containment.limits import Limits
 
-# What of the grader decides about a grade; the rest shows it, or serves authors.
+# The parts of the grader that decide a grade; the others display it or serve authors.
 DECIDING = (
     "containment kernel judging submissions results.py authoring/release.py".split()
 )
@@ -28,12 +28,12 @@ DECIDING = (
 def lesson_hashes(
     lesson: NotebookNode, limits: Limits, root: Path = ROOT
 ) -> dict[str, str]:
-    """Hashes everything that a result depends on, but for the submission itself.
+    """Hashes everything that a result depends on, except the submission itself.
 
-    The class's seed has a hash of its own: for all classes our solutions compile the
-    same programs.
+    The class's seed is hashed separately, since it does not change what our solution
+    compiles.
     """
-    package = coursekit.version(coursekit.read(root))  # but for translated messages
+    package = coursekit.version(coursekit.read(root))  # without translated messages
     plain = lesson.copy()
     plain.metadata = lesson.metadata.copy()
     seed = plain.metadata.pop("seed", 0)
@@ -46,17 +46,16 @@ def lesson_hashes(
 
 
 def sha256(data: bytes) -> str:
-    """Returns the SHA-256 of `data` as text."""
     return hashlib.sha256(data).hexdigest()
 
 
 def key_of(hashes: Mapping[str, str]) -> str:
-    """Hashes the hashes: the name under which a result is stored."""
+    """Combines the hashes into the key under which a result is stored."""
     return sha256(json.dumps(hashes, sort_keys=True).encode())
 
 
 def deciding_modules(root: Path = ROOT) -> list[Path]:
-    """Lists the files of the grader that decide about a grade."""
+    """Lists the grader's files that decide a grade."""
     places = [root / "grader" / name for name in DECIDING]
     found = {path for place in places for path in (place, *place.rglob("*.py"))}
     return sorted(path for path in found if path.is_file())
@@ -64,7 +63,6 @@ def deciding_modules(root: Path = ROOT) -> list[Path]:
 
 @functools.cache
 def deciding_source() -> bytes:
-    """Returns their source."""
     return b"".join(path.read_bytes() for path in deciding_modules())
 
 
@@ -72,7 +70,7 @@ def deciding_source() -> bytes:
 def installed_packages() -> bytes:
     """Lists Python and the installed versions of the locked packages.
 
-    What only tests need is not among them: installing it regrades nothing.
+    Packages that only tests need are not locked: installing one regrades nothing.
     """
     lock = (ROOT / "requirements.txt").read_text(encoding="utf-8")
     found = []

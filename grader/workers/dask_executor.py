@@ -1,61 +1,53 @@
 """Grades on a Dask cluster, whose workers share no folder with this machine.
 
-A worker gets one submission at a time, without its learner's name, as JSON, and answers
-with the result as JSON. It never hears of the gradebook.
+A worker gets one submission at a time, without the learner's name, and returns its
+record. It never gets the gradebook's address.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
-import json
-import sys
+import pickle
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from distributed import Client, LocalCluster
+from distributed import Client
 from nbformat import NotebookNode
 
 from grader import CourseError
-from grader.authoring.release import dumps
+from grader.containment.backend import backend
 from grader.containment.limits import Limits
-from grader.results import Record, from_json
-from grader.workers.dask_worker import facts_here
-from grader.workers.executor import ExecutorError
-from grader.workers.jobs import Job, WorkerError
+from grader.kernel.learner_box import fork_server
+from grader.results import Record
+from grader.workers.cache_key import lesson_hashes
+from grader.workers.jobs import ExecutorError, Job
+from grader.workers.local_executor import LocalExecutor
 
-LOCAL = "local"  # a cluster of this machine's processes
 CONNECT_S = 30
 PATIENCE_S = 600  # without a single worker
 
-NO_COURSE = (
-    "The workers do not find this course. Start them in its folder, with its "
-    "environment: python -m distributed.cli.dask_worker ADDRESS --nthreads 1"
-)
-
 
 class ClusterError(CourseError):
-    """There is no such cluster, or its workers are not made for this course."""
+    """There is no such cluster, or its workers cannot grade for this machine."""
 
 
 class DaskExecutor:
-    """Grades jobs on the workers of a Dask cluster, as many as it has at the moment.
+    """Grades on the workers of a Dask cluster, which may join and leave.
 
-    Each thread of a worker has one job at a time; see `Executor`. The next free worker
-    gets a job again whose worker has died, and Dask gives up after a few.
+    If a worker dies, Dask gives its job to another one, and gives up after a few.
 
     Attributes:
-        address: of the scheduler, for instance "tcp://10.0.0.1:8786".
-        patience_s: for how long there may be no worker; then what is left is given up.
-        run_there: what runs on a worker: JSON in, JSON out.
+        address: of the scheduler, like "tcp://10.0.0.1:8786"; "": a cluster of this
+            machine's processes.
+        workers: use no more than these; 0: all that the cluster has.
 
     Raises:
-        ClusterError: nobody answers there, or a worker has another version of us.
+        ClusterError: nobody answers there, or a worker cannot be used.
     """
-
-    spare = 0
 
     def __init__(
         self,
@@ -63,116 +55,80 @@ class DaskExecutor:
         limits: Limits,
         address: str,
         *,
-        workers: int = 0,  # of a cluster that exists: as many as it has
+        workers: int = 0,
         trusted: bool = False,
-        patience_s: float = PATIENCE_S,
-        run_there: Callable[[str], str] | None = None,
     ):
-        self.lessons, self.limits, self.trusted = lessons, limits, trusted
-        self.address, self.patience_s = address, patience_s
-        self.run_there = run_there or ours("grade_there")
-        self.texts = {name: dumps(lesson) for name, lesson in lessons.items()}
-        self.common: set[str] = set()
+        self.workers = workers
+        self.setups = {
+            name: pickle.dumps(
+                (name, lesson, lesson_hashes(lesson, limits), limits, trusted)
+            )
+            for name, lesson in lessons.items()
+        }
+        self.place = f"a Dask cluster of {workers} workers here"
+        if address:
+            self.place = f"the Dask cluster at {address}"
         how = "trusted, not contained" if trusted else "contained"
-        place = f"the Dask cluster at {address}"
-        if address == LOCAL:
-            place = f"a Dask cluster of {workers} workers here"
-        self.description = f"on {place} ({how})"
+        self.description = f"on {self.place} ({how})"
         self.client = connect(address, workers)
         self.pool = self.client.get_executor(pure=False)
-        self.workers = workers or sys.maxsize  # as many as there are
         self.last_seen = time.monotonic()
         try:
-            self.refuse_unfit_workers()
+            self.check_workers()
         except BaseException:
             self.close()
             raise
 
-    def refuse_unfit_workers(self) -> None:
-        """Raises ClusterError for one with other code, or that can contain nothing."""
-        here = facts_here()
-        try:
-            answers = self.client.run(ours("facts_here"))
-        except ModuleNotFoundError:
-            raise ClusterError(NO_COURSE) from None
-        for worker, there in answers.items():
-            for name in ("version of the course", "set of packages"):
-                if there[name] != here[name]:
-                    raise ClusterError(
-                        f"The worker {worker} has another {name}: give it the same "
-                        "commit and requirements.txt, and start it again."
-                    )
-            if there["problem"] and not self.trusted:
-                raise ClusterError(f"The worker {worker}: {there['problem']}")
+    def check_workers(self) -> None:
+        """Raises ClusterError for a worker that cannot grade for this machine."""
+        setup = next(iter(self.setups.values()))
+        check = on_worker("check_setup")
+        for worker, error in self.client.run(check, setup, on_error="return").items():
+            if error:
+                raise ClusterError(
+                    f"The worker {worker} cannot grade this: {error}\nStart workers at "
+                    "the same commit, with its packages, in the course's folder: "
+                    "python -m distributed.cli.dask_worker ADDRESS --nthreads 1"
+                )
 
-    def slots(self, running: int, waiting: int) -> int:
-        """Counts the threads of all workers, up to `workers`.
+    def slots(self) -> int:
+        """Returns how many jobs may be running: one on each worker.
 
         Raises:
-            ExecutorError: there has been none for too long.
+            ExecutorError: there has been no worker for too long.
         """
         count = 0
-        with contextlib.suppress(Exception):  # the connection's, or Dask's own
-            count = sum(self.client.nthreads().values())
+        with contextlib.suppress(Exception):  # of the connection, or Dask's own
+            count = len(self.client.nthreads())
         if count:
             self.last_seen = time.monotonic()
-        elif time.monotonic() - self.last_seen > self.patience_s:
-            waited = f"{self.patience_s:g} s"
-            raise ExecutorError(f"{self.address} has had no worker for {waited}.")
-        return min(count, self.workers)
+        elif time.monotonic() - self.last_seen > PATIENCE_S:
+            raise ExecutorError(f"No worker for {PATIENCE_S} s on {self.place}.")
+        else:
+            time.sleep(0.5)  # the caller asks again
+        return min(count, self.workers or count)
 
-    def prepare(self, job: Job) -> None:
-        """Notes that workers are to compile what the jobs of its lesson share."""
-        self.common.add(job.lesson)
-
-    def submit(self, job: Job) -> Future[Record]:
-        """Sends a job to a worker."""
-        answer, record = self.pool.submit(self.run_there, self.task(job)), Future()
-
-        def read(answered: Future[str]) -> None:
-            try:
-                record.set_result(received(job, answered.result()))
-            except BaseException as error:  # cancelled, too
-                record.set_exception(error)
-
-        answer.add_done_callback(read)
-        return record
-
-    def task(self, job: Job) -> str:
-        """Writes what a worker needs to know of a job."""
-        return json.dumps(
-            {
-                "name": job.lesson,
-                "lesson": self.texts[job.lesson],
-                "limits": vars(self.limits),
-                "trusted": self.trusted,
-                "prepare": job.lesson in self.common,
-                "pin": self.address == LOCAL,
-                "hashes": job.hashes,
-                "notebook": job.submitted.notebook,
-                "notes": job.submitted.notes,
-                "reasons": job.submitted.reasons,
-            }
-        )
+    def submit(self, job: Job, precompile: bool) -> Future[Record]:
+        """Sends a job to a worker, without the learner's name and the raw file."""
+        submitted = dataclasses.replace(job.submitted, data=b"")
+        job = dataclasses.replace(job, student="", submitted=submitted)
+        task = self.setups[job.lesson], pickle.dumps(job), precompile
+        return self.pool.submit(on_worker("grade_there"), *task)
 
     def close(self) -> None:
-        """Ends the warm judges of the workers, and the connection."""
-        with contextlib.suppress(Exception):  # whatever has become of them
-            self.client.run(ours("close_judges"))
+        """Closes the connection; a cluster of this machine ends with it."""
         self.client.close(timeout=CONNECT_S)
-        if self.client.cluster:
-            self.client.cluster.close()
 
 
 def connect(address: str, workers: int) -> Client:
-    """Connects to a scheduler, or starts this machine's own.
+    """Connects to a scheduler, or starts a cluster of this machine.
 
     Raises:
         ClusterError: nobody answers.
     """
-    if address == LOCAL:
+    if not address:
         own = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": None}
-        return Client(LocalCluster(n_workers=workers, **own))
+        return Client(n_workers=workers, **own)
     try:
         return Client(address, timeout=CONNECT_S)
     except (OSError, ValueError, TimeoutError) as error:
@@ -182,31 +138,43 @@ def connect(address: str, workers: int) -> Client:
         ) from None
 
 
-def ours(name: str) -> Callable[..., Any]:
-    """Returns a function that calls `dask_worker`'s of this name, on a worker.
+def on_worker(name: str) -> Callable[..., Any]:
+    """Returns a function that calls this module's function `name` on a worker.
 
-    It travels by value: the scheduler, which looks at it too, may lack the course.
+    It is pickled by value: the scheduler, which unpickles it, may lack the course. For
+    the same reason its arguments are pickled beforehand.
     """
 
     def call(*arguments: Any) -> Any:
-        there = importlib.import_module("grader.workers.dask_worker")
+        there = importlib.import_module("grader.workers.dask_executor")
         return getattr(there, name)(*arguments)
 
     return call
 
 
-def received(job: Job, text: str) -> Record:
-    """Reads a worker's answer.
+# What follows runs on a worker.
 
-    Raises:
-        WorkerError: the worker could not grade the job.
-        ValueError, KeyError, TypeError: the answer is no result of this job.
-    """
-    answer = json.loads(text)
-    if answer["error"]:
-        raise WorkerError(answer["error"])
-    result = from_json(answer["result"])
-    if result.lesson != job.lesson:
-        raise ValueError(f"it is of {result.lesson}, not of {job.lesson}")
-    seconds, used = answer["seconds"], dict(answer.get("used", {}))
-    return Record(job.key, job.hashes, result, seconds, used)
+_executor: tuple[bytes, LocalExecutor] | None = None  # with the setup it was made for
+
+
+def check_setup(setup: bytes) -> None:
+    """Raises ClusterError or ContainmentError if this worker cannot grade this."""
+    _, lesson, hashes, limits, trusted = pickle.loads(setup)
+    if lesson_hashes(lesson, limits) != hashes:
+        raise ClusterError("another version of the course, or other packages.")
+    if not trusted:
+        backend()
+
+
+def grade_there(setup: bytes, job: bytes, precompile: bool) -> Record:
+    """Grades one submission; judges stay warm while `setup` is the same."""
+    global _executor
+    if _executor is None or _executor[0] != setup:
+        check_setup(setup)
+        if _executor:
+            _executor[1].close()
+        name, lesson, _, limits, trusted = pickle.loads(setup)
+        _executor = setup, LocalExecutor({name: lesson}, limits, trusted=trusted)
+        if precompile and not trusted:  # there is much to grade
+            fork_server(start=True)
+    return _executor[1].submit(pickle.loads(job), precompile).result()

@@ -1,48 +1,33 @@
-"""Grades jobs on this machine: a thread for each submission in progress."""
+"""Grades jobs on this machine, with warm judges and compiled programs."""
 
 from __future__ import annotations
 
 import contextlib
-import os
+import functools
 import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
-import psutil
 from nbformat import NotebookNode
 
+from grader.authoring.release import dumps
 from grader.containment.backend import backend
 from grader.containment.cgroup import tree
 from grader.containment.limits import Limits
+from grader.judging.grade_submission import grade_submission
+from grader.judging.judge_process import JudgeProcess
+from grader.kernel import compile_cache
 from grader.results import Record
-from grader.workers.cpu_affinity import pin_thread
-from grader.workers.job_grader import JobGrader
+from grader.submissions.read_submission import parse_submission
 from grader.workers.jobs import Job
-
-SPARE = 3  # more jobs per worker while CPUs idle
-WORKER_MIB = 1000  # a learner's kernel and a judge, at their most
-LOOK_S = 0.2  # a shorter look at the CPUs says little
-FREE = 0.7  # of a CPU
-
-
-def default_workers(most: int) -> tuple[int, int]:
-    """Returns how many submissions to grade at a time, and how many more on idle CPUs.
-
-    One per CPU, and `SPARE` more for each, since submissions can sleep; but no more
-    than there is memory for, nor than `most`.
-    """
-    in_memory = max(1, psutil.virtual_memory().available // (WORKER_MIB * 2**20))
-    can = min(in_memory, max(most, 1))
-    workers = min(can, os.cpu_count() or 1)
-    return workers, min(can, (1 + SPARE) * workers) - workers
 
 
 class LocalExecutor:
-    """Grades `workers` submissions at a time; see `Executor`.
+    """Grades up to `workers` jobs at a time, each in a thread.
 
-    While CPUs idle, as submissions can sleep, up to `spare` more are begun, one at each
-    look at the CPUs. Without spare ones each worker has a CPU of its own.
+    A judge's process ends with the thread that started it.
 
     Raises:
         ContainmentError: untrusted code cannot be contained here.
@@ -54,55 +39,85 @@ class LocalExecutor:
         limits: Limits,
         *,
         workers: int = 1,
-        spare: int = 0,
         trusted: bool = False,
     ):
         how = "trusted, not contained" if trusted else f"contained by {backend()}"
         if how.endswith("bubblewrap"):
             how += f"; {tree()}"
-        more = f", {spare} more while processors idle" if spare else ""
-        self.description = f"with {workers} worker{'s' * (workers != 1)}{more} ({how})"
-        self.lessons, self.workers, self.spare = lessons, workers, spare
-        self.grader = JobGrader(lessons, limits, trusted=trusted)
-        self.looked_at = time.monotonic()
-        self.lock, self.claims = threading.Lock(), contextlib.ExitStack()
-        self.closed = False
-        pin = None if spare else self.pin
-        self.pool = ThreadPoolExecutor(workers + spare, "grader", initializer=pin)
-        psutil.cpu_percent()  # the first call says nothing
+        self.description = f"with {workers} worker{'s' * (workers != 1)} ({how})"
+        self.lessons, self.limits, self.trusted = lessons, limits, trusted
+        self.workers, self.pool = workers, ThreadPoolExecutor(workers, "grader")
+        self.idle_judges: list[tuple[str, JudgeProcess]] = []  # with their lessons
+        self.lock = threading.Lock()
+        self.compiling = {name: threading.Lock() for name in lessons}
 
-    def slots(self, running: int, waiting: int) -> int:
-        """Counts how many may be in progress now.
+    def slots(self) -> int:
+        """Returns how many jobs may be running."""
+        return self.workers
 
-        The last few begin at once: a CPU would idle while another does them.
+    def submit(self, job: Job, precompile: bool) -> Future[Record]:
+        """Starts to grade a job; with `precompile`, compiles its lesson first."""
+        return self.pool.submit(self.grade, job, precompile)
+
+    def grade(self, job: Job, precompile: bool) -> Record:
+        """Grades a job in this thread; an error that is not the learner's is raised."""
+        judge = self.take_judge(job.lesson) or JudgeProcess(
+            self.lessons[job.lesson],
+            trusted=self.trusted,
+            wall_s=self.limits.wall_s,
+            compiled=self.compiled(job, precompile),
+        )
+        start, used = time.monotonic(), {}
+        try:
+            result = grade_submission(
+                job.submitted,
+                self.lessons[job.lesson],
+                job.lesson,
+                judge,
+                self.limits,
+                trusted=self.trusted,
+                compiled=judge.compiled,
+                on_end=used.update,
+            )
+        except BaseException:
+            judge.close()
+            raise
+        with self.lock:
+            self.idle_judges.append((job.lesson, judge))
+        return Record(job.key, job.hashes, result, time.monotonic() - start, used)
+
+    def take_judge(self, lesson: str) -> JudgeProcess | None:
+        """Takes an idle judge of a lesson; if there is none, ends one of another."""
+        with self.lock:
+            self.idle_judges.sort(key=lambda pair: pair[0] == lesson)
+            name, judge = self.idle_judges.pop() if self.idle_judges else ("", None)
+        if judge and name != lesson:
+            judge.close()
+            return None
+        return judge
+
+    def compiled(self, job: Job, precompile: bool) -> Path | None:
+        """Returns the folder with what a lesson's solution compiles, if there is one.
+
+        Trusted code gets none: it runs with our rights and could write to the folder.
         """
-        most = self.workers + self.spare
-        if waiting <= self.workers // 2:
-            return min(most, running + waiting)
-        if not self.spare or time.monotonic() - self.looked_at < LOOK_S:
-            return self.workers
-        self.looked_at = time.monotonic()
-        idle = (1 - psutil.cpu_percent() / 100) * psutil.cpu_count()
-        return min(most, max(self.workers, running + (idle >= FREE)))
+        if self.trusted:
+            return None
+        folder = compile_cache.find(job.hashes)
+        with self.compiling[job.lesson]:  # the other threads wait for the programs
+            if precompile:
+                compile_cache.fill(folder, functools.partial(self.solve, job.lesson))
+        return folder if folder.is_dir() else None
 
-    def prepare(self, job: Job) -> Future[None]:
-        """Compiles what all jobs of its lesson share."""
-        return self.pool.submit(self.grader.fill_cache, job)
-
-    def submit(self, job: Job) -> Future[Record]:
-        """Begins to grade a job."""
-        return self.pool.submit(self.grader.grade, job)
+    def solve(self, name: str, folder: Path) -> None:
+        """Grades a lesson's own solution, which adds what it compiles to `folder`."""
+        lesson, more = self.lessons[name], {"trusted": True, "compiled": folder}
+        with contextlib.closing(JudgeProcess(lesson, **more)) as judge:
+            own = parse_submission(dumps(lesson).encode())
+            grade_submission(own, lesson, name, judge, self.limits, **more)
 
     def close(self) -> None:
-        """Begins nothing more; what is in progress ends by itself."""
+        """Starts nothing more and ends the idle judges; running jobs go on."""
         self.pool.shutdown(wait=False, cancel_futures=True)
-        self.grader.close()
-        with self.lock:
-            self.closed = True
-            self.claims.close()
-
-    def pin(self) -> None:
-        """Gives a thread of the pool a CPU of its own, as long as this is open."""
-        with self.lock:
-            if not self.closed:
-                pin_thread(self.claims)
+        for _, judge in self.idle_judges:
+            judge.close()

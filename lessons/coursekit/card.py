@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
+from html import escape
 from typing import Any
 
 from .i18n import columns, padded, translated, wrapped
@@ -12,9 +12,11 @@ from .outcomes import FAILS, HOLDS, LATER, ON_EXAMPLES, UNTRIED, Verdict
 WIDTH = 72
 LABELS = 12  # columns of "expected" and its like
 MARKS = {HOLDS: "✓", FAILS: "✗", UNTRIED: "-", LATER: "…"}
-# Each is told from white and from black by a contrast of 4.
+# Each has a contrast of 4 to white and to black.
 COLOURS = {HOLDS: "#238a43", FAILS: "#d13c55", UNTRIED: "#767e88", LATER: "#767e88"}
-MAX_PARTS = 64  # of an array, in a picture of its layout
+SPOKEN = {HOLDS: "holds", FAILS: "fails", UNTRIED: "not tried", LATER: "later"}
+PICTURE, MAX_PARTS = 150, 64  # pixels and parts of an array's layout
+FAINT = "opacity:.75"
 Parts = Sequence[tuple[int, Sequence[tuple[int, int]]]]
 CODE = ("called", "seen", "expected", "where", "again")
 
@@ -73,10 +75,8 @@ def rows_of(headline: str, rows: Iterable[Sequence[str]]) -> list[tuple[str, str
 
 
 def text_card(verdict: Verdict, *, points: float, is_bonus: bool = False) -> str:
-    """Writes a card as plain text."""
     right = worth(verdict, points, is_bonus)
-    head = f"{verdict.exercise}  {translated(verdict.outcome)}"
-    lines = [spread(head, right)]
+    lines = [spread(f"{verdict.exercise}  {translated(verdict.outcome)}", right)]
     for one in verdict.statements:
         name = f"{MARKS[one.standing]} {translated(one.name)}{remark(one)}"
         lines.append(spread(name, right_column(one, points)))
@@ -96,7 +96,6 @@ def remark(one: Any) -> str:
 
 
 def block_of(headline: str, rows: Iterable[Sequence[str]]) -> list[str]:
-    """Writes what a failure shows as indented lines."""
     lines = []
     for name, label, text in rows_of(headline, rows):
         start = f"    {padded(label, LABELS)}" if name else "    "
@@ -138,67 +137,55 @@ def html_card(
         points: what the exercise is worth.
         is_bonus: whether these are bonus points.
         solution: the source of our solution, which is folded, or "".
-        heading: whether the exercise's name and outcome stand above the statements.
+        heading: whether the exercise's name and outcome are above the statements.
     """
-    right = worth(verdict, points, is_bonus)
-    outcome = translated(verdict.outcome)
-    label = escaped(f"{verdict.exercise}: {outcome}, {right}")
-    parts = [
-        f'<div role="group" aria-label="{label}" style="border:1px solid #8884;'
-        'border-radius:6px;max-width:48rem;margin:.3rem 0;line-height:1.45">'
-    ]
+    outcome = escape(translated(verdict.outcome))
+    right = escape(worth(verdict, points, is_bonus))
+    exercise = escape(verdict.exercise)
+    inside = ""
     if heading:
-        parts.append(
+        inside += (
             '<div style="display:flex;gap:.8rem;padding:.45rem .8rem;'
             'border-bottom:1px solid #8884;background:#8881">'
-            f"<code><b>{escaped(verdict.exercise)}</b></code>"
-            f"<span>{escaped(outcome)}</span>"
-            f'<b style="margin-left:auto">{escaped(right)}</b></div>'
+            f"<code><b>{exercise}</b></code><span>{outcome}</span>"
+            f'<b style="margin-left:auto">{right}</b></div>'
         )
-    items = [item_of(one, points) for one in verdict.statements]
-    if not items:
-        items = [f"<li>{details_of(verdict.headline, verdict.rows)}</li>"]
-    parts.append(
-        '<ul style="list-style:none;margin:0;padding:.3rem .8rem .5rem">'
-        + "".join(items)
-        + "</ul>"
-    )
-    if later := num_later(verdict):
-        parts.append(footer(escaped(later)))
+    items = "".join(item_of(one, points) for one in verdict.statements)
+    items = items or f"<li>{details_of(verdict.headline, verdict.rows)}</li>"
+    style = "list-style:none;margin:0;padding:.3rem .8rem .5rem"
+    inside += f'<ul style="{style}">{items}</ul>'
+    below = [escape(num_later(verdict))]
     if solution:
-        summary = escaped(translated("Our solution"))
-        code = escaped(solution.strip())
-        parts.append(
-            footer(
-                f'<details><summary style="cursor:pointer">{summary}</summary>'
-                f'<pre style="margin:.4rem 0"><code>{code}</code></pre></details>'
-            )
+        summary = escape(translated("Our solution"))
+        below.append(
+            f'<details><summary style="cursor:pointer">{summary}</summary>'
+            f'<pre style="margin:.4rem 0"><code>{escape(solution.strip())}</code>'
+            "</pre></details>"
         )
-    return "".join([*parts, "</div>"])
-
-
-def footer(inside: str) -> str:
-    """Writes a line below the statements."""
     style = "padding:.35rem .8rem;border-top:1px solid #8884;font-size:.93em"
-    return f'<div style="{style}">{inside}</div>'
+    inside += "".join(f'<div style="{style}">{text}</div>' for text in below if text)
+    return (
+        f'<div role="group" aria-label="{exercise}: {outcome}, {right}" '
+        'style="border:1px solid #8884;border-radius:6px;max-width:48rem;'
+        f'margin:.3rem 0;line-height:1.45">{inside}</div>'
+    )
 
 
 def item_of(one: Any, points: float) -> str:
-    """Writes one statement, with what was seen where it does not hold."""
-    style = "flex:0 0 1.5em;font-weight:700;"
-    style += f"color:{COLOURS[one.standing]}"
+    style = f"flex:0 0 1.5em;font-weight:700;color:{COLOURS[one.standing]}"
     mark = f'<span style="{style}" aria-hidden="true">{MARKS[one.standing]}</span>'
-    words = {HOLDS: "holds", FAILS: "fails", UNTRIED: "not tried", LATER: "later"}
-    spoken = escaped(translated(words[one.standing]))
+    spoken = escape(translated(SPOKEN[one.standing]))
     spoken = f'<span style="position:absolute;left:-9999px">{spoken}: </span>'
-    name = escaped(sentence(translated(one.name)))
+    name = translated(one.name)
+    name = escape(name[:1].upper() + name[1:])
     name = f"<b>{name}</b>" if one.is_essential else name
     if said := remark(one):
-        name += f'<span style="opacity:.75">{escaped(said)}</span>'
-    right = escaped(right_column(one, points))
-    right = (
-        f'<span style="opacity:.75;font-size:.9em;white-space:nowrap">{right}</span>'
+        name += f'<span style="{FAINT}">{escape(said)}</span>'
+    style, right = (
+        f"{FAINT};font-size:.9em;white-space:nowrap",
+        right_column(one, points),
     )
+    right = f'<span style="{style}">{escape(right)}</span>'
     inside = ""
     if one.standing == FAILS and one.rows:
         inside = details_of(one.headline, one.rows)
@@ -211,16 +198,10 @@ def item_of(one: Any, points: float) -> str:
     )
 
 
-def sentence(name: str) -> str:
-    """Writes a statement's name with a capital letter."""
-    return name[:1].upper() + name[1:]
-
-
 def details_of(headline: str, rows: Iterable[Sequence[str]]) -> str:
-    """Writes what was seen, expected and likely."""
     parts = []
     for name, label, text in rows_of(headline, rows):
-        lines = "<br>".join(escaped(line) for line in text.splitlines())
+        lines = "<br>".join(map(escape, text.splitlines()))
         if name in CODE:
             lines = f"<code>{lines}</code>"
         if not name:
@@ -228,7 +209,7 @@ def details_of(headline: str, rows: Iterable[Sequence[str]]) -> str:
             continue
         parts.append(
             '<div style="display:flex;gap:.6rem;margin-left:1.6em;font-size:.93em">'
-            f'<span style="flex:0 0 5.5em;opacity:.75">{escaped(label)}</span>'
+            f'<span style="flex:0 0 5.5em;{FAINT}">{escape(label)}</span>'
             f'<span style="overflow-wrap:anywhere">{lines}</span></div>'
         )
     return "".join(parts)
@@ -236,67 +217,53 @@ def details_of(headline: str, rows: Iterable[Sequence[str]]) -> str:
 
 def layouts_of(shape: Sequence[int], seen: Parts, expected: Parts) -> str:
     """Draws which device holds which part of an array: as seen, and as expected."""
-    pictures = [
-        f'<figure style="margin:.3rem 0">{picture}'
-        f'<figcaption style="font-size:.85em">{escaped(translated(name))}</figcaption>'
-        "</figure>"
-        for name, parts in (
-            ("seen, by device", seen),
-            ("expected, by device", expected),
+    pictures = ""
+    for name, parts in (
+        (translated("seen, by device"), seen),
+        (translated("expected, by device"), expected),
+    ):
+        if not shape or len(parts) > MAX_PARTS:
+            return ""
+        pictures += (
+            f'<figure style="margin:.3rem 0">{layout_picture(shape, parts, name)}'
+            f'<figcaption style="font-size:.85em">{escape(name)}</figcaption></figure>'
         )
-        if (picture := layout_picture(shape, parts, translated(name)))
-    ]
-    if len(pictures) < 2:
-        return ""
     style = "display:flex;flex-wrap:wrap;gap:1.6rem;margin-left:1.6em"
-    return f'<div style="{style}">{"".join(pictures)}</div>'
+    return f'<div style="{style}">{pictures}</div>'
 
 
-def layout_picture(
-    shape: Sequence[int], parts: Parts, name: str, size: int = 150
-) -> str:
+def layout_picture(shape: Sequence[int], parts: Parts, name: str) -> str:
     """Draws the parts of an array, by its first two axes, with their devices' numbers.
 
     An array of more axes is drawn by the two along which it is split.
     """
-    if not shape or len(parts) > MAX_PARTS:
-        return ""
-    split = [
-        axis
-        for axis, length in enumerate(shape)
-        if any(tuple(index[axis]) != (0, length) for _, index in parts)
-    ]
-    axes = (split + [axis for axis in range(len(shape)) if axis not in split])[:2]
+
+    def is_whole(axis):
+        return all(tuple(index[axis]) == (0, shape[axis]) for _, index in parts)
+
+    axes = sorted(range(len(shape)), key=is_whole)[:2]
     down, across = sorted(axes) if len(axes) == 2 else (axes[0], None)
     devices: dict[tuple, list[int]] = {}
     for device, index in sorted(parts):
         key = tuple(index[down]), tuple(index[across]) if across is not None else (0, 1)
         devices.setdefault(key, []).append(device)
     height, width = shape[down] or 1, (shape[across] or 1) if across is not None else 1
-    cells = []
+    cells = ""
     for ((top, bottom), (left, right)), numbers in devices.items():
-        x, y = size * left / width, size * top / height
-        w, h = size * (right - left) / width, size * (bottom - top) / height
+        x, y = PICTURE * left / width, PICTURE * top / height
+        w, h = PICTURE * (right - left) / width, PICTURE * (bottom - top) / height
         text = ", ".join(map(str, numbers))
         if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
             text = f"{numbers[0]}-{numbers[-1]}"
-        cells.append(
+        cells += (
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" '
             'fill="currentColor" fill-opacity=".08" stroke="currentColor"/>'
             f'<text x="{x + w / 2:.1f}" y="{y + h / 2 + 4:.1f}" font-size="11" '
-            f'text-anchor="middle" fill="currentColor">{escaped(text)}</text>'
+            f'text-anchor="middle" fill="currentColor">{escape(text)}</text>'
         )
-    spoken = "; ".join(
-        f"{numbers}: {rows}, {columns_}"
-        for (rows, columns_), numbers in devices.items()
-    )
+    held = [f"{numbers}: {rows}, {cols}" for (rows, cols), numbers in devices.items()]
+    label, size = escape(f"{name}: {'; '.join(held)}"), PICTURE + 2
     return (
-        f'<svg role="img" aria-label="{escaped(f"{name}: {spoken}")}" '
-        f'width="{size + 2}" height="{size + 2}" viewBox="-1 -1 {size + 2} {size + 2}">'
-        f"{''.join(cells)}</svg>"
+        f'<svg role="img" aria-label="{label}" '
+        f'width="{size}" height="{size}" viewBox="-1 -1 {size} {size}">{cells}</svg>'
     )
-
-
-def escaped(text: object) -> str:
-    """Writes a text for HTML."""
-    return html.escape(str(text))

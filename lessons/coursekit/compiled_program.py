@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .observation import Collective
-from .traced_program import KINDS, REDUCTIONS, added, multiplied
+from .traced_program import KINDS, REDUCTIONS, Counts, added, repeated
 
 OPERATION = re.compile(r"\s*(?:ROOT )?%?([\w.-]+) = (.+?) ([a-z][\w-]*)\((.*)")
 ARRAY = re.compile(r"\b(pred|[a-z]+\d+(?:e\d\w*)?)\[([\d,]*)\]")
@@ -55,31 +55,26 @@ class CompiledProgram:
         costs = executable.cost_analysis() or {}  # without "flops" where there are none
         self.flops = float(costs.get("flops", 0))
 
-    def count(self, name: str) -> dict[Collective, int | None]:
+    def count(self, name: str) -> Counts:
         """Counts the collectives of one computation, with those that it calls."""
-        counts: dict[Collective, int | None] = {}
+        counts: Counts = {}
         for found in self.computations[name]:
             kind, rest = found[3].removesuffix("-start"), found[4]
-            inside: dict[Collective, int | None] = {}
+            inside: Counts = {}
             if kind in KINDS.values():
                 for one in self.collective(kind, found):
-                    inside[one] = added(inside.get(one, 0), 1)
+                    inside[one] = inside.get(one, 0) + 1
             for callee in called(rest) if not inside else ():
                 for one, times in self.count(callee).items():
                     inside[one] = added(inside.get(one, 0), times)
             if kind == "while":
                 trips = TRIPS.search(rest)
-                trips = int(trips[1]) if trips else None
-                inside = {
-                    dataclasses.replace(one, in_loop=True): multiplied(times, trips)
-                    for one, times in inside.items()
-                }
+                inside = repeated(inside, int(trips[1]) if trips else None)
             for one, times in inside.items():
                 counts[one] = added(counts.get(one, 0), times)
         return counts
 
     def collective(self, kind: str, found: re.Match) -> Iterator[Collective]:
-        """Describes a collective by what a device puts in."""
         rest = found[4]
         size = self.group_size(rest)
         reduction = ""
@@ -99,7 +94,7 @@ class CompiledProgram:
             yield Collective(kind, reduction, dtype, tuple(shape), size)
 
     def group_size(self, text: str) -> int:
-        """Tells how many devices exchange data with each other."""
+        """Counts the devices that exchange data with each other."""
         if pairs := re.search(r"source_target_pairs=\{(.*?)\}\}", text):
             return len(pairs[1].split("},{"))
         if groups := re.search(r"replica_groups=\[\d+,(\d+)\]", text):
@@ -115,7 +110,6 @@ class CompiledProgram:
 
 
 def called(text: str) -> list[str]:
-    """Names the computations that an operation runs."""
     words = r"\b(?:body|calls|to_apply|true_computation|false_computation)=%?([\w.-]+)"
     branches = re.search(r"branch_computations=\{(.*?)\}", text)
     found = re.findall(r"[\w.-]+", branches[1]) if branches else []

@@ -38,6 +38,5 @@ def environment_of_a_child() -> dict[str, str]:
 
 
 def in_colab() -> bool:
-    """Tells whether this is Google Colab."""
     names = ("google", "google.colab")  # the first may be another package's
     return names[1] in sys.modules or all(map(importlib.util.find_spec, names))

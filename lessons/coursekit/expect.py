@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+import jax
 import numpy as np
 
 from .observation import Observation, Opaque, describe, leaves, plain, ranges, same
@@ -93,6 +94,13 @@ CAUSES = (  # what errors of Python's and JAX's mean in a lesson
         "a spec names more axes than its array has: P() for a single number",
     ),
 )
+NAN_CAUSE = (
+    "nan comes from 0 / 0, inf - inf or 0 * inf, or from the root or logarithm of a"
+    " negative number"
+)
+INF_CAUSE = (
+    "inf comes from a division by 0, or from a number that is too large for its dtype"
+)
 __all__ = [
     "expect",
     "expect_child_devices",
@@ -105,7 +113,7 @@ __all__ = [
 ]
 
 
-# A cause that a learner may be told, and the test that an observation shows it.
+# A cause that a learner may be shown, and the test that an observation shows it.
 Causes = Mapping[str, Callable[[Observation], Any]]
 
 
@@ -148,7 +156,6 @@ def expect_result(seen: Observation) -> None:
 
 
 def explained(said: str) -> str:
-    """Says what an error of JAX's means in a lesson, or nothing."""
     causes = (cause for pattern, cause in CAUSES if re.search(pattern, said, re.DOTALL))
     return next(causes, "")
 
@@ -165,45 +172,38 @@ def expect_error(
     A text that names more than `MAX_NUMBERS` different numbers names none.
     """
     _expect_attempt(seen)
-    wanted = f"{kind} whose text names {' and '.join(map(str, mentions))}"
-    expected = wanted if mentions else kind
+    expected = kind
+    if mentions:
+        expected = f"{kind} whose text names {' and '.join(map(str, mentions))}"
+    shown = {"expected": expected, "causes": causes}
     if seen.error is None:
         was = describe(seen.value)
-        rows = {"seen": f"returned {was}", "expected": expected}
-        wrong(seen, f"No {kind} was raised.", causes=causes, **rows)
-    was = seen.error.text
+        wrong(seen, f"No {kind} was raised.", seen=f"returned {was}", **shown)
+    shown["seen"] = seen.error.text
     if kind not in seen.error.kinds:
         headline = f"{seen.error.kinds[0]} was raised where {kind} was expected."
-        rows = {"seen": was, "expected": expected}
-        wrong(seen, headline, causes=causes, **rows)
+        wrong(seen, headline, **shown)
     for value in mentions:
-        if not re.search(
-            rf"(?<![\w.]){re.escape(str(value))}(?!\w|\.\d)", seen.error.message
-        ):
-            headline = f"The {kind} does not name {value}."
-            rows = {"seen": was, "expected": expected}
-            wrong(seen, headline, causes=causes, **rows)
+        pattern = rf"(?<![\w.]){re.escape(str(value))}(?!\w|\.\d)"
+        if not re.search(pattern, seen.error.message):
+            wrong(seen, f"The {kind} does not name {value}.", **shown)
     numbers = len({*re.findall(r"\d+", seen.error.message)})
     if mentions and numbers > MAX_NUMBERS:
-        rows = {"seen": was, "expected": expected}
-        headline = f"The {kind} names {numbers} different numbers."
-        wrong(seen, headline, causes=causes, **rows)
+        wrong(seen, f"The {kind} names {numbers} different numbers.", **shown)
 
 
 def expect_unchanged(seen: Observation) -> None:
     """Raises `Wrong` where the call modified one of its arguments in place."""
     expect_result(seen)
-    if seen.changed:
-        headline = f"Argument {seen.changed[0] + 1} was modified in place."
+    for position in seen.changed:
+        headline = f"Argument {position + 1} was modified in place."
         wrong(seen, headline, expected="a new object; the caller's stays as it was")
 
 
 def expect_entries(seen: Observation, entries: Mapping[str, Any]) -> None:
     """Raises `Wrong` unless the result is a dict that holds all of `entries`."""
-    expect_result(seen)
-    is_dict = isinstance(seen.value, dict)
     headline = f"The result is {describe(seen.value)}, not a dict."
-    expect(seen, is_dict, headline, expected="a dict")
+    expect(seen, isinstance(seen.value, dict), headline, expected="a dict")
     for key, wanted in entries.items():
         headline = f'The result has no entry "{key}".'
         expect(seen, key in seen.value, headline, expected=describe(wanted))
@@ -259,15 +259,30 @@ def expect_close(
         if difference(seen.value, plain(value), rtol, atol, {}) is None:
             likely = cause
     rows = {"seen": problem.seen, "expected": problem.expected, "likely": likely}
-    wrong(seen, problem.headline, causes=causes, **rows)
+    general = cause_of_nan_and_inf(seen.value, expected)
+    wrong(seen, problem.headline, causes=causes, general=general, **rows)
+
+
+def cause_of_nan_and_inf(value: Any, expected: Any) -> str:
+    """Names where nan or inf comes from that `expected` lacks; "" without any."""
+
+    def holds(test: Callable, tree: Any) -> bool:
+        return any(
+            test(leaf).any()
+            for _, leaf in leaves(tree)
+            if np.asarray(leaf).dtype.kind in "fc"
+        )
+
+    if holds(np.isnan, value) and not holds(np.isnan, expected):
+        return NAN_CAUSE
+    is_new = holds(np.isinf, value) and not holds(np.isinf, expected)
+    return INF_CAUSE if is_new else ""
 
 
 def _expect_attempt(seen: Observation) -> None:
     error = seen.error
-    if error and (error.kinds[0], error.message) == (
-        "NotImplementedError",
-        NOT_WRITTEN,
-    ):
+    is_stub = error and error.kinds[0] == "NotImplementedError"
+    if is_stub and error.message == NOT_WRITTEN:
         raise NotAttempted(
             f"{error.function or seen.function} still holds its stub.",
             likely="replace its last line by your answer, run the cell, then this one.",
@@ -280,14 +295,16 @@ def wrong(
     /,
     *,
     causes: Causes | None = None,
+    general: str = "",
     layouts: tuple | None = None,
     **rows: Any,
 ) -> NoReturn:
-    """Raises `Wrong`, with the call that was made and the cause that it shows."""
+    """Raises `Wrong`, with the call and the cause that it shows, or a `general` one."""
     for text, shows in (causes or {}).items():
         with contextlib.suppress(Exception):  # a result that the test does not fit
             if not rows.get("likely") and shows(seen):
                 rows["likely"] = text
+    rows["likely"] = rows.get("likely") or general
     raise Wrong(headline, seen_in=seen, layouts=layouts, called=seen.call, **rows)
 
 
@@ -317,15 +334,14 @@ def difference(
     whole = describe(value), describe(expected).replace("f64[", "f32[")
     if value is None and expected is not None:
         return Difference("The function returned None: is a return missing?", *whole)
-    ours, theirs = dict(leaves(expected)), dict(leaves(value))
-    if ours.keys() != theirs.keys():
+    found, wanted = dict(leaves(value)), dict(leaves(expected))
+    if found.keys() != wanted.keys():
         return Difference("The result has another structure.", *whole)
-    for path, wanted in ours.items():
+    for path, leaf in wanted.items():
         name = f"result{path}" if path else "The result"
         pieces = layout.get(path, ())
-        found = leaf_difference(name, theirs[path], wanted, rtol, atol, pieces)
-        if found:
-            headline, *rest = found
+        if said := leaf_difference(name, found[path], leaf, rtol, atol, pieces):
+            headline, *rest = said
             return Difference(headline, *(rest or whole))
     return None
 
@@ -350,9 +366,11 @@ def leaf_difference(
         shapes = f"{list(np.shape(was))}, not {list(np.shape(wanted))}"
         return (f"{name} has shape {shapes}.",)
     a, b = np.asarray(was), np.asarray(wanted)
-    whole_number = type(was) is int and type(wanted) is float
-    if not whole_number and not _same_kind(a.dtype, b.dtype):
-        wanted_dtype = "float32" if b.dtype == np.float64 else b.dtype
+    is_reference = b.dtype == np.float64  # which stands for any floating dtype
+    is_float = jax.numpy.issubdtype(a.dtype, jax.numpy.floating)
+    is_whole = type(was) is int and type(wanted) is float
+    if not (is_whole or a.dtype == b.dtype or (is_reference and is_float)):
+        wanted_dtype = "float32" if is_reference else b.dtype
         return (f"{name} has dtype {a.dtype}, not {wanted_dtype}.",)
     if atol is None:
         return None
@@ -367,16 +385,14 @@ def leaf_difference(
     return headline, f"{a[first]:.6g}{at}", f"{b[first]:.6g}{at}", True
 
 
-def _same_kind(seen, expected) -> bool:
-    if expected == np.float64:  # a reference; bfloat16 is no subtype of np.floating
-        return np.issubdtype(seen, np.floating) or seen.name.startswith("bfloat")
-    return seen == expected
-
-
 def _where_wrong(wrong: np.ndarray, name: str, pieces: Sequence) -> str:
     if len(pieces) > 1 and len({piece.index for piece in pieces}) == len(pieces):
-        blocks = [wrong[tuple(slice(*b) for b in piece.index)] for piece in pieces]
-        bad = [p.device for p, block in zip(pieces, blocks, strict=True) if block.any()]
+        parts = [tuple(slice(*bounds) for bounds in piece.index) for piece in pieces]
+        bad = [
+            piece.device
+            for piece, part in zip(pieces, parts, strict=True)
+            if wrong[part].any()
+        ]
         if len(bad) == len(pieces):
             return f"{name} is wrong on all {len(bad)} devices."
         return f"{name} is wrong on {len(bad)} of {len(pieces)} devices: {ranges(bad)}."

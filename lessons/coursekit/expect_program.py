@@ -1,4 +1,4 @@
-"""Checks where results lie, what the devices send each other, and what is compiled."""
+"""Checks where results are, what the devices send each other, and what is compiled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from .expect import Causes, expect_result, explained, wrong
+from .expect import Causes, expect, expect_result, explained, wrong
 from .observation import Collective, Observation, Shard, bounds, describe, leaves
 
 __all__ = [
@@ -40,21 +40,23 @@ def expect_devices(
         pieces = seen.layout.get(path, ())
         name = f"result{path}" if path else "The result"
         rows = [piece.index[0] if piece.index else (0, 1) for piece in pieces]
+        plural = "s" if len(pieces) > 1 else ""
         if not pieces:
             headline, was = f"{name} is on no device.", f"{describe(leaf)} on the host"
         elif len(pieces) != num_devices:
-            plural = "s" if len(pieces) > 1 else ""
-            headline = (
-                f"{name} lives on {len(pieces)} device{plural}, not on {num_devices}."
-            )
-            was = f"{describe(leaf)} on {len(pieces)} device{plural}"
+            count = len(pieces)
+            headline = f"{name} lives on {count} device{plural}, not on {num_devices}."
+            was = f"{describe(leaf)} on {count} device{plural}"
         elif sorted(rows) != [(row, row + 1) for row in range(num_devices)]:
             headline = f"{name} is not split along its leading axis."
             start, stop = rows[0]
             was = f"device {pieces[0].device} holds rows {start} to {stop - 1}"
         else:
             continue
-        layouts = np.shape(leaf), placed(pieces), rows_of(np.shape(leaf), num_devices)
+        shape = np.shape(leaf)
+        rest = tuple((0, size) for size in shape[1:])
+        by_rows = {row: ((row, row + 1), *rest) for row in range(num_devices)}
+        layouts = shape, placed(pieces), by_rows
         rows = {"seen": was, "expected": wanted, "layouts": layouts}
         wrong(seen, headline, causes=causes, **rows)
 
@@ -64,25 +66,17 @@ def placed(pieces: Sequence[Shard]) -> dict[int, Index]:
     return {piece.device: piece.index for piece in pieces}
 
 
-def rows_of(shape: tuple[int, ...], num_devices: int) -> dict[int, Index]:
-    """Maps each device to its row of the leading axis."""
-    rest = tuple((0, size) for size in shape[1:])
-    return {row: ((row, row + 1), *rest) for row in range(num_devices)}
-
-
 def expect_replicas(seen: Observation, *, causes: Causes | None = None) -> None:
     """Raises unless all rows of each array's leading axis agree bit for bit."""
     expect_result(seen)
     for path, leaf in leaves(seen.value):
         rows = [np.ascontiguousarray(row).tobytes() for row in np.atleast_1d(leaf)]
-        distinct = len(set(rows))
-        if distinct > 1:
-            name = f"result{path}"
-            headline = f"{len(rows)} devices hold {distinct} values of {name}."
-            if distinct == len(rows):
-                headline = f"All {distinct} devices hold a different {name}."
-            wanted = "replicas that agree bit for bit"
-            wrong(seen, headline, expected=wanted, causes=causes)
+        distinct, name = len(set(rows)), f"result{path}"
+        headline = f"{len(rows)} devices hold {distinct} values of {name}."
+        if distinct == len(rows):
+            headline = f"All {distinct} devices hold a different {name}."
+        shown = {"expected": "replicas that agree bit for bit", "causes": causes}
+        expect(seen, distinct <= 1, headline, **shown)
 
 
 def expect_layout(
@@ -94,12 +88,11 @@ def expect_layout(
     mistakes: Mapping[str, Sequence] | None = None,
     causes: Causes | None = None,
 ) -> None:
-    """Raises unless arrays lie on a mesh of the first devices as their specs say.
+    """Raises unless arrays are sharded over a mesh of the first devices by their specs.
 
     Args:
         seen: an observation.
-        where: per array, by the name to call it, its path in the result and its spec, a
-            plain tuple.
+        where: for each array, by name: its path in the result and its spec, a tuple.
         mesh_shape: devices along each mesh axis.
         axis_names: the names of the mesh's axes.
         mistakes: maps a likely cause to the spec that it leads to.
@@ -165,19 +158,19 @@ def expect_arrays(
     """Limits the arrays in the program: their elements, or one shape of them.
 
     Inside a mapped function, and in a compiled program, an array counts with one
-    device's block. The same numbers in another order of axes, with axes of 1 or in one
-    long row are of the same shape here.
+    device's block. Shapes that differ in the order of their axes, in axes of size 1 or
+    by flattening count as the same.
     """
     expect_traced(seen)
-    for shape in seen.array_shapes:
-        if largest is not None and np.prod(shape, dtype=int) > largest:
+    for shape in sorted(seen.array_shapes, key=math.prod, reverse=True):
+        if largest is not None and math.prod(shape) > largest:
             wanted = f"no array of more than {largest} elements"
         elif never and same_numbers(shape, tuple(never)):
             wanted = "a program without an array of this shape"
         else:
             continue
         headline = f"The program builds an array of shape {list(shape)}."
-        was = f"{np.prod(shape, dtype=int)} elements"
+        was = f"{math.prod(shape)} elements"
         wrong(seen, headline, seen=was, expected=wanted, causes=causes)
 
 
@@ -206,26 +199,24 @@ def expect_collectives(
     """
     found = expect_traced(seen)
     was = "; ".join(map(str, found)) or "no collective"
-    for kind in dict.fromkeys([*(counts or {}), *(one.kind for one in found)]):
+    shown = {"seen": was, "causes": causes}
+    kinds = [] if counts is None else [*counts, *(one.kind for one in found)]
+    for kind in dict.fromkeys(kinds):
         times = [one.times for one in found if one.kind == kind]
-        wanted = (counts or {}).get(kind, 0)
-        unknown = None in times
-        if counts is not None and (unknown or sum(times) != wanted):
-            if unknown:
-                headline = f"The program runs {kind} an unknown number of times."
-            else:
-                headline = f"The program runs {sum(times)} {kind}, not {wanted}."
-            expected = ", ".join(f"{n} x {one}" for one, n in counts.items() if n)
-            expected = expected or "no collective"
-            wrong(seen, headline, seen=was, expected=expected, causes=causes)
+        wanted = counts.get(kind, 0)
+        expected = ", ".join(f"{n} x {one}" for one, n in counts.items() if n)
+        expected = expected or "no collective"
+        headline = f"The program runs {kind} an unknown number of times."
+        expect(seen, None not in times, headline, expected=expected, **shown)
+        headline = f"The program runs {sum(times)} {kind}, not {wanted}."
+        expect(seen, sum(times) == wanted, headline, expected=expected, **shown)
     for one in found:
-        if one.kind in never:
-            headline = f"The program runs {one.kind}, which it must not."
-            wrong(seen, headline, seen=was, expected=f"no {one.kind}", causes=causes)
-        if one.in_loop and not in_loop:
-            headline = f"The {one.kind} runs inside of a loop."
-            expected = "one after the loop"
-            wrong(seen, headline, seen=was, expected=expected, causes=causes)
+        headline = f"The program runs {one.kind}, which it must not."
+        rows = {"expected": f"no {one.kind}", **shown}
+        expect(seen, one.kind not in never, headline, **rows)
+        headline = f"The {one.kind} runs inside of a loop."
+        rows = {"expected": "one after the loop", **shown}
+        expect(seen, in_loop or not one.in_loop, headline, **rows)
 
 
 def expect_moved(
@@ -257,21 +248,18 @@ def expect_one_sync(
     params: Mapping[str, Any],
     num_devices: int,
     num_steps: int = 1,
-    *,
-    spare: float = 0.01,
 ) -> None:
-    """Limits what is sent to one all-reduce of loss and gradients per step.
+    """Limits what is sent to one all-reduce of loss and gradients per step, plus 1 %.
 
     Args:
         seen: an observation with `traced=True` or `compiled=True`.
-        params: the parameters, whole; each has a gradient of its size.
+        params: all parameters, in full; each has a gradient of its size.
         num_devices: how many devices take part.
         num_steps: how often the program steps.
-        spare: which part of it may be sent besides.
     """
     numbers = 1 + sum(map(np.size, params.values()))
     once = 4 * numbers * 2 * (num_devices - 1) / num_devices
-    expect_moved(seen, at_most=num_steps * (1 + spare) * once)
+    expect_moved(seen, at_most=num_steps * 1.01 * once)
 
 
 def expect_dtypes(
@@ -291,22 +279,19 @@ def expect_dtypes(
             wrong(seen, headline, seen=was, expected=wanted, causes=causes)
 
 
-def expect_kept_program(seen: Observation) -> None:
-    """Raises where the call compiled anew; an earlier one had the same shapes."""
-    expect_result(seen)
-    if seen.num_compiles:
-        count = seen.num_compiles
-        headline = f"The call compiled {count} program{'s' if count > 1 else ''} again."
-        expected = "the program that an earlier call with these shapes compiled"
-        wrong(seen, headline, expected=expected)
+def expect_kept_program(seen: Observation, at_most: int = 0) -> None:
+    """Raises where the call compiled anew, although an earlier one had its shapes."""
+    count = seen.num_compiles
+    headline = f"The call compiled {count} program{'s' if count > 1 else ''} again."
+    expected = "the program that an earlier call with these shapes compiled"
+    expect(seen, count <= at_most, headline, expected=expected)
 
 
 def expect_traced(seen: Observation) -> tuple[Collective, ...]:
     """Raises unless JAX could trace the function; returns its collectives."""
     expect_result(seen)
-    if seen.array_shapes is None:
-        headline = "JAX could not make a program of the function."
-        likely = explained(seen.refused)
-        rows = {"seen": seen.refused, "expected": "a program that traces"}
-        wrong(seen, headline, likely=likely, **rows)
+    headline = "JAX could not make a program of the function."
+    rows = {"seen": seen.refused, "expected": "a program that traces"}
+    rows["likely"] = explained(seen.refused)
+    expect(seen, seen.array_shapes is not None, headline, **rows)
     return seen.collectives or ()

@@ -21,11 +21,11 @@ class Case:
     Attributes:
         arguments: of the call, in order.
         axis: see `observe`.
-        statements: what this case's value or error proves, where it is something else
-            than `expect_like_solution` says of all.
+        statements: what this case's value or error proves, where that is not what
+            `expect_like_solution` says of all cases.
         mentions: values that the error's text must name, where the solution raises.
         rtol, atol: tolerance of the values, where rounding alone does not decide it.
-        is_altered: it is another case with larger or smaller numbers.
+        is_altered: whether it is another case with larger or smaller numbers.
     """
 
     def __init__(
@@ -55,74 +55,64 @@ class Case:
 
     @property
     def digest(self) -> str:
-        """Hashes the arguments with their values."""
         found = hashlib.sha256(self.shapes.encode())
         for path, leaf in leaves(plain(list(self.arguments))):
             is_array = isinstance(leaf, np.ndarray)
             found.update(leaf.tobytes() if is_array else f"{path}{leaf!r}".encode())
         return found.hexdigest()
 
-    def altered(self, arguments: Iterable[Any]) -> Case:
-        """Makes the same case of other arguments."""
-        case = copy.copy(self)
-        case.arguments, case.is_altered = tuple(arguments), True
-        return case
-
     @property
     def size(self) -> int:
         """Counts the elements of the arguments: small cases are tried first."""
         return sum(np.size(leaf) for leaf in jax.tree.leaves(self.arguments))
 
+    def altered(self, arguments: Iterable[Any]) -> Case:
+        case = copy.copy(self)
+        case.arguments, case.is_altered = tuple(arguments), True
+        return case
+
 
 def altered(
     cases: list[Case], scales: Iterable[float], one_by_one: float
 ) -> Iterator[Case]:
-    """Yields cases again with other numbers, each time one in the middle of its kind.
+    """Yields cases again with other numbers.
 
-    Its float arrays are scaled; or one of its floats that are no array, a learning rate
-    maybe, is halved, then 0 (with scales): so is found who remembers what all other
-    arguments gave; or something is folded into its keys, as into those that a program
-    makes of others.
+    Float arrays are scaled, all and one by one. A float that is not an array, a
+    learning rate maybe, is halved, then set to 0 (with scales): so an answer is found
+    that remembers what all other arguments gave. Keys become others.
     """
-
-    def holds(tree: Any, is_meant: Callable) -> bool:
-        return any(map(is_meant, jax.tree.leaves(tree)))
-
-    def scale_by(scale: float) -> Callable:
-        def scaled(leaf):
-            with np.errstate(all="ignore"):  # 0 times inf
-                return leaf * leaf.dtype.type(scale) if is_float_array(leaf) else leaf
-
-        return scaled
-
-    filled = [case for case in cases if holds(case.arguments, is_float_array)]
-    middle = filled[len(filled) // 2] if filled else None
-    for scale in scales if filled else ():
-        case = middle.altered(jax.tree.map(scale_by(scale), middle.arguments))
-        if middle.atol is not None:
-            case.atol = middle.atol * max(scale, 1)
-        yield case
-    if scales and filled:
-        changed = jax.tree.map(scale_by(one_by_one), middle.arguments)
-        yield from parts_alone(middle, changed)
-
-    def is_tuned(leaf: Any) -> bool:
-        return type(leaf) is float
-
-    tuned = [case for case in cases if holds(case.arguments, is_tuned)]
+    scales = tuple(scales)
     zero = [0.0] if scales else []
-    if tuned:
-        middle = tuned[len(tuned) // 2]
-        numbers, tree = jax.tree.flatten(middle.arguments)
+    if scales and (case := middle(cases, is_float_array)):
+        for scale in scales:
+            other = case.altered(scaled(case.arguments, scale))
+            if case.atol is not None:
+                other.atol = case.atol * max(scale, 1)
+            yield other
+        yield from parts_alone(case, scaled(case.arguments, one_by_one))
+    if case := middle(cases, is_float):
+        numbers, tree = jax.tree.flatten(case.arguments)
         for place, number in enumerate(numbers):
-            for other in (number / 2, *zero) if is_tuned(number) else ():
+            tried = [number / 2, *zero] if is_float(number) else []
+            for other in tried:
                 others = [*numbers[:place], other, *numbers[place + 1 :]]
-                yield middle.altered(jax.tree.unflatten(tree, others))
+                yield case.altered(jax.tree.unflatten(tree, others))
+    if scales and (case := middle(cases, is_key)):
+        yield case.altered(jax.tree.map(folded, case.arguments))
 
-    keyed = [case for case in cases if holds(case.arguments, is_key)]
-    if scales and keyed:
-        middle = keyed[len(keyed) // 2]
-        yield middle.altered(jax.tree.map(folded, middle.arguments))
+
+def middle(cases: list[Case], is_meant: Callable[[Any], bool]) -> Case | None:
+    """Returns the case in the middle of those that hold such a leaf."""
+    found = [one for one in cases if any(map(is_meant, jax.tree.leaves(one.arguments)))]
+    return found[len(found) // 2] if found else None
+
+
+def scaled(arguments: Any, scale: float) -> Any:
+    def times(leaf):
+        with np.errstate(all="ignore"):  # 0 times inf
+            return leaf * leaf.dtype.type(scale) if is_float_array(leaf) else leaf
+
+    return jax.tree.map(times, arguments)
 
 
 def parts_alone(case: Case, arguments: Iterable[Any]) -> Iterator[Case]:
@@ -134,16 +124,24 @@ def parts_alone(case: Case, arguments: Iterable[Any]) -> Iterator[Case]:
     now = jax.tree.leaves(arguments)
     sizes = [len(jax.tree.leaves(one)) for one in case.arguments]
     owners = [place for place, size in enumerate(sizes) for _ in range(size)]
-    own = [k for k, leaf in enumerate(was) if is_float_array(leaf)]
-    parts = {k: owners[k] if len(own) > MANY else k for k in own}
+    arrays = [k for k, leaf in enumerate(was) if is_float_array(leaf)]
+    parts = {k: owners[k] if len(arrays) > MANY else k for k in arrays}
     several = len({*parts.values()}) > 1
     for part in dict.fromkeys(parts.values()) if several else ():
         mixed = [now[k] if parts.get(k) == part else one for k, one in enumerate(was)]
         yield case.altered(jax.tree.unflatten(tree, mixed))
 
 
+def is_float(leaf: Any) -> bool:
+    return type(leaf) is float
+
+
+def is_float_array(leaf: Any) -> bool:
+    is_array = isinstance(leaf, np.ndarray | jax.Array)
+    return is_array and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
+
+
 def is_key(leaf: Any) -> bool:
-    """Tells whether a leaf is a random key, or an array of keys."""
     is_array = isinstance(leaf, jax.Array)
     return is_array and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
@@ -156,14 +154,8 @@ def folded(leaf: Any) -> Any:
     return jax.numpy.stack(keys).reshape(leaf.shape)
 
 
-def is_float_array(leaf: Any) -> bool:
-    """Tells whether a leaf is an array of floating point numbers."""
-    is_array = isinstance(leaf, np.ndarray | jax.Array)
-    return is_array and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
-
-
 def rounded(arguments: tuple, sign: int) -> list:
-    """Moves each number of float arrays by one rounding, up and down by turns."""
+    """Moves each number of float arrays by one rounding, up and down in turn."""
 
     def move(leaf):
         if not is_float_array(leaf):
@@ -177,5 +169,4 @@ def rounded(arguments: tuple, sign: int) -> list:
 
 
 def named(names: str | Iterable[str]) -> tuple[str, ...]:
-    """Reads one name, or several."""
     return (names,) if isinstance(names, str) else tuple(names)

@@ -41,6 +41,8 @@ def translated(text: str, into: str = "") -> str:
     into = into or language()
     if into == "en" or not is_spoken(into):
         return text
+    if text in (messages := read_messages(into)):
+        return messages[text]
     for pattern, order, translation in patterns(into):
         found = pattern.fullmatch(text)
         if found:
@@ -54,14 +56,19 @@ def translated(text: str, into: str = "") -> str:
     return text
 
 
+def read_messages(name: str) -> dict[str, str]:
+    return importlib.import_module(f"{__package__}.messages_{name}").MESSAGES
+
+
 @functools.cache
 def patterns(name: str) -> list[tuple[re.Pattern, list[str], str]]:
     """Reads a language's messages, those with most words of their own first."""
-    messages = importlib.import_module(f"{__package__}.messages_{name}").MESSAGES
+    messages = read_messages(name)
     words = {text: VALUE.sub("", text) for text in messages}
     return [
         (pattern_of(text), VALUE.findall(text), messages[text])
         for text in sorted(messages, key=lambda text: -len(words[text]))
+        if VALUE.search(text)
     ]
 
 

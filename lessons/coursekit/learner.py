@@ -29,7 +29,6 @@ class Missing:
         self.__name__ = name
 
     def __call__(self, *_: Any, **__: Any) -> Any:
-        """Raises `NotDefined`."""
         raise NotDefined(f"name '{self.__name__}' is not defined", name=self.__name__)
 
 

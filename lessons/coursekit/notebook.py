@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
@@ -30,6 +30,7 @@ MOST_DEVICES = 8  # that hidden cases use
 _results: dict[str, Verdict] = {}
 _calls: list[tuple[Observation, Example]] = []  # what the running check observes
 _failed: list[Example] = []  # the calls that the last check shows as failed
+_count: Callable[[int], None] | None = None  # shows how many calls a check has made
 
 
 class NoExample(Notice):
@@ -63,51 +64,63 @@ def check(exercise: str, *, points: float | None = None, show: bool = False) -> 
     try:
         source, at_hand = materials.checks_of(learner.lesson)
     except FileNotFoundError:
-        return refused(exercise, "The checks are not found: run the set-up cell first.")
+        text = "The checks are not found: run the set-up cell first."
+        return shown(failed(exercise, BrokenCheck, text))
     module = CheckModule(source, f"<checks of {learner.lesson}>", recorded)
     if exercise not in module.checks:
         names = ", ".join(module.checks)
         text = f"There is no check of this name. There are: {names}."
-        return refused(exercise, text)
+        return shown(failed(exercise, BrokenCheck, text))
     if show:
         print(module.text_of(exercise))
-    found, notebook = module.checks[exercise], namespace()
-    points = found.points if points is None else points
-    learner.namespaces[:] = [notebook]
+    learner.namespaces[:] = [notebook := namespace()]
     module.hidden |= from_cells()
     module.bind(notebook)
     sources = materials.solutions_of(learner.lesson)
-    can_compare = at_hand or exercise in from_cells()
-    can_compare = can_compare and jax.device_count() >= MOST_DEVICES
+    has_hidden = at_hand or exercise in from_cells()
+    has_hidden = has_hidden and jax.device_count() >= MOST_DEVICES
     del _calls[:], _failed[:]
     _results.pop(exercise, None)  # an interrupted check leaves no outcome
-    verdict = not_defined(exercise, exercise)
-    if exercise in notebook:
-        verdict = verdict_of(module, exercise, sources, can_compare)
+    verdict = verdict_of(module, exercise, sources, has_hidden)
     _results[exercise] = verdict
-    shown = {"points": points, "is_bonus": found.is_bonus}
-    if not in_notebook():
-        print(text_card(verdict, **shown))
-    ours = sources.get(exercise, "") if verdict.share == 1 else ""
-    worth = 0 if found.is_bonus else round(points * verdict.share, 2)
-    return Score(worth, html_card(verdict, solution=ours, **shown))
+    found, solution = module.checks[exercise], sources.get(exercise, "")
+    points = found.points if points is None else points
+    solution = solution if verdict.share == 1 else ""
+    return shown(verdict, points, found.is_bonus, solution)
 
 
 def verdict_of(
-    module: CheckModule, exercise: str, sources: Mapping[str, str], can_compare: bool
+    module: CheckModule, exercise: str, sources: Mapping[str, str], has_hidden: bool
 ) -> Verdict:
     """Runs a check, with hidden cases where there are solutions to compare with."""
     notebook = namespace()
     try:
-        if can_compare:
+        if exercise not in notebook:
+            raise NameError(name=exercise)
+        if has_hidden:
             module.compare_with(solutions(sources, notebook, exercise), notebook)
     except NameError as error:  # a solution is defined by what a cell above defines
-        return not_defined(exercise, error.name)
+        headline = f"{error.name} is not defined: its cell was not run."
+        return failed(exercise, NotAttempted, headline)
     except Exception as error:
-        headline = f"{type(error).__name__}: {error}"
-        return Verdict(exercise, BrokenCheck.outcome, 0.0, headline=headline)
-    with progress(exercise, can_compare), compiled_fast():
-        return module.run(exercise, can_compare, remember)
+        return failed(exercise, BrokenCheck, f"{type(error).__name__}: {error}")
+    with progress(exercise, has_hidden), compiled_fast():
+        return module.run(exercise, has_hidden, remember)
+
+
+def failed(exercise: str, kind: type[NotPassed], headline: str) -> Verdict:
+    return Verdict(exercise, kind.outcome, 0.0, headline=headline)
+
+
+def shown(
+    verdict: Verdict, points: float = 0, is_bonus: bool = False, solution: str = ""
+) -> Score:
+    """Shows a verdict: in a terminal as text, in a notebook as the cell's value."""
+    worth = {"points": points, "is_bonus": is_bonus}
+    if not in_notebook():
+        print(text_card(verdict, **worth))
+    score = 0 if is_bonus else round(points * verdict.share, 2)
+    return Score(score, html_card(verdict, solution=solution, **worth))
 
 
 @contextlib.contextmanager
@@ -128,23 +141,10 @@ def compiled_fast() -> Iterator[None]:
             jax.config.update(option, before)
 
 
-def not_defined(exercise: str, name: str) -> Verdict:
-    """Says that a check lacks a name of the notebook."""
-    headline = f"{name} is not defined: its cell was not run."
-    return Verdict(exercise, NotAttempted.outcome, 0.0, headline=headline)
-
-
-def refused(exercise: str, headline: str) -> Score:
-    """Shows why there is no check to run."""
-    verdict = Verdict(exercise, BrokenCheck.outcome, 0.0, headline=headline)
-    if not in_notebook():
-        print(text_card(verdict, points=0))
-    return Score(0, html_card(verdict, points=0))
-
-
 def recorded(function: Any, *arguments: Any, **options: Any) -> Observation:
     """Observes a call, and remembers it for `example`."""
-    _advance()
+    if _count:
+        _count(len(_calls) + 1)
     seen = observe(function, *arguments, **options)
     call = Example(arguments)
     call.function, call.options = function, options
@@ -153,7 +153,7 @@ def recorded(function: Any, *arguments: Any, **options: Any) -> Observation:
 
 
 def remember(problem: NotPassed) -> None:
-    """Adds the line that repeats a failed call to what a learner is told."""
+    """Adds the line that repeats a failed call to what a learner is shown."""
     call = next((one for seen, one in _calls if seen is problem.seen), None)
     if call is None:
         return
@@ -183,7 +183,6 @@ def example(number: int) -> Example:
 
 
 def namespace() -> dict[str, Any]:
-    """Returns the names that the notebook's cells define."""
     shell = shell_of_ipython()
     return shell.user_ns if shell else vars(sys.modules["__main__"])
 
@@ -198,35 +197,30 @@ def in_notebook() -> bool:
     return hasattr(shell_of_ipython() or None, "kernel")
 
 
-_advance = lambda: None  # noqa: E731
-
-
 @contextlib.contextmanager
-def progress(exercise: str, shows: bool):
-    """Shows a line that counts the calls while a check runs, where somebody watches.
+def progress(exercise: str, is_long: bool) -> Iterator[None]:
+    """Shows a line that counts the calls of a check, where somebody watches.
 
     A front end that lets a cell ask for input has somebody in front of it.
     """
-    global _advance
+    global _count
     kernel = getattr(shell_of_ipython() or None, "kernel", None)
-    if not (shows and getattr(kernel, "_allow_stdin", False)):
+    if not (is_long and getattr(kernel, "_allow_stdin", False)):
         yield
         return
     from IPython.display import HTML, display
 
-    handle, count = display(HTML(""), display_id=True), 0
+    handle = display(HTML(""), display_id=True)
 
-    def advance() -> None:
-        nonlocal count
-        count += 1
-        line = translated(f"{exercise}: call {count} of the check ...")
+    def count(calls: int) -> None:
+        line = translated(f"{exercise}: call {calls} of the check ...")
         handle.update(HTML(f"<small>{line}</small>"))
 
-    _advance = advance
+    _count = count
     try:
         yield
     finally:
-        _advance = lambda: None  # noqa: E731
+        _count = None
         handle.update(HTML(""))
 
 

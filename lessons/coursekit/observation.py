@@ -223,15 +223,10 @@ def same(before: Any, after: Any) -> bool:
     pairs = list(leaves(before)), list(leaves(after))
     return [path for path, _ in pairs[0]] == [path for path, _ in pairs[1]] and all(
         type(a) is type(b)
-        and (np.array_equal(a, b) or _equal_numbers(a, b))
         and getattr(a, "dtype", None) == getattr(b, "dtype", None)
+        and np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind in "fc")
         for (_, a), (_, b) in zip(*pairs, strict=True)
     )
-
-
-def _equal_numbers(a, b) -> bool:
-    kinds = {np.asarray(value).dtype.kind for value in (a, b)}
-    return kinds <= set("fc") and np.array_equal(a, b, equal_nan=True)
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""What a check finds out: how each statement stands, and the points for that."""
+"""What a check finds out: the standing of each statement, and the points for it."""
 
 from __future__ import annotations
 
@@ -126,11 +126,13 @@ class Run:
         others: Sequence[str],
         on_failure: Callable[[NotPassed], None] = lambda problem: None,
     ):
-        self.exercise, self.essential, self.others = exercise, essential, others
+        self.exercise, self.essential = exercise, essential
+        self.names = (*essential, *others)
+        self.other_share = (1 - ESSENTIAL_SHARE) / max(1, len(others))
         self.on_failure = on_failure
         self.failures: dict[str, NotPassed] = {}
-        self.tried: dict[str, None] = {}
-        self.untried: dict[str, str] = {}
+        self.tried: set[str] = set()
+        self.untried: set[str] = set()  # since something before them has failed
         self.is_hidden = False  # whether the hidden cases have begun
 
     def fail(self, names: Sequence[str], problem: NotPassed) -> None:
@@ -145,9 +147,7 @@ class Run:
 
     def skip(self, names: Sequence[str]) -> None:
         """Notes that statements cannot be tried after what has failed."""
-        for name in names:
-            if name not in self.failures:
-                self.untried.setdefault(name, "needs a right result first")
+        self.untried.update(name for name in names if name not in self.failures)
 
     @property
     def has_failed(self) -> bool:
@@ -155,87 +155,51 @@ class Run:
 
         One that could not be tried counts as failed.
         """
-        return any(n in self.failures or n in self.untried for n in self.essential)
+        return any(self.is_decided([name]) for name in self.essential)
 
     def is_decided(self, names: Sequence[str]) -> bool:
         """Tells whether nothing more can be found out about all of these statements."""
         return all(name in self.failures or name in self.untried for name in names)
 
     def verdict(self, with_hidden: bool) -> Verdict:
-        """Sums up. Without hidden cases, what was not tried is tried later."""
-        statements = tuple(
-            self.result(name, first)
-            for name, first in zip(
-                (*self.essential, *self.others), self.are_new(), strict=True
-            )
-        )
-        problem = next(iter(self.failures.values()), None)
-        share, outcome = self.share(statements), RIGHT
-        if share == 0:
-            found = [self.failures[n] for n in self.essential if n in self.failures]
-            outcome = [*found, problem][0].outcome
-        elif problem or self.untried:
-            outcome = PARTLY
-        elif not with_hidden:
-            outcome = ON_EXAMPLES
-        return Verdict(
-            self.exercise,
-            outcome,
-            share,
-            statements,
-            problem.headline if problem else "",
-            tuple(problem.rows.items()) if problem else (),
-        )
+        """Sums up. Without hidden cases, what was not tried is tried later.
 
-    def are_new(self) -> Iterator[bool]:
-        """Tells of each statement whether its failure is not shown above already."""
-        shown: list[NotPassed] = []
-        for name in (*self.essential, *self.others):
-            problem = self.failures.get(name)
-            yield problem is None or not any(problem is one for one in shown)
-            shown += [problem] if problem else []
-
-    def result(self, name: str, is_new: bool) -> StatementResult:
-        """Says how one statement stands."""
-        is_essential = name in self.essential
-        share = 1 - ESSENTIAL_SHARE if self.others else 0
-        share = 0 if is_essential else share / len(self.others)
-        if (problem := self.failures.get(name)) and not is_new:
-            found = FAILS, "see above"
-        elif problem:
-            rows = tuple(problem.rows.items())
-            found = (FAILS, problem.headline, rows, problem.layouts)
-        elif name in self.untried:
-            found = UNTRIED, self.untried[name]
-        elif name in self.tried:
-            found = (HOLDS,)
-        elif self.has_failed:
-            found = UNTRIED, "tried once the essential ones hold"
-        else:
-            found = (LATER,)
-        return StatementResult(name, is_essential, share, *found)
-
-    def share(self, statements: Sequence[StatementResult]) -> float:
-        """Returns the part of the points that was earned.
-
-        The essential statements are worth half; each of the others an equal share of
-        the rest, which is nothing without the essential ones. What is tried later is
-        not taken away now.
+        The essential statements are worth half of the points; each of the others an
+        equal share of the rest, which is nothing without the essential ones. What is
+        tried later is not taken away now.
         """
+        statements: list[StatementResult] = []
+        shown: list[NotPassed] = []
+        for name in self.names:
+            problem = self.failures.get(name)
+            if problem and any(problem is one for one in shown):
+                found = FAILS, "see above"
+            elif problem:
+                shown.append(problem)
+                rows = tuple(problem.rows.items())
+                found = FAILS, problem.headline, rows, problem.layouts
+            elif name in self.untried:
+                found = UNTRIED, "needs a right result first"
+            elif name in self.tried:
+                found = (HOLDS,)
+            elif self.has_failed:
+                found = UNTRIED, "tried once the essential ones hold"
+            else:
+                found = (LATER,)
+            share = 0 if name in self.essential else self.other_share
+            result = StatementResult(name, name in self.essential, share, *found)
+            statements.append(result)
         lost = [one for one in statements if one.standing in (FAILS, UNTRIED)]
+        share = 1 - sum(one.share for one in lost)
+        problem = next(iter(self.failures.values()), None)
+        outcome = RIGHT if with_hidden else ON_EXAMPLES
         if any(one.is_essential for one in lost):
-            return 0.0
-        return 1 - sum(one.share for one in lost)
-
-
-@contextlib.contextmanager
-def running(run: Run) -> Iterator[Run]:
-    """Makes `statement` speak of this run."""
-    _running.append(run)
-    try:
-        yield run
-    finally:
-        _running.remove(run)
+            found = [self.failures[n] for n in self.essential if n in self.failures]
+            share, outcome = 0.0, [*found, problem][0].outcome
+        elif lost:
+            outcome = PARTLY
+        said = (problem.headline, tuple(problem.rows.items())) if problem else ()
+        return Verdict(self.exercise, outcome, share, tuple(statements), *said)
 
 
 @contextlib.contextmanager
@@ -248,24 +212,24 @@ def statement(*names: str) -> Iterator[None]:
     Raises:
         ValueError: the exercise states nothing of that name.
     """
-    run = _running[-1] if _running else Run("", names, ())
+    run = current() or Run("", names, ())
     for name in names:
-        if name not in (*run.essential, *run.others):
+        if name not in run.names:
             raise ValueError(f'{run.exercise} does not state "{name}"')
     try:
         yield
     except (NotAttempted, BrokenCheck):
         raise
     except NotPassed as problem:
-        if not _running:
-            raise  # outside of a check, as in a test, nobody keeps it
+        if not current():
+            raise  # outside a check, as in a test, nothing keeps it
         run.fail(names, problem)
     except Exception:
         if not (run.failures or run.untried):
             raise
         run.skip(names)  # the check's own code stumbled over what has failed
     else:
-        run.tried.update(dict.fromkeys(names))
+        run.tried.update(names)
     if run.is_hidden and run.has_failed:
         raise Decided
 
@@ -278,23 +242,20 @@ def current() -> Run | None:
 def carry_out(run: Run, parts: Mapping[bool, Callable[[], None]]) -> Verdict:
     """Runs a check's parts, the visible one (False) and the hidden one (True).
 
-    Hidden cases are only tried while points are left. Nothing that an answer does is
+    Hidden cases are tried only while points are left. Nothing that an answer does is
     raised, but an interrupt.
     """
+    _running.append(run)
     try:
-        with running(run):
-            for run.is_hidden, part in parts.items():
-                if run.is_hidden and run.has_failed:
-                    break
+        for run.is_hidden, part in parts.items():
+            if not (run.is_hidden and run.has_failed):
                 carry_out_part(run, part)
     except NotPassed as problem:
-        return Verdict(
-            run.exercise,
-            problem.outcome,
-            0.0,
-            headline=problem.headline,
-            rows=tuple(problem.rows.items()),
-        )
+        rows = tuple(problem.rows.items())
+        shown = {"headline": problem.headline, "rows": rows}
+        return Verdict(run.exercise, problem.outcome, 0.0, **shown)
+    finally:
+        _running.remove(run)
     return run.verdict(with_hidden=True in parts)
 
 
@@ -305,7 +266,6 @@ def carry_out_part(run: Run, part: Callable[[], None]) -> None:
         NotAttempted: there is nothing to check.
         BrokenCheck: the check stopped although nothing had failed.
     """
-    every = (*run.essential, *run.others)
     try:
         part()
     except Decided:
@@ -318,11 +278,12 @@ def carry_out_part(run: Run, part: Callable[[], None]) -> None:
             likely="the cell that defines it was not run, or the name is misspelt.",
         ) from error
     except NotPassed as problem:  # of no statement in particular
-        run.fail([name for name in every if name not in run.tried] or every, problem)
+        rest = [name for name in run.names if name not in run.tried]
+        run.fail(rest or run.names, problem)
     except Exception as error:
         if not (run.failures or run.untried):
             raise BrokenCheck(
                 f"{type(error).__name__}: {error}",
                 likely="a fault of the course, not of your answer: please report it.",
             ) from error
-        run.skip([name for name in every if name not in run.tried])
+        run.skip([name for name in run.names if name not in run.tried])

@@ -11,21 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .environment import environment_of_a_child, set_environment
 
 POLL_S = 0.02
-
-
-def python(
-    arguments: Sequence[str], env: Mapping[str, str], out: Any, errors: Any
-) -> subprocess.Popen:
-    """Starts Python with arguments and an environment; it writes to two files."""
-    command = [sys.executable, *arguments]
-    return subprocess.Popen(command, env=env, stdout=out, stderr=errors)
 
 
 def run_script(
@@ -67,15 +59,16 @@ def run_script(
         for number in range(num_processes):
             file = stack.enter_context(tempfile.TemporaryFile())
             arguments = [*shared, str(number)] if num_processes > 1 else shared
-            child = python(arguments, env, file, file)
+            command = [sys.executable, *arguments]
+            child = subprocess.Popen(command, env=env, stdout=file, stderr=file)
             stack.callback(kill, child)
             children.append(child)
             outputs.append(file)
-        is_over = clock(children, timeout_s)
+        end = time.monotonic() + timeout_s
         while any(child.poll() is None for child in children):
             if any(child.poll() for child in children):
                 break
-            if is_over():
+            if time.monotonic() > end:
                 return f"Ended after {timeout_s:g} s: it did not finish."
             time.sleep(POLL_S)
         first = cause([child.poll() for child in children])
@@ -97,7 +90,8 @@ def cause(codes: Sequence[int | None]) -> int | None:
 def failure(number: int, children: list, outputs: list) -> str:
     """Writes in one line which process failed, and how."""
     code = children[number].returncode
-    how = f"ended with code {code}: {last_line(outputs[number])}"
+    outputs[number].seek(0)
+    how = f"ended with code {code}: {last_line(outputs[number].read())}"
     if code < 0:
         how = f"was killed by {signal.Signals(-code).name}"
     if len(children) == 1:
@@ -105,10 +99,9 @@ def failure(number: int, children: list, outputs: list) -> str:
     return f"Process {number} of {len(children)} {how}; the others were ended."
 
 
-def last_line(file: Any) -> str:
+def last_line(said: bytes) -> str:
     """Returns the last line of what a process wrote."""
-    file.seek(0)
-    lines = file.read().decode(errors="replace").strip().splitlines()
+    lines = said.decode(errors="replace").strip().splitlines()
     return lines[-1].rstrip(".") if lines else "it said nothing"
 
 
@@ -118,32 +111,17 @@ def count_devices(env: Mapping[str, Any], timeout_s: float = 60) -> int | str:
     Only the variables that JAX and XLA read are taken from it. Where the process fails,
     its last line of error text is returned.
     """
-    read = {str(key): str(value) for key, value in env.items()}
-    theirs = {key: text for key, text in read.items() if key[:4] in ("XLA_", "JAX_")}
-    arguments = ["-c", "import jax; print(len(jax.devices('cpu')))"]
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-        try:
-            child = python(arguments, environment_of_a_child() | theirs, out, errors)
-        except (OSError, ValueError) as error:  # no environment of a process
-            return str(error)
-        is_over = clock([child], timeout_s)
-        try:
-            while child.poll() is None:
-                if is_over():
-                    return f"no answer within {timeout_s} s"
-                time.sleep(POLL_S)
-        finally:
-            kill(child)
-        return last_line(errors) if child.returncode else int(last_line(out))
-
-
-def clock(children: Sequence[Any], seconds: float) -> Callable[[], bool]:
-    """Returns what tells whether the time of these processes is over.
-
-    The grader, whose machine is busy, has another in its place.
-    """
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() > end
+    given = {str(key): str(value) for key, value in env.items()}
+    read = {key: text for key, text in given.items() if key[:4] in ("XLA_", "JAX_")}
+    code = "import jax; print(len(jax.devices('cpu')))"
+    command, env = [sys.executable, "-c", code], environment_of_a_child() | read
+    try:
+        run = subprocess.run(command, env=env, capture_output=True, timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {timeout_s} s"
+    except (OSError, ValueError) as error:  # no environment of a process
+        return str(error)
+    return last_line(run.stderr) if run.returncode else int(last_line(run.stdout))
 
 
 def kill(child: subprocess.Popen) -> None:

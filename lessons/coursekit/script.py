@@ -114,7 +114,6 @@ def collect(
 
 
 def alias(place: str, name: str) -> str:
-    """Writes what an import adds where a notebook calls a thing by another name."""
     return "" if place == name else f" as {name}"
 
 
@@ -134,32 +133,25 @@ def source_of(plain: Callable) -> str:
     """Returns the source of a function or class, with its decorators.
 
     Python looks for a class in its module's file, and a notebook has none: there it is
-    what the last cell holds that defines a class of this name.
+    the last definition of that name in a cell.
 
     Raises:
         ValueError: no source is found.
     """
-    try:
+    with contextlib.suppress(OSError, TypeError):
         return textwrap.dedent(inspect.getsource(plain)).strip()
-    except (OSError, TypeError):
-        for place in reversed(linecache.cache):
-            if not Path(place).exists():  # a cell
-                cell = "".join(linecache.getlines(place))
-                if found := class_in(cell, plain.__name__):
-                    return found
+    for place in reversed(linecache.cache):
+        if Path(place).exists():  # not a cell
+            continue
+        cell = "".join(linecache.getlines(place))
+        with contextlib.suppress(SyntaxError):  # of a cell that never ran
+            for part in reversed(ast.parse(cell).body):
+                if isinstance(part, ast.ClassDef) and part.name == plain.__name__:
+                    first = min(one.lineno for one in (part, *part.decorator_list))
+                    return "".join(cell.splitlines(True)[first - 1 : part.end_lineno])
     raise ValueError(
         f"The source of {plain.__name__} is not found: run its cell again."
     )
-
-
-def class_in(cell: str, name: str) -> str:
-    """Returns the definition of a class in a cell, "" if it holds none."""
-    with contextlib.suppress(SyntaxError):  # of a cell that never ran
-        for part in reversed(ast.parse(cell).body):
-            if isinstance(part, ast.ClassDef) and part.name == name:
-                first = min(line.lineno for line in (part, *part.decorator_list))
-                return "".join(cell.splitlines(True)[first - 1 : part.end_lineno])
-    return ""
 
 
 def names_read(source: str) -> set[str]:

@@ -94,19 +94,17 @@ def version() -> str:
 
     Messages and the lessons' own checks are left out: they change what one lesson says.
     """
-    found: dict[str, str] = {}
-
-    def collect(folder, prefix: str) -> None:
-        for item in folder.iterdir():
-            if item.is_dir() and item.name != "solutions":
-                collect(item, f"{prefix}{item.name}/")
-            elif is_versioned(prefix + item.name):
-                found[prefix + item.name] = item.read_text(encoding="utf-8")
-
-    collect(importlib.resources.files(__package__), "")
     digest = hashlib.sha256()
-    for name in sorted(found):
-        digest.update(f"{name}\0{found[name]}\0".encode())
+
+    def add(folder, prefix: str) -> None:
+        for item in sorted(folder.iterdir(), key=lambda item: item.name):
+            name = prefix + item.name
+            if item.is_dir() and item.name != "solutions":
+                add(item, f"{name}/")
+            elif is_versioned(name):
+                digest.update(f"{name}\0{item.read_text(encoding='utf-8')}\0".encode())
+
+    add(importlib.resources.files(__package__), "")
     return digest.hexdigest()[:12]
 
 
@@ -117,7 +115,6 @@ def is_versioned(path: str) -> bool:
 
 
 def check_python(version: tuple[int, int]) -> None:
-    """Raises `SetupError` unless the course supports this Python."""
     if not PYTHONS[0] <= tuple(version) <= PYTHONS[1]:
         raise SetupError(
             f"This is Python {version[0]}.{version[1]}; the course needs 3.11, 3.12 or "
@@ -126,7 +123,6 @@ def check_python(version: tuple[int, int]) -> None:
 
 
 def check_language(name: str) -> None:
-    """Raises `SetupError` unless the course speaks this language."""
     if not is_spoken(name):
         raise SetupError(
             f"COURSE_LANGUAGE={name}, but the course has no messages in it. Unset "
@@ -135,7 +131,6 @@ def check_language(name: str) -> None:
 
 
 def check_jax(version: str) -> None:
-    """Raises `SetupError` unless the course supports this JAX."""
     if tuple(int(part) for part in re.findall(r"\d+", version)[:3]) < OLDEST_JAX:
         raise SetupError(
             f"This is JAX {version}; the course needs 0.7.2 or newer. "

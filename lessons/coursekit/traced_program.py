@@ -21,7 +21,8 @@ KINDS = {
     )
 }
 CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
-MATMULS = ("stablehlo.dot_general", "stablehlo.convolution")
+ROLES = dict.fromkeys(("stablehlo.dot_general", "stablehlo.convolution"), "matmul")
+ROLES |= {"stablehlo.exponential": "exp"}
 REDUCTIONS = {"add": "add", "maximum": "max", "minimum": "min", "multiply": "product"}
 Counts = dict[Collective, int | None]
 
@@ -54,29 +55,22 @@ class TracedProgram:
         self.collectives = self.count()
 
     def see(self, operation: Any) -> Any:
-        """Adds one operation's results."""
-        if operation.name == "sdy.mesh":
-            name = mlir.ir.StringAttr(operation.attributes["sym_name"]).value
+        """Adds one operation's dtypes and the shapes of its results."""
+        name = operation.name
+        if name == "sdy.mesh":
+            mesh = mlir.ir.StringAttr(operation.attributes["sym_name"]).value
             axes = re.findall(r'"(\w+)"=(\d+)', str(operation.attributes["mesh"]))
-            self.meshes[name] = {axis: int(size) for axis, size in axes}
-        if operation.name in MATMULS:
-            self.inputs_of(operation, "matmul")
-        elif operation.name == "stablehlo.reduce" and reducer(operation) == "add":
-            self.inputs_of(operation, "sum")
-        elif operation.name == "stablehlo.exponential":
-            self.inputs_of(operation, "exp")
+            self.meshes[mesh] = {axis: int(size) for axis, size in axes}
+        role = ROLES.get(name)
+        if name == "stablehlo.reduce" and reducer(operation) == "add":
+            role = "sum"
+        for operand in operation.operands if role else ():
+            self.dtypes[role].add(array_type(operand)[0])
         for result in operation.results:
             self.array(result.type)
         return mlir.ir.WalkResult.ADVANCE
 
-    def inputs_of(self, operation: Any, role: str) -> None:
-        """Adds the dtypes of an operation's inputs."""
-        for operand in operation.operands:
-            element = mlir.ir.RankedTensorType(operand.type).element_type
-            self.dtypes[role].add(short_element(str(element)))
-
     def array(self, kind: Any) -> None:
-        """Adds the type of a result."""
         with contextlib.suppress(ValueError):  # a token or a tuple
             self.shapes.add(tuple(mlir.ir.RankedTensorType(kind).shape))
 
@@ -99,7 +93,6 @@ class TracedProgram:
         return self.functions[name]
 
     def inside(self, operation: Any) -> Counts:
-        """Counts the collectives in the regions of an operation."""
         found: Counts = {}
         for region in operation.regions:
             for block in region.blocks:
@@ -109,7 +102,6 @@ class TracedProgram:
         return found
 
     def of(self, operation: Any) -> Counts:
-        """Counts the collectives of one operation."""
         if operation.name in KINDS:
             found: Counts = {}
             for operand in operation.operands:
@@ -121,37 +113,25 @@ class TracedProgram:
             return self.function(mlir.ir.FlatSymbolRefAttr(callee).value)
         found = self.inside(operation)
         if operation.name == "stablehlo.while" and found:
-            trips = trip_count(operation)
-            found = {
-                dataclasses.replace(one, in_loop=True): multiplied(times, trips)
-                for one, times in found.items()
-            }
+            return repeated(found, trip_count(operation))
         return found
 
     def collective(self, operation: Any, operand: Any) -> Collective:
-        """Describes one collective by what a device puts in."""
-        kind = mlir.ir.RankedTensorType(operand.type)
         does = reducer(operation)
         reduction = REDUCTIONS.get(does, "other") if does else ""
-        return Collective(
-            KINDS[operation.name],
-            reduction,
-            short_element(str(kind.element_type)),
-            tuple(kind.shape),
-            self.group_size(operation),
-        )
+        size = self.group_size(operation.attributes)
+        return Collective(KINDS[operation.name], reduction, *array_type(operand), size)
 
-    def group_size(self, operation: Any) -> int:
-        """Tells how many devices exchange data with each other."""
-        attributes = operation.attributes
+    def group_size(self, attributes: Any) -> int:
+        """Counts the devices that exchange data with each other."""
         if "source_target_pairs" in attributes:
             return largest_group(attributes["source_target_pairs"])
-        groups = attributes["replica_groups"]
-        if sizes(groups):
-            return sizes(groups)[1]
+        groups = str(attributes["replica_groups"])
+        if matrix := re.search(r"tensor<\d+x(\d+)xi64>", groups):
+            return int(matrix[1])
         # From JAX 0.12 on, by the names of a mesh's axes.
-        axes = self.meshes[re.search(r"mesh = @(\w+)", str(groups)).group(1)]
-        names = re.findall(r'axis_ref<name = "(\w+)"', str(groups))
+        axes = self.meshes[re.search(r"mesh = @(\w+)", groups)[1]]
+        names = re.findall(r'axis_ref<name = "(\w+)"', groups)
         return math.prod(axes[name] for name in names)
 
 
@@ -160,12 +140,6 @@ def reducer(operation: Any) -> str:
     for region in operation.regions:
         return region.blocks[0].operations[0].operation.name.split(".")[-1]
     return ""
-
-
-def sizes(matrix: Any) -> list[int]:
-    """Reads rows and columns of an attribute that is a matrix; else []."""
-    found = re.search(r"tensor<(\d+)x(\d+)xi64>", str(matrix))
-    return [int(size) for size in found.groups()] if found else []
 
 
 def largest_group(pairs: Any) -> int:
@@ -178,13 +152,18 @@ def largest_group(pairs: Any) -> int:
 
 
 def added(one: int | None, other: int | None) -> int | None:
-    """Adds two counts, of which any may be unknown."""
+    """Adds two counts, of which either may be unknown."""
     return None if None in (one, other) else one + other
 
 
-def multiplied(one: int | None, other: int | None) -> int | None:
-    """Multiplies two counts, of which any may be unknown."""
-    return None if None in (one, other) else one * other
+def repeated(counts: Counts, trips: int | None) -> Counts:
+    """Counts the collectives of a loop; how often it runs may be unknown."""
+    return {
+        dataclasses.replace(one, in_loop=True): (
+            None if None in (times, trips) else times * trips
+        )
+        for one, times in counts.items()
+    }
 
 
 def trip_count(loop: Any) -> int | None:
@@ -205,20 +184,22 @@ def trip_count(loop: Any) -> int | None:
 
 
 def position(value: Any, block: Any) -> int | None:
-    """Tells which argument of a block a value is; None: another block's."""
+    """Tells which argument of a block a value is; None: not one of this block's."""
     argument = mlir.ir.BlockArgument(value)
     return argument.arg_number if argument.owner == block else None
 
 
 def constant(value: Any) -> int:
-    """Returns the whole number that a value of the program stands for."""
     if value.owner.name != "stablehlo.constant":
         raise ValueError("a value that is computed")
     return int(mlir.ir.DenseIntElementsAttr(value.owner.attributes["value"])[0])
 
 
-def short_element(name: str) -> str:
-    """Writes an element type of MLIR as JAX does: `ui8` as `u8`, `i1` as `bool`."""
+def array_type(value: Any) -> tuple[str, tuple[int, ...]]:
+    """Returns dtype, in short, and shape of an array in the program."""
+    kind = mlir.ir.RankedTensorType(value.type)
+    name = str(kind.element_type)
+    dtype = "bool" if name == "i1" else name.replace("ui", "u")
     if name.startswith("complex"):
-        return "c64" if "32" in name else "c128"
-    return "bool" if name == "i1" else name.replace("ui", "u")
+        dtype = "c64" if "32" in name else "c128"
+    return dtype, tuple(kind.shape)

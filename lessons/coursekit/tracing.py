@@ -7,7 +7,6 @@ import copy
 import functools
 import io
 import math
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +15,6 @@ from unittest import mock
 import jax
 import jax.export
 import numpy as np
-from jax.extend.core.primitives import jit_p
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
 from jax.sharding import AxisType, Mesh, PartitionSpec
@@ -24,12 +22,6 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 from .learner import namespaces_of
 from .observation import Collective, Opaque
 from .traced_program import TracedProgram
-
-# Functions of jnp that take a sharding, which JAX ignores while it traces some of them.
-CREATORS = (
-    *("arange", "array", "asarray", "empty", "empty_like", "eye", "full", "full_like"),
-    *("linspace", "ones", "ones_like", "zeros", "zeros_like"),
-)
 
 
 class Untraceable(Exception):
@@ -41,7 +33,7 @@ class OldPmap(Untraceable):
 
 
 class SetsMesh(BaseException):
-    """Code that is traced sets a mesh, which JAX allows outside of a trace alone."""
+    """Code that is traced sets a mesh, which JAX allows only outside a trace."""
 
     def __init__(self, mesh: Any):
         super().__init__("the function sets more than one mesh")
@@ -49,11 +41,7 @@ class SetsMesh(BaseException):
 
 
 def traced(function: Callable, arguments: Sequence) -> TracedProgram:
-    """Reads the traced program of `function(*arguments)`.
-
-    Raises:
-        Untraceable: there is none.
-    """
+    """Reads the traced program of `function(*arguments)`, or raises `Untraceable`."""
     try:
         return survey(exported(function, arguments)[0])
     except OldPmap:
@@ -61,11 +49,7 @@ def traced(function: Callable, arguments: Sequence) -> TracedProgram:
 
 
 def compiled(function: Callable, arguments: Sequence) -> Any:
-    """Compiles the program of `function(*arguments)`, the layout of its inputs open.
-
-    Raises:
-        Untraceable: there is none.
-    """
+    """Compiles the program of `function(*arguments)`; XLA lays out its inputs."""
     try:
         program, _ = exported(function, arguments)
         return executable(program, survey(program).meshes)
@@ -83,18 +67,17 @@ def exported(
 
     Raises:
         Untraceable: JAX cannot trace the function, or it calls the host's Python; if
-            it is to be traced as it is, with nothing replaced, what JAX raises then.
+            it is traced as it is, with nothing replaced, what JAX raises then.
     """
     flat, kinds, result = flattened(function, arguments)
 
     def work():
         return jax.export.export(jax.jit(flat))(*kinds)
 
-    with one_ir_context():
-        if not as_it_is:
-            return trace(function, work), result[0]
-        with silence():
-            return work(), result[0]
+    if not as_it_is:
+        return trace(function, work), result[0]
+    with silence():
+        return work(), result[0]
 
 
 def lowered(function: Callable, arguments: Sequence) -> Any:
@@ -105,23 +88,11 @@ def lowered(function: Callable, arguments: Sequence) -> Any:
 
 @functools.cache
 def ir_context() -> Any:
-    """Makes what holds programs: one for many, since it takes long."""
+    """Makes the context that holds programs: one for all, since it takes long."""
     return mlir.make_ir_context()
 
 
-@contextlib.contextmanager
-def one_ir_context() -> Iterator[None]:
-    """Lets JAX write its programs into `ir_context()`.
-
-    It makes two for each program that it exports, a third of the time that this takes.
-    """
-    own = sys.modules[mlir.make_ir_context.__module__]  # whose functions call it
-    with mock.patch.object(own, mlir.make_ir_context.__name__, ir_context):
-        yield
-
-
 def survey(program: jax.export.Exported) -> TracedProgram:
-    """Reads an exported program."""
     with ir_context() as context:
         data = program.mlir_module_serialized
         return TracedProgram(stablehlo.deserialize_portable_artifact(context, data))
@@ -130,7 +101,7 @@ def survey(program: jax.export.Exported) -> TracedProgram:
 def executable(program: jax.export.Exported, meshes: Mapping[str, Mapping]) -> Any:
     """Compiles an exported program; `meshes` are those that it names."""
     inputs = [jax.ShapeDtypeStruct(kind.shape, kind.dtype) for kind in program.in_avals]
-    with one_ir_context(), jax.set_mesh(mesh_for(program.nr_devices, meshes)):
+    with jax.set_mesh(mesh_for(program.nr_devices, meshes)):
         return jax.jit(program.call).lower(*inputs).compile()
 
 
@@ -144,7 +115,6 @@ def mesh_for(num_devices: int, meshes: Mapping[str, Mapping[str, int]]) -> Mesh:
 
 
 def factors(number: int) -> list[int]:
-    """Splits a number into its prime factors; 1 has none."""
     if number == 1:
         return []
     first = next(n for n in range(2, number + 1) if number % n == 0)
@@ -158,26 +128,22 @@ def reason(error: BaseException) -> str:
 
 
 def text(error: BaseException) -> str:
-    """Returns an error's message."""
     try:
         return str(error).strip()
-    except Exception:  # what a learner wrote
+    except Exception:  # a learner's class may raise one
         return ""
 
 
 def program_steps(function: Callable, *arguments: Any) -> Any:
-    """Lists what `function(*arguments)` runs, as JAX records it: a `Jaxpr`.
-
-    It raises what the function raises while it is traced.
-    """
+    """Lists what `function(*arguments)` runs, as JAX records it: a `Jaxpr`."""
     flat, kinds, _ = flattened(function, arguments)
     return with_stand_ins(function, lambda: jax.make_jaxpr(flat)(*kinds)).jaxpr
 
 
 def num_donated(function: Callable, *arguments: Any) -> int:
-    """Counts those of its arrays that `function` hands on to be taken over.
+    """Counts those of its arrays that `function` donates to a program.
 
-    What it deletes itself is not donated, nor is what it has computed its own.
+    Arrays that it deletes itself, or that it has computed, do not count.
     """
     program = program_steps(function, *arguments)
     donated = [
@@ -261,11 +227,7 @@ def template(value: Any, found: list) -> Any:
 
 
 def trace(function: Callable, work: Callable[[], Any]) -> Any:
-    """Calls `work`, which traces `function`, such that the function's code traces.
-
-    Raises:
-        Untraceable: it does not trace.
-    """
+    """Calls `work`, which traces `function`, or raises `Untraceable`."""
     try:
         return with_stand_ins(function, work)
     except KeyboardInterrupt:
@@ -276,15 +238,15 @@ def trace(function: Callable, work: Callable[[], Any]) -> Any:
 
 
 def with_stand_ins(function: Callable, work: Callable[[], Any]) -> Any:
-    """Calls `work` while what does not trace in the code of `function` is replaced.
+    """Calls `work` while stand-ins replace what does not trace in `function`'s code.
 
-    Where the code sets a mesh, `work` begins again inside of that mesh. What the code
+    Where the code sets a mesh, `work` starts again inside that mesh. What the code
     prints is not shown.
     """
     # Keeps what JAX remembers of a trace, in which `tracing` replaced something, from
     # calls: in another setting it looks for another trace.
-    setting = jax.default_device(jax.devices()[0])
-    with silence(), setting:
+    apart = jax.default_device(jax.devices()[0])
+    with silence(), apart:
         try:
             with tracing(function):
                 return work()
@@ -296,7 +258,7 @@ def with_stand_ins(function: Callable, work: Callable[[], Any]) -> Any:
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Shows neither what code prints nor warnings: 0.7.2 warns of pmap inside jit."""
+    """Hides what code prints, and warnings: 0.7.2 warns of pmap inside jit."""
     nowhere = io.StringIO()
     with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         with warnings.catch_warnings():
@@ -308,32 +270,34 @@ def silence() -> Iterator[None]:
 def tracing(function: Callable, mesh: Mesh | None = None) -> Iterator[None]:
     """Lets code trace that waits for its results, prints, places or sets a mesh.
 
-    None of these changes what is computed: waiting and printing do nothing, what places
-    an array constrains the traced value to that sharding, and `mesh` is set already.
-    The functions are replaced in JAX, and where the code has imported them by name.
+    None of these changes what is computed: waiting and printing do nothing, placing an
+    array constrains the traced value to that sharding, and `mesh` is set already. The
+    functions are replaced in JAX, and where the code has imported them by name.
     """
-    changed = stand_ins(mesh)
-    imported = [
-        {
-            name: stand_in
-            for name, value in names.items()
-            for owner, own_name, stand_in in changed
-            if value is not None and value is getattr(owner, own_name, None)
-        }
-        for names in namespaces_of(function)
+    stand_ins = [
+        (jax, "device_put", placing(jax.device_put, mesh)),
+        (jax, "set_mesh", mesh_setting(mesh)),
+        (jax.sharding, "set_mesh", mesh_setting(mesh)),
+        (jax.debug, "print", lambda *_, **__: None),
+        (jax.core.Tracer, "block_until_ready", lambda tracer: tracer),
     ]
+    replaced = [(getattr(owner, n, None), new) for owner, n, new in stand_ins]
     with contextlib.ExitStack() as changes:
-        for owner, name, stand_in in changed:
-            changes.enter_context(mock.patch.object(owner, name, stand_in, create=True))
-        for names, others in zip(namespaces_of(function), imported, strict=True):
-            changes.enter_context(mock.patch.dict(names, others))
+        for names in namespaces_of(function):
+            own = {
+                name: new
+                for name, value in names.items()
+                for old, new in replaced
+                if value is old is not None
+            }
+            changes.enter_context(mock.patch.dict(names, own))
+        for owner, name, new in stand_ins:
+            changes.enter_context(mock.patch.object(owner, name, new, create=True))
         yield
 
 
-def stand_ins(mesh: Mesh | None) -> list[tuple[Any, str, Callable]]:
-    """Lists what takes the place of JAX's functions in a trace: (owner, name, it)."""
-    put, reshard, bind = jax.device_put, jax.sharding.reshard, jit_p.bind
-    local_data = jax.make_array_from_process_local_data
+def placing(put: Callable, mesh: Mesh | None) -> Callable:
+    """Makes a `device_put` that constrains a traced array to the sharding."""
 
     def is_explicit(sharding):
         is_spec = isinstance(sharding, PartitionSpec)
@@ -345,52 +309,20 @@ def stand_ins(mesh: Mesh | None) -> list[tuple[Any, str, Callable]]:
         kinds = jax.sharding.Sharding | PartitionSpec
         if not targets or not all(isinstance(one, kinds) for one in targets):
             return put(x, device, **options)
-        if any(map(is_explicit, targets)):  # the jit names the devices
-            return jax.jit(lambda x: x, out_shardings=device)(x)
-        return jax.lax.with_sharding_constraint(x, device)
+        if not any(map(is_explicit, targets)):
+            return jax.lax.with_sharding_constraint(x, device)
+        on_devices = jax.jit(lambda x: x, out_shardings=device)(x)
+        return jax.sharding.reshard(on_devices, device)
 
-    def typed(*arrays, out_shardings, **options):
-        """Makes explicit shardings of a jit in a trace those of its result's types."""
-        made = bind(*arrays, out_shardings=out_shardings, **options)
-        return [
-            reshard(one, sharding) if is_explicit(sharding) else one
-            for one, sharding in zip(made, out_shardings, strict=True)
-        ]
+    return place
 
-    def place_local(sharding, data, global_shape=None, **options):
-        if global_shape is None or tuple(global_shape) == np.shape(data):
-            return place(data, sharding)
-        return local_data(sharding, data, global_shape, **options)
 
-    def creating(create):
-        @functools.wraps(create)
-        def stand_in(*arguments, device=None, **options):
-            made = create(*arguments, **options)
-            return made if device is None else place(made, device)
-
-        return stand_in
+def mesh_setting(mesh: Mesh | None) -> Callable:
+    """Makes a `set_mesh` for code that is traced inside of `mesh`."""
 
     def set_mesh(new):
         if new != mesh:
             raise SetsMesh(new)
         return contextlib.nullcontext()
 
-    found = [
-        (jit_p, "bind", typed),
-        (jax, "device_put", place),
-        (jax, "make_array_from_process_local_data", place_local),
-        (jax.debug, "print", lambda *_, **__: None),
-        (jax.debug, "callback", lambda *_, **__: None),
-        (jax.core.Tracer, "block_until_ready", lambda tracer: tracer),
-    ]
-    found += [(owner, "set_mesh", set_mesh) for owner in (jax, jax.sharding)]
-    found += [
-        (owner, "reshard", lambda x, out_shardings: place(x, out_shardings))
-        for owner in (jax, jax.sharding)
-    ]
-    if hasattr(jax.sharding, "get_mesh"):
-        current = jax.sharding.get_mesh()
-        found.append((jax.sharding, "get_mesh", lambda: current))
-    return found + [
-        (jax.numpy, name, creating(getattr(jax.numpy, name))) for name in CREATORS
-    ]
+    return set_mesh

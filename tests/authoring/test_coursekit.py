@@ -1,4 +1,4 @@
-"""The learner's package is packed for Colab: named by its version, imported whole."""
+"""The learner's package is packed for Colab: named by its version, and imported."""
 
 import hashlib
 import json
@@ -128,7 +128,7 @@ def test_the_archive_holds_the_modules_and_nothing_else(modules, packed):
 
 
 def test_the_archive_is_imported_in_a_fresh_process(packed, tmp_path):
-    """As in Colab: every module comes from the archive, and what it says is whole."""
+    """As in Colab: every module comes from the archive, messages included."""
     code = """
 import importlib, json, pkgutil, sys
 

@@ -119,14 +119,6 @@ def test_no_grades_still_make_a_file_with_a_header(path, write):
     assert rows(path)
 
 
-@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
-def test_two_grades_for_one_lesson_are_refused(path, write):
-    twice = Grade("ada", "01_pmap", Status.GRADED, 0, 5)
-    with pytest.raises(ValueError, match="'ada' has two grades for 01_pmap"):
-        write(path, [*GRADES, twice], PEOPLE)
-    assert not path.exists()
-
-
 def test_disk_full_leaves_the_old_file_and_no_other(path, monkeypatch):
     path.write_text("old")
 

@@ -1,48 +1,22 @@
-"""A class's folder that an earlier version of the course made says what to do."""
-
-import re
+"""A class's folder has the lessons and the settings that it was made with."""
 
 import pytest
 import tiny
-from classes import RIGHT, answered, hand_in, is_trusted, make_class
+from classes import make_class
 
 from grader.__main__ import main
 from grader.classroom.course import make_course
-from grader.classroom.folder import Classroom
-from grader.classroom.grade import grade
+from grader.classroom.folder import SEED, Classroom
 
-NOW = "2026-12-02T03:04:05+00:00"
 CHECKS = f"source/{tiny.NAME}/coursekit/checks/{tiny.NAME}.py"
 
 
-@pytest.fixture
-def earlier(tmp_path):
-    """A class whose lesson was made when checks stood in its notebook."""
-    lesson = make_class(tmp_path)
-    hand_in(tmp_path, "ada", answered(lesson, **RIGHT))
-    (tmp_path / "class" / CHECKS).unlink()
-    (tmp_path / "class" / CHECKS).with_name("cases.py").touch()
-    return tmp_path
-
-
-def test_a_lesson_of_an_earlier_version_names_the_remedy(earlier):
-    folder = earlier / "class"
-    remedy = f"Renew it: python -m grader course {folder} --update"
-    with pytest.raises(ValueError, match=re.escape(remedy)):
-        grade(folder, now=NOW)
-
-
-def test_the_remedy_helps(earlier):
-    make_course(earlier / "class", update=True, root=earlier / "course")
-    told = []
-    options = {"now": NOW, "workers": 1, "trusted": is_trusted()}
-    assert grade(earlier / "class", say=told.append, **options) == 0
-    assert "GRADED                1" in "\n".join(told)
-
-
-def test_a_renewed_lesson_has_no_module_that_is_gone(earlier):
-    make_course(earlier / "class", update=True, root=earlier / "course")
-    found = (earlier / "class" / CHECKS).parent.iterdir()
+def test_a_renewed_lesson_has_no_module_that_is_gone(tmp_path):
+    make_class(tmp_path)
+    folder = (tmp_path / "class" / CHECKS).parent
+    (folder / "gone.py").touch()
+    make_course(tmp_path / "class", update=True, root=tmp_path / "course")
+    found = folder.iterdir()
     assert {path.name for path in found} == {"__init__.py", f"{tiny.NAME}.py"}
 
 
@@ -51,24 +25,33 @@ def test_a_class_keeps_the_checks_that_it_was_made_with(tmp_path):
     make_class(tmp_path)
     path = tmp_path / "class" / CHECKS
     path.write_text(path.read_text().replace("(negate, 3), -3)", "(negate, 4), -4)"))
-    lesson = Classroom(tmp_path / "class").lesson(tiny.NAME)
+    lesson = Classroom(tmp_path / "class").lessons[tiny.NAME]
     assert "expect_close(observe(negate, 4), -4)" in lesson.metadata["checks"]
 
 
-def test_settings_that_import_what_is_gone_name_the_remedy(tmp_path, capsys):
+@pytest.mark.parametrize("name", [CHECKS, SEED])
+def test_a_missing_file_is_named_and_an_update_restores_it(tmp_path, name):
     make_class(tmp_path)
-    config = tmp_path / "class" / "nbgrader_config.py"
-    now = "grader.classroom.nbgrader_plugin"
-    assert now in config.read_text()
-    config.write_text(config.read_text().replace(now, "grader.exporter"))
-    assert main(["grade", str(tmp_path / "class")]) == 2
-    said = capsys.readouterr().err
-    assert f"{config} imports grader.exporter, as an earlier version" in said
-    assert "Make a new folder with `python -m grader course`" in said
-    assert "Traceback" not in said
+    folder = tmp_path / "class"
+    (folder / name).unlink()
+    with pytest.raises(ValueError, match=f"{name} is missing.* --update"):
+        _ = Classroom(folder).lessons
+    make_course(folder, update=True, root=tmp_path / "course")
+    assert tiny.NAME in Classroom(folder).lessons
 
 
-def test_settings_that_lack_a_package_are_told_apart(tmp_path, capsys):
+def test_an_update_keeps_the_seed_and_a_seed_is_a_number(tmp_path):
+    make_class(tmp_path)
+    path = tmp_path / "class" / SEED
+    before = path.read_text()
+    make_course(tmp_path / "class", update=True, root=tmp_path / "course")
+    assert path.read_text() == before
+    path.write_text("seven")
+    with pytest.raises(ValueError, match="'seven': write a whole number"):
+        _ = Classroom(tmp_path / "class").lessons
+
+
+def test_settings_that_lack_a_package_name_it(tmp_path, capsys):
     make_class(tmp_path)
     config = tmp_path / "class" / "nbgrader_config.py"
     config.write_text("import no_such_package")

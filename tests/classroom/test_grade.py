@@ -1,6 +1,7 @@
-"""An instructor grades a class, asks why, exports, regrades and forgets."""
+"""An instructor grades a class, asks why, exports, regrades and removes learners."""
 
 import csv
+import datetime
 import functools
 import json
 import os
@@ -10,48 +11,34 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
-import types
 import zipfile
 
 import nbformat
 import pytest
 import tiny
-from classes import RIGHT, WRONG, answered, hand_in, is_trusted, make_class
+from classes import RIGHT, WRONG, answered, hand_in, is_trusted, make_class, printed
 from nbgrader.api import Gradebook
 
 from grader import ROOT
-from grader.classroom import grade as grade_module
-from grader.classroom import gradebook
+from grader.classroom import course, gradebook
 from grader.classroom.explain import explain
 from grader.classroom.export import export
 from grader.classroom.grade import grade, regrade
-from grader.classroom.publishing import decided
+from grader.classroom.publishing import with_given_points
 from grader.classroom.purge import purge
 from grader.classroom.store import StoreError
 from grader.containment.limits import ContainmentError, Limits
 from grader.judging.judge_process import JudgeError
 from grader.results import ExerciseResult, Outcome, Result, Status
-from grader.workers import job_grader, jobs, local_executor
+from grader.workers import jobs, local_executor
 
-NOW = "2026-01-02T03:04:05+00:00"
 NAME = tiny.NAME
 
 
-class Told(list):
-    """Collects what a command says."""
-
-    @property
-    def text(self):
-        return "\n".join(self)
-
-
 def run(command, *arguments, **options):
-    told = Told()
     if command in (grade, regrade):
-        options = {"now": NOW, "trusted": is_trusted(), "workers": 2} | options
-    status = command(*arguments, say=told.append, **options)
-    return status, told
+        options = {"trusted": is_trusted(), "workers": 2} | options
+    return printed(command, *arguments, **options)
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +51,8 @@ def graded(tmp_path_factory):
     hand_in(folder, "cleo", answered(lesson))
     hand_in(folder, "dan", b"<html>Log in</html>")
     (folder / "class" / "submitted" / "ada" / "99_else").mkdir()
-    status, told = run(grade, folder / "class")
-    return folder, status, told
+    status, lines = run(grade, folder / "class")
+    return folder, status, lines
 
 
 @pytest.fixture
@@ -86,11 +73,11 @@ def marks(folder):
 
 
 def test_table_counts_every_submission_once(graded):
-    _folder, status, told = graded
+    _folder, status, lines = graded
     assert status == 0
-    assert told[0] == "left alone: submitted/ada/99_else"
-    assert told[1].startswith("4 submissions: 0 graded before, 4 to grade with 2")
-    table = dict(line.split() for line in told.text.split("\n\n")[-1].splitlines()[:6])
+    assert lines[0] == "left alone: submitted/ada/99_else"
+    assert lines[1].startswith("4 submissions: 0 graded before, 4 to grade with 2")
+    table = dict(line.split() for line in lines.text.split("\n\n")[-1].splitlines()[:6])
     assert table == {
         "GRADED": "3",
         "GRADED_WITH_NOTE": "0",
@@ -110,22 +97,22 @@ def test_gradebook_has_the_marks(graded):
     }
 
 
-def test_a_bonus_adds_points_and_leaves_the_maximum(tmp_path, capsys):
+def test_a_bonus_adds_points_and_leaves_the_maximum(tmp_path):
     mark = 'points=2, essential=["negative"]'
     checks = tiny.changed(tiny.CHECKS, (mark, f"{mark}, bonus=True"))
     lesson = make_class(tmp_path, checks=checks)
     hand_in(tmp_path, "ada", answered(lesson, **RIGHT))
     hand_in(tmp_path, "bob", answered(lesson, double=RIGHT["double"]))
-    assert run(grade, tmp_path / "class")[0] == 0
-    said = capsys.readouterr().out
-    assert "3 of 1" in said and "1 of 1" in said
+    status, lines = run(grade, tmp_path / "class")
+    assert status == 0
+    assert "3 of 1" in lines.text and "1 of 1" in lines.text
     with Gradebook(
         f"sqlite:///{tmp_path / 'class' / 'gradebook.db'}", "distributed-jax"
     ) as book:
         found = [book.find_submission(NAME, who) for who in ("ada", "bob")]
         assert [(one.score, one.max_score) for one in found] == [(3, 1), (1, 1)]
     path = tmp_path / "grades.csv"
-    export(tmp_path / "class", "csv", path, say=lambda text: None)
+    export(tmp_path / "class", "csv", path)
     with open(path, newline="") as file:
         rows = [*csv.DictReader(file)]
     assert [(row["score"], row["max_score"]) for row in rows] == [
@@ -145,40 +132,38 @@ def test_pages_and_autograded_notebooks_are_there_without_hidden_tests(graded):
 
 
 def test_grading_again_runs_nothing(graded, monkeypatch):
-    monkeypatch.setattr(job_grader, "grade_submission", None)
+    monkeypatch.setattr(local_executor, "grade_submission", None)
     before = {p: p.stat().st_mtime_ns for p in (graded[0] / "class").rglob("*.html")}
-    status, told = run(grade, graded[0] / "class")
+    status, lines = run(grade, graded[0] / "class")
     assert status == 0
-    assert told[1].startswith("4 submissions: 4 graded before, 0 to grade")
+    assert lines[1].startswith("4 submissions: 4 graded before, 0 to grade")
     reports = {path for path in before if "report" in path.parts}
     for path in before.keys() - reports:
         assert path.stat().st_mtime_ns == before[path]
 
 
-def test_same_bytes_of_another_learner_are_graded_once_and_told_for_each(
-    class_of_four, capsys, monkeypatch
+def test_same_bytes_of_another_learner_are_graded_once_and_reported_for_each(
+    class_of_four, monkeypatch
 ):
     folder = class_of_four
-    monkeypatch.setattr(job_grader, "grade_submission", None)
+    monkeypatch.setattr(local_executor, "grade_submission", None)
     path = folder / "class" / "submitted" / "ada" / NAME / f"{NAME}.ipynb"
     hand_in(folder, "bob", path.read_bytes())
-    run(grade, folder / "class")
-    assert "bob 01_tiny: double: wrong, 0 -> right, 1" in capsys.readouterr().out
+    _, lines = run(grade, folder / "class")
+    assert "bob 01_tiny: double: wrong, 0 -> right, 1" in lines
     assert marks(folder)["bob"] == {"check-double": 1, "check-negate": 2}
-    told = run(explain, folder / "class", "bob", "1")[1].text
-    assert told.count("  graded ") == 2
+    lines = run(explain, folder / "class", "bob", "1")[1].text
+    assert lines.count("  graded ") == 2
 
 
-def test_changed_submission_alone_is_graded_and_its_difference_told(
-    class_of_four, capsys
-):
+def test_changed_submission_alone_is_graded_and_its_difference_listed(class_of_four):
     folder = class_of_four
     lesson = nbformat.read(folder / "class/source" / NAME / f"{NAME}.ipynb", 4)
     better = {**RIGHT, "double": RIGHT["double"] + "  # better now"}
     hand_in(folder, "bob", answered(lesson, **better))
-    _status, told = run(grade, folder / "class")
-    assert told[1].startswith("4 submissions: 3 graded before, 1 to grade")
-    assert "bob 01_tiny: double: wrong, 0 -> right, 1" in capsys.readouterr().out
+    _status, lines = run(grade, folder / "class")
+    assert lines[1].startswith("4 submissions: 3 graded before, 1 to grade")
+    assert "bob 01_tiny: double: wrong, 0 -> right, 1" in lines
     assert marks(folder)["bob"] == {"check-double": 1, "check-negate": 2}
 
 
@@ -191,18 +176,18 @@ def give_by_hand(folder, student, exercise, points):
         book.db.commit()
 
 
-def test_regrade_lists_first_applies_when_told_and_keeps_manual_marks(class_of_four):
+def test_regrade_lists_first_applies_on_demand_and_keeps_manual_marks(class_of_four):
     folder = class_of_four
     give_by_hand(folder, "bob", "double", 0.5)
     checks = folder / "class/source" / NAME / "coursekit/checks" / f"{NAME}.py"
     wrong = ("observe(negate, 3), -3)", "observe(negate, 3), 5)")
     checks.write_text(tiny.changed(checks.read_text(), wrong))
     before = marks(folder)
-    status, told = run(regrade, folder / "class", ["ada", "bob"])
+    status, lines = run(regrade, folder / "class", ["ada", "bob"])
     assert status == 0
-    assert "ada 01_tiny: negate: right, 2 -> wrong, 0" in told
-    assert "2 graded again, 2 differ." in told
-    assert told[-1].startswith("Nothing was written.")
+    assert "ada 01_tiny: negate: right, 2 -> wrong, 0" in lines
+    assert "2 graded again, 2 differ." in lines
+    assert lines[-1].startswith("Nothing was written.")
     assert marks(folder) == before
     run(regrade, folder / "class", ["ada", "bob"], apply=True)
     assert marks(folder)["bob"] == {"check-double": 0, "check-negate": 0}
@@ -212,49 +197,48 @@ def test_regrade_lists_first_applies_when_told_and_keeps_manual_marks(class_of_f
     assert scores == {"ada": "1", "bob": "0.5", "cleo": "0", "dan": "0"}
 
 
-def test_what_a_person_has_marked_waits_for_nobody(class_of_four):
+def test_a_persons_scores_decide_work_under_review(class_of_four):
     folder = class_of_four
     lesson = nbformat.read(folder / "class/source" / NAME / f"{NAME}.ipynb", 4)
     reaching = "import sys\nsys.settrace(print)\n" + RIGHT["double"]
     hand_in(folder, "bob", answered(lesson, **{**RIGHT, "double": reaching}))
-    _, told = run(grade, folder / "class")
-    assert any(line.startswith("A person must decide") for line in told)
-    _, told = run(export, folder / "class")
-    assert any(line.startswith("without a score: bob 01_tiny") for line in told)
+    _, lines = run(grade, folder / "class")
+    assert any(line.startswith("A person must decide") for line in lines)
+    _, lines = run(export, folder / "class")
+    assert any(line.startswith("without a score: bob 01_tiny") for line in lines)
     for exercise, points in (("double", 1), ("negate", 0)):
         give_by_hand(folder, "bob", exercise, points)
-    _, told = run(grade, folder / "class")
-    assert not any(line.startswith("A person must decide") for line in told)
+    _, lines = run(grade, folder / "class")
+    assert not any(line.startswith("A person must decide") for line in lines)
     page = (folder / "class/feedback/bob" / NAME / f"{NAME}.html").read_text()
     assert "1 of 3 points" in page and "A person looked at this work" in page
     report = (folder / "class/grading/report" / f"{NAME}.html").read_text()
     assert "For you to decide" not in report
-    _, told = run(explain, folder / "class", "bob", "1")
-    assert told[0] == "bob 01_tiny: GRADED_WITH_NOTE  1 of 3"
+    _, lines = run(explain, folder / "class", "bob", "1")
+    assert lines[0] == "bob 01_tiny: GRADED_WITH_NOTE  1 of 3"
 
 
 def test_marks_for_other_exercises_decide_nothing(monkeypatch):
     """As after a new version of a lesson, which renamed one."""
-    known = {"renamed": gradebook.ExerciseScore(None, 1.0, 1.0)}
+    known = {"renamed": gradebook.ExerciseScore(None, 1.0)}
     monkeypatch.setattr(gradebook, "scores_of", lambda *_: known)
-    place = types.SimpleNamespace(db_url="", course_id="", lesson=NAME, student="bob")
     open_one = ExerciseResult("double", Outcome.FAILED, 0, 1)
     result = Result(NAME, (open_one,), Status.NEEDS_REVIEW)
-    assert decided(place, place, result) == result
+    assert with_given_points(None, None, result) == result
 
 
 def test_explain_says_by_what_when_and_why(graded):
-    status, told = run(explain, graded[0] / "class", "bob", "1")
+    status, lines = run(explain, graded[0] / "class", "bob", "1")
     assert status == 0
-    assert told[0] == "bob 01_tiny: GRADED            2 of 3"
-    assert "double: 0 of 1" not in told.text
-    words = " ".join(told.text.split())
+    assert lines[0] == "bob 01_tiny: GRADED            2 of 3"
+    assert "double: 0 of 1" not in lines.text
+    words = " ".join(lines.text.split())
     assert "double wrong 0 of 1 point ✗ twice essential The result is wrong." in words
     assert "called double(3) seen 3 expected 6" in words
     assert "negate right 2 of 2 points ✓ negative essential" in words
-    assert NOW in words and "graded" in words
+    assert re.search(r"\b20\d\d-\d\d-\d\dT[\d:]+\+00:00 graded GRADED 2\b", words)
     for name in ("submission", "lesson", "grader", "packages"):
-        assert f"  {name:<11}" in told.text
+        assert f"  {name:<11}" in lines.text
     assert "web page" in run(explain, graded[0] / "class", "dan", NAME)[1].text
 
 
@@ -283,11 +267,11 @@ def test_purge_lists_then_removes_every_trace_but_the_log(class_of_four):
     folder = class_of_four / "class"
     log = (folder / "grading" / "audit.jsonl").read_bytes()
     run(export, folder)
-    _, told = run(purge, folder, ["ada"], now=NOW)
-    assert f"would remove {folder / 'grading' / 'grades.csv'}" in told
-    assert told[-1].startswith("Nothing was removed")
+    _, lines = run(purge, folder, ["ada"])
+    assert f"would remove {folder / 'grading' / 'grades.csv'}" in lines
+    assert lines[-1].startswith("Nothing was removed")
     assert (folder / "submitted" / "ada").exists()
-    _, told = run(purge, folder, ["ada"], now=NOW, apply=True)
+    _, lines = run(purge, folder, ["ada"], apply=True)
     left = [str(p) for p in folder.rglob("*") if "ada" in p.parts]
     assert left == [] and "ada" not in marks(class_of_four)
     kept = [p for p in (folder / "grading").rglob("*") if p.suffix in (".csv", ".html")]
@@ -295,17 +279,17 @@ def test_purge_lists_then_removes_every_trace_but_the_log(class_of_four):
     assert (folder / "grading" / "audit.jsonl").read_bytes().startswith(log)
     assert set(marks(class_of_four)) == {"bob", "cleo", "dan"}
     with pytest.raises(ValueError, match='kept about "ada"'):
-        purge(folder, ["ada"], now=NOW)
+        purge(folder, ["ada"])
     database = sqlite3.connect(folder / "gradebook.db").iterdump()
     assert not any("'ada'" in line for line in database)
 
 
 class Faulty:
-    """Stands for grade_submission: fails for some bytes as often as it is told."""
+    """Stands for grade_submission: fails for some bytes as often as it is asked to."""
 
     def __init__(self, needle, times):
         self.needle, self.times = needle, times
-        self.real = job_grader.grade_submission
+        self.real = local_executor.grade_submission
 
     def __call__(self, submitted, *arguments, **options):
         if self.needle in submitted.data and self.times:
@@ -324,37 +308,34 @@ def class_of_two(tmp_path):
 
 
 def test_our_fault_is_tried_again_alone(class_of_two, monkeypatch):
-    monkeypatch.setattr(job_grader, "grade_submission", Faulty(b"unlucky", 1))
-    status, _told = run(grade, class_of_two / "class")
+    monkeypatch.setattr(local_executor, "grade_submission", Faulty(b"unlucky", 1))
+    status, _lines = run(grade, class_of_two / "class")
     assert status == 0
     assert marks(class_of_two)["eve"] == {"check-double": 1, "check-negate": 2}
 
 
-def test_fault_that_stays_with_a_submission_goes_to_a_person(class_of_two, monkeypatch):
-    monkeypatch.setattr(job_grader, "grade_submission", Faulty(b"unlucky", 9))
-    status, told = run(grade, class_of_two / "class")
-    assert status == 0
-    assert "NEEDS_REVIEW          1" in told.text
-    _, told = run(explain, class_of_two / "class", "eve", "1")
-    assert "failed twice (JudgeError: the judge fell ill)" in told.text
-    assert marks(class_of_two)["eve"] == {"check-double": None, "check-negate": None}
-    run(export, class_of_two / "class")
-    with open(class_of_two / "class/grading/grades.csv", newline="") as file:
-        scores = {row["student"]: row["score"] for row in csv.DictReader(file)}
-    assert scores == {"ada": "3", "eve": ""}
+def test_fault_that_stays_with_a_submission_is_reported_and_costs_no_other(
+    class_of_two, monkeypatch
+):
+    monkeypatch.setattr(local_executor, "grade_submission", Faulty(b"unlucky", 9))
+    status, lines = run(grade, class_of_two / "class")
+    assert status == 1
+    assert "INFRA_ERROR           1" in lines.text
+    assert "JudgeError: the judge fell ill" in lines.text
+    assert marks(class_of_two) == {"ada": {"check-double": 1, "check-negate": 2}}
 
 
-def test_machine_that_cannot_grade_is_our_fault_and_costs_nobody(
+def test_machine_that_cannot_grade_is_our_fault_and_costs_no_points(
     class_of_two, monkeypatch
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(job_grader, "grade_submission", Faulty(b"", 99))
-        status, told = run(grade, class_of_two / "class")
+        patch.setattr(local_executor, "grade_submission", Faulty(b"", 99))
+        status, lines = run(grade, class_of_two / "class")
     assert status == 1
-    assert "INFRA_ERROR           2" in told.text and "mend it and run" in told.text
+    assert "INFRA_ERROR           2" in lines.text and "fix it and run" in lines.text
     assert marks(class_of_two) == {}
-    status, told = run(grade, class_of_two / "class")
-    assert status == 0 and "GRADED                2" in told.text
+    status, lines = run(grade, class_of_two / "class")
+    assert status == 0 and "GRADED                2" in lines.text
 
 
 def test_worker_that_cannot_start_is_our_fault_and_no_silence(
@@ -363,10 +344,10 @@ def test_worker_that_cannot_start_is_our_fault_and_no_silence(
     def broken(*_, **__):
         raise MemoryError("no room for a judge")
 
-    monkeypatch.setattr(job_grader, "JudgeProcess", broken)
-    status, told = run(grade, class_of_two / "class")
+    monkeypatch.setattr(local_executor, "JudgeProcess", broken)
+    status, lines = run(grade, class_of_two / "class")
     assert status == 1
-    assert "INFRA_ERROR           2" in told.text
+    assert "INFRA_ERROR           2" in lines.text
 
 
 def test_refusal_on_the_command_line_is_a_text_and_no_traceback(class_of_two):
@@ -383,9 +364,9 @@ def test_file_that_this_machine_cannot_read_is_our_fault(class_of_two, monkeypat
         raise OSError(5, "Input/output error", str(path))
 
     monkeypatch.setattr(jobs, "read_submission", broken)
-    status, told = run(grade, class_of_two / "class")
+    status, lines = run(grade, class_of_two / "class")
     assert status == 1
-    assert "INFRA_ERROR           2" in told.text
+    assert "INFRA_ERROR           2" in lines.text
     assert marks(class_of_two) == {}
 
 
@@ -399,20 +380,7 @@ def test_without_containment_untrusted_code_is_refused(class_of_two, monkeypatch
     assert not (class_of_two / "class" / "grading" / "results").exists()
 
 
-def test_what_killed_runs_left_long_ago_goes_with_the_next_one(
-    class_of_two, monkeypatch, tmp_path
-):
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left = tmp_path / f"learner-{ended.pid}-ab_cd012"
-    left.mkdir()
-    os.utime(left, (1e9, 1e9))
-    run(grade, class_of_two)
-    assert not left.exists()
-
-
-def test_two_gradings_of_a_class_do_not_meet(class_of_two):
+def test_two_gradings_of_a_class_exclude_each_other(class_of_two):
     from grader.classroom.folder import Classroom
 
     with Classroom(class_of_two / "class").store.writing():
@@ -422,8 +390,8 @@ def test_two_gradings_of_a_class_do_not_meet(class_of_two):
 
 def test_download_gets_a_class_of_its_own(tmp_path, monkeypatch):
     lesson = tiny.lesson(tmp_path / "course")
-    make = functools.partial(grade_module.make_course, root=tmp_path / "course")
-    monkeypatch.setattr(grade_module, "make_course", make)
+    make = functools.partial(course.make_course, root=tmp_path / "course")
+    monkeypatch.setattr(course, "make_course", make)
     with zipfile.ZipFile(tmp_path / "canvas.zip", "w") as archive:
         for name, answers in (
             ("lovelaceada_12345_91234", RIGHT),
@@ -431,9 +399,9 @@ def test_download_gets_a_class_of_its_own(tmp_path, monkeypatch):
         ):
             text = nbformat.writes(answered(lesson, **answers))
             archive.writestr(f"{name}_{NAME}.ipynb", text)
-    status, told = run(grade, tmp_path / "canvas.zip")
+    status, lines = run(grade, tmp_path / "canvas.zip")
     assert status == 0
-    assert "canvas-graded" in told[0]
+    assert "canvas-graded" in lines[0]
     run(export, tmp_path / "canvas-graded")
     with open(tmp_path / "canvas-graded/grading/grades.csv", newline="") as file:
         rows = [(r["student"], r["score"]) for r in csv.DictReader(file)]
@@ -447,12 +415,15 @@ def test_folder_that_is_no_class_is_named(tmp_path):
         run(export, tmp_path)
 
 
-def test_log_tells_each_grade_from_its_hashes(graded):
+def test_log_traces_each_grade_to_its_hashes(graded):
     log = (graded[0] / "class/grading/audit.jsonl").read_text().splitlines()
     entries = [json.loads(line) for line in log]
     assert {entry["student"] for entry in entries} == {"ada", "bob", "cleo", "dan"}
     for entry in entries:
-        assert entry["at"] == NOW and len(entry["key"]) == 64
+        at = datetime.datetime.fromisoformat(entry["at"])
+        age = datetime.datetime.now(datetime.UTC) - at
+        assert 0 <= age.total_seconds() < 3600
+        assert len(entry["key"]) == 64
         assert set(entry["hashes"]) == {
             *("submission", "lesson", "seed", "grader", "packages")
         }
@@ -474,4 +445,4 @@ def test_an_interrupt_ends_the_command_at_once_and_says_that_work_is_saved(
     assert process.returncode == 130
     assert "Stopped. What is finished is saved." in said
     assert "Traceback" not in said
-    assert grade(tmp_path / "class", now=NOW, limits=Limits(wall_s=1)) == 0
+    assert grade(tmp_path / "class", limits=Limits(wall_s=1)) == 0

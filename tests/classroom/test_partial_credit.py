@@ -8,7 +8,7 @@ import pytest
 import several
 import tiny
 from bs4 import BeautifulSoup
-from classes import answered, hand_in, is_trusted, make_class
+from classes import answered, hand_in, is_trusted, make_class, printed
 from nbgrader.api import Gradebook
 from nbgrader.utils import determine_grade
 
@@ -18,10 +18,9 @@ from grader.classroom.course import make_course
 from grader.classroom.explain import explain
 from grader.classroom.export import export
 from grader.classroom.grade import grade
-from grader.classroom.publishing import by_hand
+from grader.classroom.publishing import with_points
 from grader.results import ExerciseResult, Outcome
 
-NOW = "2026-01-02T03:04:05+00:00"
 NAME = tiny.NAME
 NEGATE = "def negate(x):\n    return 0 - x"
 ANSWERS = {
@@ -34,11 +33,11 @@ POINTS = {"ada": 2, "bob": 1.67, "cleo": 1.33, "dan": 0}
 
 
 def run(command, *arguments, **options):
-    told = []
     if command is grade:
-        options = {"now": NOW, "trusted": is_trusted(), "workers": 2} | options
-    assert command(*arguments, say=told.append, **options) == 0
-    return "\n".join(told)
+        options = {"trusted": is_trusted(), "workers": 2} | options
+    status, lines = printed(command, *arguments, **options)
+    assert status == 0
+    return lines.text
 
 
 def make(folder, **options):
@@ -135,7 +134,7 @@ def test_exports_have_the_fractions(folder, tmp_path):
         ("canvas", "SIS User ID", NAME),
         ("moodle", "Identifier", "Grade"),
     ):
-        export(folder, kind, path, say=lambda text: None)
+        export(folder, kind, path)
         with open(path, newline="") as file:
             rows = {row[student]: row[score] for row in csv.DictReader(file)}
         found = {who: rows[who] for who in POINTS}
@@ -143,9 +142,9 @@ def test_exports_have_the_fractions(folder, tmp_path):
 
 
 def test_explain_shows_the_card(folder):
-    told = run(explain, folder, "bob", "1")
-    assert told.splitlines()[0] == "bob 01_tiny: GRADED            3.67 of 4"
-    said = " ".join(told.split())
+    text = run(explain, folder, "bob", "1")
+    assert text.splitlines()[0] == "bob 01_tiny: GRADED            3.67 of 4"
+    said = " ".join(text.split())
     assert "double partly right 1.67 of 2 points ✓ twice essential" in said
     assert "✗ fractions 0 of 0.33" in said and "called double(1.5)" in said
     assert "✓ arrays 0.33" in said
@@ -157,7 +156,7 @@ def test_explain_shows_the_card(folder):
 )
 def test_what_a_person_gives_is_right_partly_right_or_wrong(points, outcome, share):
     was = ExerciseResult("double", Outcome.FAILED, 0, 2, worth=2, message="It is off.")
-    now = by_hand(was, points)
+    now = with_points(was, points)
     assert (now.outcome, now.points, now.share) == (outcome, points, share)
     assert now.message == ("A person gave these points." if points < 2 else "")
 
@@ -212,7 +211,7 @@ def setup_of(folder):
     ],
     ids=["kept", "kept off", "turned off", "turned on"],
 )
-def test_an_update_keeps_the_setting_unless_told(tmp_path, before, asked, after):
+def test_an_update_keeps_the_setting_unless_asked(tmp_path, before, asked, after):
     make_class(tmp_path, all_or_nothing=before)
     folder, course = tmp_path / "class", tmp_path / "course"
     assert (SETTING in setup_of(folder)) == bool(before)

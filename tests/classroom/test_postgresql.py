@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 import tiny
-from classes import RIGHT, WRONG, answered, hand_in, is_trusted, make_class
+from classes import RIGHT, WRONG, answered, hand_in, is_trusted, make_class, printed
 from nbgrader.api import Gradebook
 
 from grader.classroom import gradebook
 from grader.classroom.export import export
-from grader.classroom.folder import Classroom
+from grader.classroom.folder import Classroom, Submission
 from grader.classroom.grade import grade, regrade
 from grader.classroom.gradebook import GradebookError
 from grader.classroom.purge import purge
 
-NOW = "2026-01-02T03:04:05+00:00"
 DRIVER = "postgresql+psycopg"
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))  # Debian's and Ubuntu's
 
@@ -69,9 +68,8 @@ def keep_in(folder, address):
 
 
 def run(command, folder, *arguments, **options):
-    said = []
-    more = {"now": NOW, "trusted": is_trusted(), "workers": 1} | options
-    return command(folder / "class", *arguments, say=said.append, **more), said
+    options = {"trusted": is_trusted(), "workers": 1} | options
+    return printed(command, folder / "class", *arguments, **options)
 
 
 def test_grades_are_those_of_a_file_and_a_persons_marks_stay(server, tmp_path):
@@ -99,9 +97,9 @@ def test_grades_are_those_of_a_file_and_a_persons_marks_stay(server, tmp_path):
     assert "2.5" in bob.split(",")
     assert not (tmp_path / "server" / "class" / "gradebook.db").exists()
     assert (tmp_path / "file" / "class" / "gradebook.db").exists()
-    purge(folder / "class", ["bob"], now=NOW, apply=True)
-    found = gradebook.scores_of(server, classroom.course_id, tiny.NAME, "bob")
-    assert found == {}
+    purge(folder / "class", ["bob"], apply=True)
+    submission = Submission(tiny.NAME, "bob", folder)
+    assert gradebook.scores_of(classroom, submission) == {}
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,6 @@ def test_a_damaged_roster_is_named_before_any_file_is_placed(tmp_path, content, 
     given = tmp_path / f"ada_{tiny.NAME}.ipynb"
     given.write_bytes(b"x")
     with pytest.raises(ValueError, match=r"people\.csv") as problem:
-        grade(tmp_path / "class", [given], now="2026-01-01")
+        grade(tmp_path / "class", [given])
     assert said in str(problem.value)
     assert not (tmp_path / "class" / "submitted").exists()

@@ -25,7 +25,7 @@ ANSWERS = {
     "ada": several.RIGHT,
     "bob": several.NO_FRACTIONS,  # which hidden cases alone can tell
     "cleo": several.WRONG,
-    "dan": None,  # as it was handed out
+    "dan": None,  # as it was released
 }
 POINTS = {"ada": 2, "bob": 1.67, "cleo": 0, "dan": 0}
 
@@ -109,7 +109,7 @@ def test_gradebook_has_the_fractions_and_no_points_for_a_bonus(course):
 
 
 @pytest.mark.parametrize(
-    ("student", "told"),
+    ("student", "card"),
     [
         ("ada", "double right 2 of 2 points"),
         ("bob", "double partly right 1.67 of 2 points"),
@@ -117,13 +117,13 @@ def test_gradebook_has_the_fractions_and_no_points_for_a_bonus(course):
         ("dan", "double not attempted yet 0 of 2 points"),
     ],
 )
-def test_stock_feedback_shows_the_points_and_the_card(course, student, told):
+def test_stock_feedback_shows_the_points_and_the_card(course, student, card):
     page = course / "feedback" / student / NAME / f"{NAME}.html"
     made = BeautifulSoup(page.read_bytes(), "html.parser")
     words = " ".join(made.get_text(" ").split())
     points = POINTS[student]
     assert re.search(rf"Score: {float(points)} / 2(\.0)?\b", words)
-    assert told in words
+    assert card in words
     assert "Traceback" not in words
     if student == "bob":
         assert "✗ fails: Fractions 0 of 0.33" in words
@@ -133,7 +133,7 @@ def test_stock_feedback_shows_the_points_and_the_card(course, student, told):
 
 @pytest.mark.parametrize("is_right", [True, False], ids=["right", "as released"])
 def test_validating_a_release_works(course, tmp_path, is_right):
-    """The learner's own command, in the folder that was handed out."""
+    """The learner's own command, in the released folder."""
     made = notebook(course, "release")
     if is_right:
         exercises(made)["double"].source = several.NO_FRACTIONS

@@ -1,6 +1,5 @@
 """Each box has a control group, where the kernel lets this process make it."""
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +9,8 @@ import pytest
 from grader.containment import cgroup
 from grader.containment.cgroup import LEAF, Group, Tree, own_group, prepared
 from grader.containment.limits import Limits
+from grader.kernel import session as sessions
+from grader.kernel.learner_box import fork_server
 from grader.kernel.session import Session
 
 LIMITS = Limits(memory_mib=1000, disk_mib=200, processes=300)
@@ -32,7 +33,7 @@ def write(path, text):
 def test_a_tree_of_ones_own_is_made_ready(fake):
     write(fake / "cgroup.procs", "4321")
     found = prepared(fake, True)
-    assert found == Tree(fake, ("cpu", "memory", "pids"))
+    assert (found.folder, found.controllers) == (fake, ("cpu", "memory", "pids"))
     assert (fake / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
     assert (fake / LEAF / "cgroup.procs").read_text() == "4321"
     assert str(found) == "control groups share out: cpu, memory, pids"
@@ -54,7 +55,7 @@ def test_without_controllers_groups_only_count(fake):
 
 
 def test_a_box_gets_its_limits_and_its_workers_cores(fake):
-    group = Group(Tree(fake, ("cpu", "memory", "pids")), LIMITS, cores=2)
+    group = Group(Tree("", fake, ("cpu", "memory", "pids")), LIMITS, cores=2)
     written = {path.name: path.read_text() for path in group.folder.iterdir()}
     assert written == {
         "cpu.weight": "100",
@@ -68,12 +69,12 @@ def test_a_box_gets_its_limits_and_its_workers_cores(fake):
 
 
 def test_what_a_group_lacks_is_not_written(fake):
-    group = Group(Tree(fake, ("pids",)), LIMITS, cores=2)
+    group = Group(Tree("", fake, ("pids",)), LIMITS, cores=2)
     assert [path.name for path in group.folder.iterdir()] == ["pids.max"]
 
 
 def test_what_a_group_has_counted_is_known_when_it_is_gone(fake):
-    group = Group(Tree(fake), LIMITS, cores=1)
+    group = Group(Tree("", fake), LIMITS, cores=1)
     assert (group.cpu_s, group.peak_mib, group.ran_out_of_memory) == (0, 0, False)
     write(group.folder / "cpu.stat", "usage_usec 2500000\nuser_usec 7")
     write(group.folder / "memory.peak", 3 * 2**20)
@@ -83,18 +84,10 @@ def test_what_a_group_has_counted_is_known_when_it_is_gone(fake):
 
 
 def test_a_command_starts_in_its_group(fake):
-    group = Group(Tree(fake), LIMITS, cores=1)
+    group = Group(Tree("", fake), LIMITS, cores=1)
     words = group.starting(["/bin/echo", "a b"])
     subprocess.run(words, check=True)
     assert (group.folder / "cgroup.procs").read_text() == "0\n"
-
-
-def test_groups_of_a_run_that_was_killed_are_removed(fake):
-    for name in ("box-999999999-0", f"box-{os.getpid()}-0", "box-other"):
-        (fake / name).mkdir()
-    cgroup.remove_left_groups(fake)
-    left = sorted(path.name for path in fake.glob("box-*"))
-    assert left == sorted([f"box-{os.getpid()}-0", "box-other"])
 
 
 MOUNTS = """\
@@ -124,14 +117,12 @@ def test_without_cgroup_v2_there_is_none(tmp_path):
 
 @pytest.mark.parametrize("forked", [False, True], ids=["as usual", "forked"])
 def test_all_that_a_box_computes_is_counted_and_its_group_removed(
-    contained_here, forked
+    contained_here, forked, monkeypatch
 ):
     if cgroup.tree().folder is None:
         pytest.skip(f"no control groups here: {cgroup.tree()}")
-    if forked:
-        from grader.kernel.learner_box import start_fork_server
-
-        start_fork_server()
+    server = fork_server(start=True) if forked else None
+    monkeypatch.setattr(sessions, "fork_server", lambda: server)
     with Session(Limits()) as session:
         folder = session.group.folder
         session.run(

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from grader.containment.inside import deadline
-from grader.containment.inside.deadline import LONGEST, Deadline, used_s, waited_s
+from grader.containment import deadline
+from grader.containment.deadline import LONGEST, Deadline, used_s, waited_s
 
 
 @pytest.fixture

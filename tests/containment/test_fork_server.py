@@ -3,8 +3,7 @@
 import contextlib
 import json
 import os
-import subprocess
-import sys
+import socket
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,10 +11,13 @@ import pytest
 
 from grader import ROOT
 from grader.authoring import coursekit
-from grader.containment import fork_server
+from grader.containment import process
+from grader.containment.fork_server import ForkServerError
 from grader.containment.limits import Limits
 from grader.judging import judge_process
 from grader.kernel import learner_box
+from grader.kernel import session as sessions
+from grader.kernel.learner_box import fork_server
 from grader.kernel.session import Session
 
 LIMITS = Limits(wall_s=40)
@@ -36,31 +38,18 @@ print(json.dumps({
 
 
 @pytest.fixture
-def no_server(monkeypatch):
-    """Lets kernels start as usual."""
-
-    def refuse(*_):
-        raise fork_server.ForkServerError("for this test")
-
-    def switch():
-        monkeypatch.setattr(learner_box, "shared_server", refuse)
-
-    return switch
-
-
-@pytest.fixture(autouse=True)
-def not_the_first():
-    """The first kernel of all would start as usual."""
-    fork_server._shared[:] = fork_server._shared or [None]
+def server(contained_here):
+    """The fork server of all tests."""
+    return fork_server(start=True)
 
 
 @pytest.fixture
-def own_server(contained_here, monkeypatch):
-    """Holds a fork server of a test's own, which it may end."""
-    monkeypatch.setattr(fork_server, "_shared", found := [None])
-    monkeypatch.setattr(fork_server.atexit, "register", lambda _: None)
-    yield found
-    fork_server.close_shared_server()
+def none_yet(contained_here, monkeypatch):
+    """Stands for a process that has started no fork server."""
+    monkeypatch.setattr(learner_box, "_server", None)
+    yield
+    if made := fork_server():
+        made.close()
 
 
 def facts():
@@ -74,9 +63,9 @@ def forked(session):
     return "True" in session.run("import sys; print('jax' in sys.modules)").text
 
 
-def test_a_forked_kernel_finds_what_another_one_finds(contained_here, no_server):
+def test_a_forked_kernel_finds_what_another_one_finds(server, monkeypatch):
     forked = facts()
-    no_server()
+    monkeypatch.setattr(sessions, "fork_server", lambda: None)
     usual = facts()
     for one in (forked, usual):
         for name in ("PWD", "PYDEVD_USE_FRAME_EVAL"):  # of a start, and of an import
@@ -85,7 +74,7 @@ def test_a_forked_kernel_finds_what_another_one_finds(contained_here, no_server)
     assert forked == usual
 
 
-def test_modules_come_from_the_box_and_not_from_the_server(contained_here):
+def test_modules_come_from_the_box_and_not_from_the_server(server):
     code = (
         "from coursekit import observation\n"
         "print(observation.__file__, observation.describe_call('f', [], None))"
@@ -99,7 +88,7 @@ def test_modules_come_from_the_box_and_not_from_the_server(contained_here):
         assert session.run(linked).text == "def\n"
 
 
-def test_a_box_with_other_modules_has_its_own(contained_here, tmp_path):
+def test_a_box_with_other_modules_has_its_own(server, tmp_path):
     coursekit.copy(tmp_path / "lessons")
     with (coursekit.folder(tmp_path) / "observation.py").open("a") as file:
         file.write("\nADDED = 'here alone'\n")
@@ -111,7 +100,7 @@ def test_a_box_with_other_modules_has_its_own(contained_here, tmp_path):
         assert session.run(code).text == "here alone\n"
 
 
-def test_nothing_of_one_kernel_is_left_for_the_next(own_server):
+def test_nothing_of_one_kernel_is_left_for_the_next(server):
     with Session(LIMITS) as session:
         session.run("import jax; jax.config.update('jax_enable_x64', True)")
         session.run("jax.left = open('/tmp/left', 'w'); open('/dev/shm/left', 'w')")
@@ -122,71 +111,44 @@ print(jax.config.jax_enable_x64, hasattr(jax, "left"), *left)
 """
     with Session(LIMITS) as session:
         assert session.run(code).text == "False False False False\n"
-    assert len(own_server) == 1
 
 
-def test_one_kernel_alone_starts_as_usual(own_server):
-    own_server.clear()
+def test_without_a_server_kernels_start_as_usual(none_yet):
+    assert fork_server() is None
     with Session(LIMITS) as session:
         assert not forked(session)
-    assert own_server == [None]
-    with Session(LIMITS) as session:
-        assert forked(session)
 
 
-def test_sessions_side_by_side_share_one_server(own_server, monkeypatch):
-    made, make = [], fork_server.ForkServer
-    monkeypatch.setattr(
-        fork_server, "ForkServer", lambda *a: made.append(make(*a)) or made[-1]
-    )
+def test_whoever_starts_it_gets_the_same_server(none_yet):
     with ThreadPoolExecutor(4) as pool:
-        get, more = fork_server.shared_server, ("/tmp/course", {}, {})
-        futures = [pool.submit(get, *more) for _ in range(4)]
-    assert {future.result() for future in futures} == {*made}
-    assert len(made) == 1
-
-
-def test_a_server_that_has_ended_is_replaced(own_server):
-    with Session(LIMITS) as session:
-        assert forked(session)
-    own_server[0].process.kill()
-    with Session(LIMITS) as session:  # this one starts as usual
-        assert session.run("print(1)").text == "1\n"
+        futures = [pool.submit(fork_server, start=True) for _ in range(4)]
+    assert {future.result() for future in futures} == {fork_server()}
     with Session(LIMITS) as session:
         assert forked(session)
 
 
-def test_a_server_that_cannot_enter_boxes_is_done_without(own_server, monkeypatch):
-    await_box, wrong = fork_server.await_box, {"box": os.getpid() + 10**7}
-    monkeypatch.setattr(fork_server, "await_box", lambda box: await_box(box) | wrong)
+def test_a_server_that_has_ended_is_done_without_until_another_is_started(none_yet):
+    first = fork_server(start=True)
+    first.process.kill()
     with Session(LIMITS) as session:
         assert not forked(session)
+    assert fork_server() is None
+    second = fork_server(start=True)
+    assert second is not first and second.alive
 
 
-def test_the_server_can_be_imported_without_being_started():
-    code = "import grader.containment.inside.fork_server as s, sys; print(*sys.argv)"
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
-    )
-    assert (run.returncode, run.stdout, run.stderr) == (0, "-c\n", "")
+def test_a_server_that_cannot_enter_boxes_is_done_without(server, monkeypatch):
+    sender = process.sender
+    monkeypatch.setattr(process, "sender", lambda box: sender(box) + 10**7)
+    with Session(LIMITS) as session:
+        assert not forked(session)
 
 
 def test_a_box_that_does_not_start_is_an_error_at_once():
-    ours, theirs = fork_server.box_sockets()
+    ours, theirs = socket.socketpair()
     theirs.close()
-    with ours, pytest.raises(fork_server.ForkServerError, match="did not start"):
-        fork_server.await_box(ours)
-
-
-def test_where_many_are_expected_the_first_kernel_is_forked_too(
-    contained_here, monkeypatch
-):
-    monkeypatch.setattr(fork_server, "_shared", [])
-    learner_box.start_fork_server()
-    try:
-        assert fork_server._shared[0].alive
-    finally:
-        fork_server.close_shared_server()
+    with ours, pytest.raises(ForkServerError, match="did not start"):
+        process.sender(ours)
 
 
 LOOK = """
@@ -228,13 +190,10 @@ def judge_facts(monkeypatch):
         return json.loads(said["message"].removeprefix("RuntimeError: "))
 
 
-def test_a_forked_judge_is_contained_as_another_one_is(own_server, monkeypatch):
+def test_a_forked_judge_is_contained_as_another_one_is(none_yet, monkeypatch):
     monkeypatch.setenv("SECRET", "ours")
-    with pytest.raises(fork_server.ForkServerError):
-        fork_server.running_server()
     usual = judge_facts(monkeypatch)
-    assert own_server == [None]  # for a judge alone no server is made
-    learner_box.start_fork_server()
+    fork_server(start=True)
     forked = judge_facts(monkeypatch)
     given = judge_process.judge_box(None).environment
     for one in (usual, forked):
@@ -243,24 +202,3 @@ def test_a_forked_judge_is_contained_as_another_one_is(own_server, monkeypatch):
         assert "SECRET" not in found
     assert forked == usual
     assert not forked["seen"]
-
-
-def test_a_judge_starts_as_usual_where_the_server_has_ended(own_server, monkeypatch):
-    learner_box.start_fork_server()
-    own_server[0].process.kill()
-    assert judge_facts(monkeypatch)["others"]
-
-
-@pytest.mark.parametrize(("graded", "starts"), [(0, True), (1, True), (2, False)])
-def test_a_class_with_many_to_grade_starts_the_fork_server(
-    tmp_path, monkeypatch, graded, starts
-):
-    called = []
-    monkeypatch.setattr(learner_box, "start_fork_server", lambda: called.append(True))
-    for number in range(5):
-        (tmp_path / "submitted" / f"learner{number}" / "01_tiny").mkdir(parents=True)
-    (tmp_path / "grading" / "published" / "01_tiny").mkdir(parents=True)
-    for number in range(graded):
-        (tmp_path / "grading/published/01_tiny" / f"learner{number}").touch()
-    learner_box.start_fork_server_for(tmp_path)
-    assert called == [True] * starts

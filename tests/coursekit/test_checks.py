@@ -56,7 +56,7 @@ def apart(monkeypatch):
     """Nothing that other tests have defined, and nothing left for them."""
     for name, value in {"_hidden": {}, "_solutions": []}.items():
         monkeypatch.setattr(checks, name, value)
-    for name in ("solutions", "learner", "ways"):
+    for name in ("solutions", "learner", "observers"):
         monkeypatch.setattr(reference_checks, name, {})
     monkeypatch.setattr(learner, "partial_credit", True)
 

@@ -365,3 +365,25 @@ def test_a_text_that_names_all_numbers_names_none():
     all_of_them = raised(ValueError, " ".join(map(str, range(100))))
     error = problem(expect_error, all_of_them, "ValueError", mentions=[7])
     assert error.headline == "The ValueError names 100 different numbers."
+
+
+@pytest.mark.parametrize(
+    ("result", "expected", "cause"),
+    [
+        ([np.nan, 1.0], [0.5, 1.0], "nan comes from 0 / 0"),
+        ([np.inf, 1.0], [0.5, 1.0], "inf comes from a division by 0"),
+        ([np.nan, 2.0], [np.nan, 1.0], ""),
+        ([2, 1], [3, 1], ""),
+    ],
+)
+def test_nan_and_inf_that_nobody_expects_have_a_general_cause(result, expected, cause):
+    seen, wanted = returned(np.asarray(result)), np.asarray(expected)
+    likely = problem(expect_close, seen, wanted).rows.get("likely", "")
+    assert likely.startswith(cause) and bool(likely) == bool(cause)
+
+
+def test_a_computed_cause_comes_before_the_general_one():
+    seen, nan = returned(np.array([np.nan])), np.array([np.nan])
+    mistakes = {"a device without valid rows": nan}
+    error = problem(expect_close, seen, np.array([1.0]), mistakes=mistakes)
+    assert error.rows["likely"] == "a device without valid rows"

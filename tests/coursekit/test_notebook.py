@@ -122,8 +122,8 @@ def shell(monkeypatch, tmp_path):
     for module, values in state.items():
         for name, value in values.items():
             monkeypatch.setattr(module, name, value)
-    ways = {"learner": observe, "solution": observe}
-    monkeypatch.setattr(reference_checks, "ways", ways)
+    observers = {"learner": observe, "solution": observe}
+    monkeypatch.setattr(reference_checks, "observers", observers)
     settings = Config({"HistoryManager": {"enabled": False}})
     module = types.ModuleType("notebook")
     shell = InteractiveShell.instance(config=settings, user_module=module)

@@ -27,8 +27,8 @@ from coursekit.reference_checks import FACTS, expect_like_solution
 
 @pytest.fixture(autouse=True)
 def as_in_a_notebook(monkeypatch):
-    ways = {"learner": observe, "solution": observe}
-    for name, value in {"ways": ways, "solutions": {}, "seed": 0}.items():
+    observers = {"learner": observe, "solution": observe}
+    for name, value in {"observers": observers, "solutions": {}, "seed": 0}.items():
         monkeypatch.setattr(reference_checks, name, value)
 
 

@@ -1,4 +1,4 @@
-"""A grading that is killed, or its helpers, ends as if it had never been."""
+"""A run that is killed, or whose helper processes are, changes no grade."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ def grade(
     while_it_runs=lambda process: None,
     may_fail=False,
 ):
-    """Runs the command in a process group of its own; returns its exit status."""
+    """Runs the command in a new process group; returns its exit status."""
     command = [sys.executable, "-m", "grader", "grade", str(folder / "class"), *options]
     command += ["--workers", "2", *["--trusted"] * is_trusted()]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
@@ -73,7 +73,7 @@ def twenty(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(twenty, tmp_path_factory):
-    """The twenty graded without disturbance: their export, and the seconds it took."""
+    """The undisturbed run: the twenty submissions' export, and its seconds."""
     folder = tmp_path_factory.mktemp("whole")
     shutil.copytree(twenty, folder, dirs_exist_ok=True)
     begun = time.monotonic()
@@ -87,16 +87,16 @@ def whole(undisturbed):
 
 
 def exported(folder):
-    export(folder / "class", say=lambda _: None)
+    export(folder / "class")
     return (folder / "class" / "grading" / "grades.csv").read_bytes()
 
 
 HELPERS = ("inside/fork_server.py", "grader.judging.judge")
-DASK = ("--multiprocessing-fork",)  # the end of the command of a worker here
+DASK = ("--multiprocessing-fork",)  # how the command of a local worker ends
 
 
 def helpers(process, ends=HELPERS):
-    """Lists processes that a grader has started, by how their commands end."""
+    """Lists the processes that a grader has started, by how their commands end."""
     found = []
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process(process.pid).children(recursive=True):
@@ -144,7 +144,7 @@ def test_helpers_that_are_killed_change_no_grade(
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A folder on a disk of its own; returns it and what sets its size in kiB."""
+    """A folder on a separate disk; returns it and what sets its size in kiB."""
 
     def mount(size, *more):
         words = ["mount", "-t", "tmpfs", "-o", f"{','.join(more)}size={size}k"]
@@ -165,7 +165,7 @@ def test_a_disk_that_fills_up_while_results_are_published_changes_no_grade(
     folder, resize = small_disk
     shutil.copytree(twenty, folder, dirs_exist_ok=True)
     used, before, failed = shutil.disk_usage(folder).used // 1024, {}, 0
-    for more in (500, 700):  # kiB; the gradebook alone takes some 400
+    for more in (500, 700):  # kiB; the gradebook alone takes about 400
         assert resize(used + more).returncode == 0
         failed += grade(folder, may_fail=True) != 0
         kept = results(folder)
@@ -178,7 +178,7 @@ def test_a_disk_that_fills_up_while_results_are_published_changes_no_grade(
     assert left_behind(folder) == []
 
 
-def test_killed_at_random_moments_it_loses_nothing(twenty, undisturbed, tmp_path):
+def test_a_run_killed_at_random_moments_loses_nothing(twenty, undisturbed, tmp_path):
     whole, seconds = undisturbed
     shutil.copytree(twenty, tmp_path / "killed")
     moments, before, killed = random.Random(7), {}, 0
@@ -189,7 +189,7 @@ def test_killed_at_random_moments_it_loses_nothing(twenty, undisturbed, tmp_path
         kept = results(tmp_path / "killed")
         assert before.items() <= kept.items()
         before = kept
-        if status == 0:  # all done: begin anew, so that each moment is a real one
+        if status == 0:  # it finished: start again, so that each kill hits a real run
             shutil.rmtree(tmp_path / "killed")
             shutil.copytree(twenty, tmp_path / "killed")
             before = {}

@@ -21,7 +21,7 @@ from hostile.corpus_lesson import NAME, NEEDLE, write_course
 from grader.authoring.lesson import read_lesson
 from grader.classroom.export import Grade, write_csv
 from grader.containment import cgroup
-from grader.containment.inside.deadline import LONGEST
+from grader.containment.deadline import LONGEST
 from grader.containment.limits import Limits
 from grader.results import Status, to_json
 from grader.workers.cache_key import lesson_hashes
@@ -39,7 +39,7 @@ CASES = {
     or (number % 2 and not case.slow)
     or name in ("graded/endless_loop_ignores_interrupt", "graded/fork_bomb")
 }
-QUIET = ("harmless/", "graded_with_note/", "student_error/")
+QUIET = ("harmless/", "graded_with_note/")
 OTHERS = [name for name in CASES if name.startswith(QUIET)][-24:]
 LIMITS = Limits(wall_s=6, memory_mib=1500, output_mib=10)
 # One for each thing that can be spent.
@@ -110,8 +110,6 @@ def test_submission_ends_as_it_should(name, outcomes):
     if result.status is Status.NEEDS_REVIEW:
         assert result.score is None and result.reasons
         assert all(found[name] <= most for name, most in case.points.items()), told
-    elif result.status is Status.STUDENT_ERROR:
-        assert result.score == 0 and result.reasons
     else:
         assert found == case.points, told
         assert bool(result.notes) == (result.status is Status.GRADED_WITH_NOTE)

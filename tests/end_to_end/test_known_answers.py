@@ -1,19 +1,18 @@
-"""The grader gives known answers what they deserve, in boxes and kernels of their own.
+"""The grader gives known answers the points they deserve, in boxes and kernels.
 
-`tests/lessons/test_answers.py` tries them by a judge's questions, in one process.
-Here a submission holds wrong answers, right ones and our solutions by turns, the first
-of every other pair of exercises; with `ANSWERS=all` submissions hold every one.
+`tests/lessons/test_answers.py` checks them in one process. Here a submission holds
+wrong answers, right ones and our solutions by turns, the first of every other pair of
+exercises; with `ANSWERS=all` submissions hold every one.
 """
 
-import ast
 import contextlib
 import itertools
 import os
-import re
 from pathlib import Path
 
 import nbformat
 import pytest
+from known_answers import known_answers
 
 from coursekit.outcomes import FAILS
 from grader.authoring.lesson import read_lesson
@@ -36,9 +35,10 @@ CALLS_OTHERS = ("fit",)  # it uses other exercises' functions, wrong ones too
 
 def submissions(source, lesson):
     """Lists (name, exercise's answers): the k-th of each exercise together."""
+    turns = itertools.cycle([("right", "wrong"), ("wrong", "right")])
     columns = [
-        [(name, path) for path in known(source, name, number)]
-        for number, name in enumerate(exercises(lesson))
+        by_turns(source.stem, exercise, kinds)
+        for exercise, kinds in zip(exercises(lesson), turns, strict=False)
     ]
     rows = list(itertools.zip_longest(*columns))
     if os.environ.get("ANSWERS") == "all":
@@ -46,32 +46,20 @@ def submissions(source, lesson):
     else:  # as many wrong ones as right ones; not `fit`, whose check takes longest
         rows = [[one for number, one in enumerate(rows[0]) if number % 4 in (2, 3)]]
     for number, row in enumerate(rows):
-        yield f"mixed-{number}", dict(filter(None, row))
+        yield f"mixed-{number}", {one.exercise: one for one in filter(None, row)}
 
 
-def known(source, exercise, number):
-    """Lists an exercise's answers, wrong ones and right ones by turns."""
-    folder = source.parent / "answers" / source.stem
-    both = [
-        sorted(folder.glob(f"{exercise}__{verdict}__*.py"))
-        for verdict in ("wrong", "right")
-    ]
-    by_turns = itertools.zip_longest(*(both if number % 2 else both[::-1]))
-    return [path for pair in by_turns for path in pair if path]
-
-
-def what_fails(path):
-    """Reads from a wrong answer's docstring which statements do not hold."""
-    text = ast.get_docstring(ast.parse(path.read_text()))
-    found = re.search(r"\nFails: (.+?)(?=\n[A-Z][a-z]+: |\Z)", text, re.DOTALL)
-    return " ".join(found[1].split()).split("; ")
+def by_turns(lesson, exercise, kinds):
+    """Lists an exercise's answers, of the two kinds by turns."""
+    pairs = itertools.zip_longest(*(known_answers(lesson, exercise, k) for k in kinds))
+    return [answer for pair in pairs for answer in pair if answer]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_every_known_answer_gets_what_it_deserves(
     source, contained_here, tmp_path, programs, monkeypatch
 ):
-    # What test_answers.py has seen in this run need not be computed again.
+    # Programs that test_answers.py has compiled in this run are not compiled again.
     folder = Path(programs(source.stem)["JAX_COMPILATION_CACHE_DIR"])
     monkeypatch.setattr(compile_cache, "find", lambda hashes: folder)
     lesson = read_lesson(source, "https://example.org/ada/course")
@@ -84,7 +72,7 @@ def test_every_known_answer_gets_what_it_deserves(
             if student != "untouched":
                 cell.source = exercises(lesson)[name].source
             if name in given:
-                cell.source = f"# exercise: {name}\n{given[name].read_text()}"
+                cell.source = f"# exercise: {name}\n{given[name].source}"
         place = tmp_path / student / source.stem
         place.mkdir(parents=True)
         nbformat.write(notebook, place / f"{source.stem}.ipynb")
@@ -100,18 +88,19 @@ def test_every_known_answer_gets_what_it_deserves(
     for student, given in answers.items():
         result = done[student]
         assert result.status is Status.GRADED, (student, result.reasons)
-        wrong = {name for name, path in given.items() if "__wrong__" in path.name}
+        wrong = {name for name, answer in given.items() if answer.kind == "wrong"}
         for one in result.exercises:
-            told = (student, given.get(one.exercise), one.message, one.details)
+            answer = given.get(one.exercise)
+            found = student, str(answer), one.message, one.details
             worth = points_for(checks(lesson)[one.exercise])
             if one.exercise in wrong:
                 failed = [s.name for s in one.statements if s.standing == FAILS]
-                assert failed == what_fails(given[one.exercise]), told
+                assert tuple(failed) == answer.fails, found
                 costs_all = any(
                     s.is_essential for s in one.statements if s.name in failed
                 )
-                assert (one.outcome is Outcome.PARTLY) != costs_all, told
-                assert (one.points == 0) == costs_all and one.points < worth, told
+                assert (one.outcome is Outcome.PARTLY) != costs_all, found
+                assert (one.points == 0) == costs_all and one.points < worth, found
             elif not (one.exercise in CALLS_OTHERS and wrong):
-                assert one.outcome is Outcome.PASSED, told
+                assert one.outcome is Outcome.PASSED, found
                 assert one.points == worth

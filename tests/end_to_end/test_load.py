@@ -1,4 +1,4 @@
-"""On a machine under load, answers get what they get on a quiet one."""
+"""A machine under load gives the same grades as a quiet one."""
 
 import contextlib
 import os
@@ -26,8 +26,8 @@ end = time.monotonic() + {seconds}
 while time.monotonic() < end:
     pass
 """
-# A quarter of a second of a processor: an eighth of the limit, and more than all of it
-# where ten others want the same processor, as on two with a load of 20.
+# A quarter of a second of CPU time: an eighth of the limit, and more than all of it
+# while ten other processes compete for the same core, as on two with a load of 20.
 COMPUTES = """\
 def double(x):
     import time
@@ -40,8 +40,8 @@ ANSWERS = {"right": "2 * x", "wrong": "3 * x"}
 
 
 @pytest.fixture
-def one_processor():
-    """Keeps all that a test starts on one processor: others' tests have the rest."""
+def one_core():
+    """Keeps what a test starts on one core: other tests have the rest."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(before)})
     yield
@@ -49,8 +49,8 @@ def one_processor():
 
 
 @pytest.fixture
-def graded(tmp_path, contained_here, one_processor):
-    """Grades the submissions by one executor, as often as it is called."""
+def graded(tmp_path, contained_here, one_core):
+    """Grades the submissions on one executor, as often as it is called."""
     lesson = tiny.lesson(tmp_path / "course")
     hashes = lesson_hashes(lesson, LIMITS)
     jobs = []
@@ -74,13 +74,13 @@ def graded(tmp_path, contained_here, one_processor):
 
 
 @pytest.fixture
-def load(one_processor):
-    """Starts what keeps the processors busy; it ends with the test, or by itself."""
+def load(one_core):
+    """Starts processes that keep the core busy; they end with the test or LOAD_S."""
     started = []
 
     def start():
         command = [sys.executable, "-c", SPINS.format(seconds=LOAD_S)]
-        # A session each: Linux may share out processors by sessions.
+        # A session each: Linux may schedule by sessions.
         more = {"start_new_session": True}
         started.extend(subprocess.Popen(command, **more) for _ in range(LOAD))
 
@@ -90,7 +90,7 @@ def load(one_processor):
         process.wait()
 
 
-def test_answers_get_beside_much_load_what_they_get_alone(graded, load):
+def test_load_changes_no_grade(graded, load):
     alone = graded()
     assert {outcome for outcome, _ in alone["right"]} == {Outcome.PASSED}
     assert alone["wrong"][0] == (Outcome.FAILED, 0)

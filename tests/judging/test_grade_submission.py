@@ -14,7 +14,7 @@ from grader.containment.backend import backend
 from grader.containment.limits import ContainmentError, Limits
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
-from grader.kernel.learner_box import start_fork_server
+from grader.kernel.learner_box import fork_server
 from grader.results import Outcome, Status, from_json, to_json
 from grader.submissions.read_submission import parse_submission
 
@@ -45,7 +45,7 @@ def trusted():
 @pytest.fixture(scope="module")
 def judge(lesson, trusted):
     if not trusted:
-        start_fork_server()
+        fork_server(start=True)
     with contextlib.closing(JudgeProcess(lesson, trusted=trusted)) as judge:
         yield judge
 
@@ -181,7 +181,7 @@ def test_a_helper_in_a_cell_of_the_lesson_is_used_and_noted(lesson, grade):
     result, found = grade(submitted)
     assert found["double"].outcome is Outcome.PASSED
     assert result.status is Status.GRADED_WITH_NOTE
-    assert any("what was defined in it beside" in note for note in result.notes)
+    assert any("what the change defines in addition" in note for note in result.notes)
 
 
 def test_an_import_in_the_set_up_cell_is_used_and_noted(lesson, grade):
@@ -260,6 +260,16 @@ def test_neighbour_that_breaks_things_costs_only_itself(lesson, grade):
     assert {r.outcome for r in found.values()} == {Outcome.PASSED}
     assert result.status is Status.NEEDS_REVIEW  # and a person sees that it did
     assert result.score is None
+
+
+def test_an_exercise_that_is_tried_alone_keeps_what_the_cells_above_define(
+    lesson, grade
+):
+    breaks = "import math\n\nmath.trunc = None\n\n\n" + DOUBLE
+    uses = "import math\n\n\ndef negate(x):\n    math.trunc(1)\n"
+    uses += "    return double(x) - 3 * x"
+    _, found = grade(submission(lesson, double=breaks, negate=uses))
+    assert {r.outcome for r in found.values()} == {Outcome.PASSED}
 
 
 def test_settings_are_put_back_before_each_exercise(lesson, grade):

@@ -21,14 +21,12 @@ import pytest
 from grader import ROOT
 from grader.containment import backend
 from grader.containment import process as boxes
-from grader.containment.fork_server import ForkServerError
 from grader.containment.limits import ContainmentError, Limits
-from grader.containment.monitor import MAX_SOCKETS, memory
-from grader.kernel import learner_box
+from grader.containment.monitor import MAX_SOCKETS, resident, total, unshared
 from grader.kernel import session as sessions
-from grader.kernel.cell_result import MAX_TEXT, SessionEnded
 from grader.kernel.inside.frames import REPLY_TYPE
-from grader.kernel.session import Session, SessionError
+from grader.kernel.learner_box import fork_server
+from grader.kernel.session import MAX_TEXT, Session, SessionEnded, SessionError
 
 PATIENCE_S = 60  # for what must come to pass, however slow the machine
 LIMITS = Limits(wall_s=40)
@@ -182,9 +180,8 @@ for _ in range(30):
 print(len(parts))
 """
     assert session.run(code).text.splitlines()[-1] == "30"
-    monitor = session.monitor
-    processes = monitor.process.children(recursive=True)
-    assert memory(processes) > 2 * memory(processes, exact=True)
+    processes = session.monitor.processes()
+    assert total(resident, processes) > 2 * total(unshared, processes)
     end = "for pid, pipe in parts: os.close(pipe)\nfor pid, pipe in parts: os.wait()"
     assert session.run(end).error == ""
 
@@ -271,6 +268,7 @@ def test_whatever_a_process_sends_the_grader_stays_small(
     contained_here, monkeypatch, code, why
 ):
     monkeypatch.setattr(sessions, "EXIT_S", 1)
+    fork_server(start=True)  # without a fork bubblewrap holds the same pipes
     start = psutil.Process().memory_info().rss
     with Session(LIMITS) as session:
         with pytest.raises(SessionEnded) as end:
@@ -498,34 +496,35 @@ session.run("while True: pass")
 # A process that does not start.
 
 
+@pytest.fixture
+def no_server(monkeypatch):
+    monkeypatch.setattr(sessions, "fork_server", lambda: None)
+
+
 def test_a_kernel_that_dies_at_its_start_is_no_fault_of_the_learner(
-    contained_here, folder, monkeypatch
+    contained_here, folder, monkeypatch, no_server
 ):
-    monkeypatch.setattr(learner_box, "shared_server", no_server)
-    with pytest.raises(SessionError, match="No module named 'encodings'"):
-        Session(LIMITS, env={"PYTHONHOME": "/nowhere"})
+    monkeypatch.setattr(sessions, "RUNNER", "grader.no_such_module")
+    with pytest.raises(SessionError, match=r"It died.*grader\.no_such_module"):
+        Session(LIMITS)
     assert [*folder.iterdir()] == []
 
 
-def no_server(*_):
-    raise ForkServerError("for this test")
-
-
 def test_a_kernel_that_has_too_little_memory_is_no_fault_of_the_learner(
-    contained_here, folder, monkeypatch
+    contained_here, folder, no_server
 ):
-    monkeypatch.setattr(learner_box, "shared_server", no_server)
     with pytest.raises(SessionError, match=r"did not start\. It died"):
         Session(Limits(address_mib=20))
     assert [*folder.iterdir()] == []
 
 
-def test_a_kernel_that_never_answers_is_given_up(contained_here, folder, monkeypatch):
-    monkeypatch.setattr(learner_box, "shared_server", no_server)
+def test_a_kernel_that_never_answers_is_given_up(
+    contained_here, folder, monkeypatch, no_server
+):
     monkeypatch.setattr(sessions, "START_S", 1)
-    hang = "import signal, sys; print('not yet', file=sys.stderr); signal.pause()"
-    monkeypatch.setattr(sessions, "RUNNER", ["-S", "-c", hang])
-    with pytest.raises(SessionError, match=r"not respond in 1 s\. not yet"):
+    # Prints that it is there, and waits for input.
+    monkeypatch.setattr(sessions, "RUNNER", "code")
+    with pytest.raises(SessionError, match=r"not respond in 1 s\. Python .*\n"):
         Session(LIMITS)
     assert [*folder.iterdir()] == []
 

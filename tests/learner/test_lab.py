@@ -85,7 +85,7 @@ def test_run_all_shows_a_pass_a_failure_and_the_scorecard(lab):
     failed = check(lab, "parallel_predict").get_by_role("group").first
     label = "parallel_predict: wrong, 0 of 2 points"
     assert failed.get_attribute("aria-label") == label
-    told = " ".join(failed.inner_text().split())
+    words = " ".join(failed.inner_text().split())
     for part in (
         'called parallel_predict({"w": f32[7,5], "b": f32[5]}, f32[8,3,7])',
         "seen f32[8,3,5] on 1 device",
@@ -93,7 +93,7 @@ def test_run_all_shows_a_pass_a_failure_and_the_scorecard(lab):
         "likely jax.pmap runs on a device per row; here is one",
         "again observe(parallel_predict, *example(1)",
     ):
-        assert part in told
+        assert part in words
     assert failed.locator("svg").count() == 2  # the layout as it is and should be
     rows = [line.split(maxsplit=4) for line in card.inner_text().strip().splitlines()]
     assert rows[2] == ["parallel_square", "1", "of", "1", "right"]
@@ -110,7 +110,7 @@ def test_run_all_shows_a_pass_a_failure_and_the_scorecard(lab):
     take_screenshot(lab, "5-scorecard")
 
 
-def test_a_picture_is_said_in_words_which_a_key_unfolds(lab):
+def test_a_key_unfolds_a_picture_in_words(lab):
     cell = lab.locator(".jp-CodeCell", has_text='draw_array(y, "y = pmap(f)(x)")')
     unfolded = cell.locator("details[open]", has_text="device d holds row d")
     assert unfolded.count() == 0

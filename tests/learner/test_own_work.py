@@ -11,8 +11,7 @@ import tiny
 from grader import ROOT
 from grader.authoring.release import exercises, release
 from grader.learner.own_work import check_own
-from grader.pages.cards import cards_of_failures
-from grader.pages.terminal import table
+from grader.pages.terminal import cards_of_failures, table
 from grader.results import ExerciseResult, Outcome, Result
 from lessons.coursekit import i18n
 

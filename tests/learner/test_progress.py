@@ -12,7 +12,7 @@ from servers import axe_violations, browser_page
 from grader.__main__ import main
 from grader.authoring.release import release
 from grader.learner import progress
-from grader.learner.progress import keep, write_page
+from grader.learner.progress import save, write_page
 from grader.results import ExerciseResult, Outcome, Result, StatementResult
 from lessons.coursekit.outcomes import FAILS
 
@@ -49,7 +49,7 @@ def test_before_anything_was_checked_it_sends_to_the_first_lesson(root):
 
 
 def test_the_first_exercise_that_is_not_right_comes_next_with_what_went_wrong(root):
-    keep(Result(tiny.NAME, (RIGHT, WRONG)), root)
+    save(Result(tiny.NAME, (RIGHT, WRONG)), root)
     text, page = words(root)
     assert "1 of 3 points, 1 of 2 exercises right." in text
     assert f"Exercise 1.2, negate , in lessons/{tiny.NAME}.ipynb : wrong." in text
@@ -58,7 +58,7 @@ def test_the_first_exercise_that_is_not_right_comes_next_with_what_went_wrong(ro
 
 
 def test_an_exercise_that_is_partly_right_has_its_fraction_and_comes_next(root):
-    keep(Result(tiny.NAME, (dataclasses.replace(RIGHT, points=0.1), PART)), root)
+    save(Result(tiny.NAME, (dataclasses.replace(RIGHT, points=0.1), PART)), root)
     text, _ = words(root)
     assert "1.77 of 3 points, 1 of 2 exercises right." in text
     assert (
@@ -67,8 +67,8 @@ def test_an_exercise_that_is_partly_right_has_its_fraction_and_comes_next(root):
     assert "Partly right 1.67 of 2" in text
 
 
-def test_a_notebook_that_changed_since_is_told(root):
-    keep(Result(tiny.NAME, (RIGHT, WRONG)), root)
+def test_a_notebook_that_changed_since_is_marked(root):
+    save(Result(tiny.NAME, (RIGHT, WRONG)), root)
     assert "has changed since" not in words(root)[0]
     path = root / "lessons" / f"{tiny.NAME}.ipynb"
     path.write_text(path.read_text() + "\n")
@@ -77,14 +77,14 @@ def test_a_notebook_that_changed_since_is_told(root):
 
 def test_where_all_is_right_the_course_is_finished(root):
     solved = dataclasses.replace(WRONG, outcome=Outcome.PASSED, points=2, message="")
-    keep(Result(tiny.NAME, (RIGHT, solved)), root)
+    save(Result(tiny.NAME, (RIGHT, solved)), root)
     text, _ = words(root)
     assert "3 of 3 points in 1 lesson" in text
     assert "you have finished the course" in text
 
 
 def test_a_damaged_file_counts_as_not_checked(root):
-    keep(Result(tiny.NAME, (RIGHT, WRONG)), root)
+    save(Result(tiny.NAME, (RIGHT, WRONG)), root)
     [path] = (root / ".progress").iterdir()
     path.write_text("{")
     assert "Not checked yet." in words(root)[0]
@@ -93,7 +93,7 @@ def test_a_damaged_file_counts_as_not_checked(root):
 def test_the_command_writes_it_and_says_where(root, monkeypatch, capsys):
     results = [Result(tiny.NAME, (RIGHT, WRONG))]
     monkeypatch.setattr("grader.learner.own_work.check_own", lambda names: results)
-    for name in ("keep", "write_page"):
+    for name in ("save", "write_page"):
         here = functools.partial(getattr(progress, name), root=root)
         monkeypatch.setattr(progress, name, here)
     assert main(["check"]) == 0
@@ -108,7 +108,7 @@ def test_the_command_writes_it_and_says_where(root, monkeypatch, capsys):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_violation(root, scheme):
-    keep(Result(tiny.NAME, (RIGHT, WRONG)), root)
+    save(Result(tiny.NAME, (RIGHT, WRONG)), root)
     with browser_page() as page:
         page.emulate_media(color_scheme=scheme)
         page.set_content(write_page(root).read_text())

@@ -1,4 +1,4 @@
-"""A solved lesson in this process, its checks asked as a notebook and as a judge do."""
+"""A solved lesson in this process, its checks run as a notebook and as a judge do."""
 
 import collections
 import functools
@@ -17,14 +17,14 @@ from coursekit.i18n import pattern_of
 from coursekit.observe import observe
 from coursekit.outcomes import StatementResult, Verdict
 from coursekit.processes import run_script
-from grader.kernel.inside.compiled_programs import free_compiled_programs
+from grader.kernel.inside.responder import free_compiled_programs
 from grader.results import Outcome
 from grader.submissions.definitions import definitions
 
 try:
     from grader.authoring.check_source import visible_source
     from grader.authoring.lesson import read_lesson
-    from grader.authoring.translatable_text import messages
+    from grader.authoring.translation import messages
     from grader.judging import judge
     from grader.judging.judge import Judge, answer
     from grader.judging.judge_process import material
@@ -33,13 +33,14 @@ except ModuleNotFoundError:  # beside the oldest JAX there is no nbgrader
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "solutions").glob("[0-9][0-9]_*.py"))
-# Their checks start Python processes. No answer is meant for these but their own:
-# where `fit` calls other exercises' functions, their answers would decide it, too.
+# Their checks start Python processes. They are run for their own answers alone: `fit`
+# calls other exercises' functions, whose wrong answers would decide its verdict.
 SLOW = ("launch_env", "fit")
 EVERY = os.environ.get("ANSWERS") == "all"
-# Processes of these wait for each other until the check's time limit, which is not what
-# is tested: here it is shorter, in seconds.
-HANGING = {"fit__wrong__process_0_saves_alone": 10}
+# This answer's processes wait for each other until the check's time limit, which is not
+# under test: here they get fewer seconds.
+HANGING = {"fit: process 0 saves alone": 10}
+PROGRAMS_KEPT = 12  # a process must not hold the programs of thousands of answers
 
 
 class Lesson:
@@ -49,92 +50,89 @@ class Lesson:
         checks: what a notebook runs, hidden cases included, as in a clone.
         exercises: the names that an exercise's cell defines, by exercise.
         namespace: what the cells have defined.
-        hidden: patterns of the messages that hidden cases alone may tell.
+        solutions: the source of each exercise's solved cell.
+        judge: runs the checks as a class is graded; None beside the oldest JAX.
+        hidden: patterns of the messages that only hidden cases contain.
     """
 
     def __init__(self, source):
-        self.hidden, self.judge, self.number_told = [], None, 0
         if Judge is object:
             notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
         else:
             notebook = read_lesson(source, "https://example.org/ada/course")
-        self.exercises = {}
+        self.exercises, self.solutions, self.num_run = {}, {}, 0
         self.namespace = {"__name__": source.stem}
         for cell in notebook.cells:
-            if cell.cell_type != "code" or cell.id == "scorecard":
+            metadata = cell.metadata.get("nbgrader", {})
+            is_check = metadata.get("grade") or cell.id == "scorecard"
+            if cell.cell_type != "code" or is_check:
                 continue
-            text, metadata = cell.source, cell.metadata.get("nbgrader", {})
-            if metadata.get("grade"):
-                continue
+            before, text = dict(self.namespace), cell.source
             if cell.id != "setup" and not metadata.get("solution"):
                 # As in grading, a lesson's own cells only define what others call.
                 text = definitions(text)
-            before = dict(self.namespace)
             run(text, f"<{source.stem}: {cell.id}>", self.namespace)
             if metadata.get("solution"):
-                self.exercises[cell.id] = new_names(before, self.namespace)
+                new = {n for n, v in self.namespace.items() if before.get(n) is not v}
+                self.exercises[cell.id], self.solutions[cell.id] = new, text
         learner.namespaces[:] = [self.namespace]
-        # Another lesson of this process may have left its judge's.
-        reference_checks.ways = {"learner": observe, "solution": observe}
+        # An earlier lesson's judge may have changed them in this process.
+        reference_checks.observers = {"learner": observe, "solution": observe}
         text, _ = materials.checks_of(source.stem)
         self.checks = CheckModule(text, f"<checks of {source.stem}>", observe)
         known = solutions(materials.solutions_of(source.stem), self.namespace)
         self.checks.compare_with(known, self.namespace)
-        self.ways = {"notebook": dict(reference_checks.ways)}
-        self.solutions = {"notebook": reference_checks.solutions}
+        in_notebook = reference_checks.observers, reference_checks.solutions
+        self.judge, self.references = None, {False: in_notebook}
         if Judge is object:
             return
-        said = [{*messages(one)} for one in (text, visible_source(text))]
-        self.hidden = [pattern_of(text) for text in said[0] - said[1]]
-        self.judge = JudgeHere(self.namespace, **material(notebook))
-        self.ways["grader"] = dict(reference_checks.ways)
-        self.solutions["grader"] = reference_checks.solutions
+        every, shown = ({*messages(one)} for one in (text, visible_source(text)))
+        self.hidden = [pattern_of(message) for message in every - shown]
+        reference_checks.observers = dict(reference_checks.observers)
+        self.judge = JudgeHere(self.namespace, material(notebook))
+        judged = reference_checks.observers, reference_checks.solutions
+        self.references[True] = judged
         if not EVERY:
             # What the solution does is observed once for both, as a judge observes it.
-            self.ways["notebook"] = self.ways["grader"] | {"learner": observe}
-            self.solutions["notebook"] = self.solutions["grader"]
+            self.references[False] = judged[0] | {"learner": observe}, judged[1]
 
-    def take_road(self, by):
-        """Lets hidden cases compare as in a notebook, or as in a judge."""
-        reference_checks.ways = self.ways[by]
-        reference_checks.solutions = self.solutions[by]
+    def verdicts(self, exercise, source, name="answer", judged=False):
+        """Runs the checks that an answer can touch; returns verdicts by exercise.
 
-    def verdicts(self, path, exercise, by="notebook"):
-        """Runs the checks that an answer can touch; returns their verdicts by exercise.
+        These are its own check and, where the answer redefines a name of the lesson,
+        two others; with `ANSWERS=all` all.
 
-        Its own, and others where it gives another meaning to a name of the lesson: two
-        of them, with `ANSWERS=all` all.
+        Args:
+            exercise: the exercise that is answered.
+            source: the answer.
+            name: what tracebacks call it.
+            judged: runs the checks as a judge does, not as a notebook.
         """
-        return self.verdicts_of(path.read_text(), exercise, by, name=path.stem)
-
-    def verdicts_of(self, text, exercise, by="notebook", name="answer"):
-        """Runs the checks that the answer `text` can touch."""
-        self.number_told += 1
-        if self.number_told % 12 == 0:  # a process must not hold thousands of programs
+        self.num_run += 1
+        if self.num_run % PROGRAMS_KEPT == 0:
             free_compiled_programs()
         before = dict(self.namespace)
-        self.take_road(by)
+        reference_checks.observers, reference_checks.solutions = self.references[judged]
         try:
             # In place, as in a kernel: the lesson's functions may call the answer's.
-            run(text, f"<{name}>", self.namespace)
+            run(source, f"<{name}>", self.namespace)
             changed = {n for n, v in before.items() if self.namespace[n] is not v}
             if name in HANGING:
                 run_script = functools.partial(stopped_after, HANGING[name])
                 self.namespace["run_script"] = run_script
-            own = [exercise]
+            touched = [exercise]
             if changed - self.exercises[exercise]:
-                every = [*self.checks.checks]
-                others = [n for n in every if n not in (*SLOW, exercise)]
-                own += others if EVERY else random.Random(name).sample(others, 2)
-            ask = self.in_notebook if by == "notebook" else self.judge.verdict
+                others = [n for n in self.checks.checks if n not in (*SLOW, exercise)]
+                touched += others if EVERY else random.Random(name).sample(others, 2)
+            check = self.judge.verdict if judged else self.verdict_in_notebook
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # in tests they are errors
-                return {one: ask(one) for one in own}
+                return {one: check(one) for one in touched}
         finally:
             self.namespace.clear()
             self.namespace.update(before)
 
-    def in_notebook(self, exercise):
+    def verdict_in_notebook(self, exercise):
         """Runs a check, hidden cases included, where the answer is."""
         self.checks.bind(self.namespace)
         names = [name for name in self.checks.imported if name in self.namespace]
@@ -145,38 +143,34 @@ class Lesson:
 class JudgeHere(Judge):
     """A judge whose questions are answered in this process."""
 
-    def __init__(self, notebook, *, checks, **material):
+    def __init__(self, notebook, material):
         self.notebook = notebook
-        self.helpers = CheckModule(checks, "<checks, where an answer is>")
-        super().__init__(lambda message: None, None, checks=checks, **material)
+        self.helpers = CheckModule(material["checks"], "<checks, where an answer is>")
+        super().__init__(self.ask, material)
 
     def ask(self, question):
         helpers = self.helpers.namespace
         return answer(question, collections.ChainMap(self.notebook, helpers))
 
     def verdict(self, exercise):
-        """Runs a check, by questions about the answer; says what a notebook's says."""
+        """Runs a check by questions about the answer; returns a notebook's verdict."""
         self.helpers.bind(self.notebook)
         reference_checks.learner = {}
         # Many answers make the same programs, which a judge may free before a check.
         with mock.patch.object(judge, "free_compiled_programs"):
-            said = self.check(exercise)
+            reply = self.check(exercise)
         return Verdict(
             exercise,
-            Outcome[said["verdict"]].value,
-            said["share"],
-            tuple(StatementResult(**one) for one in said["statements"]),
-            said["message"],
-            tuple((name, text) for name, text in said["details"]),
+            Outcome[reply["verdict"]].value,
+            reply["share"],
+            tuple(StatementResult(**one) for one in reply["statements"]),
+            reply["message"],
+            tuple((name, text) for name, text in reply["details"]),
         )
 
 
-def new_names(before, after):
-    return {name for name, value in after.items() if before.get(name) is not value}
-
-
 def stopped_after(seconds, *arguments, timeout_s, **more):
-    """Runs a script as `run_script` does, for so many seconds at most."""
+    """Runs a script as `run_script` does, with a shorter time limit."""
     return run_script(*arguments, timeout_s=min(seconds, timeout_s), **more)
 
 

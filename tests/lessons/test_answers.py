@@ -1,56 +1,64 @@
-"""Known wrong answers fail what they should; other right ones get all points.
+"""Known wrong answers fail the statements they should; right ones get all points.
 
-A wrong answer's docstring says what its check must find out. `Told:` is the likely
-cause that a learner reads, or "none"; `Fails:` are the statements that do not hold.
+Each answer is run in the solved lesson's namespace, then the checks that it can touch,
+hidden cases included: by the path of a notebook and, for every fifth answer, by that of
+a judge, too. All of this is in one process: kernels for all answers would take an hour.
 
-Each answer is set into the solved lesson's namespace, and the checks that it can touch
-are run, hidden cases included, as a notebook runs them, and for some of them as a judge
-does, too, in this process: a kernel for each of hundreds of answers would take an hour.
-
-`ANSWERS=all` takes all answers, by both roads, and right ones with other hidden cases.
-By default every eighth wrong answer is tried, and every twelfth right one, which runs
-through a whole check (none of `fit`, whose check takes ten seconds);
-`tests/end_to_end/test_known_answers.py` grades the first ones of half of the exercises.
-`oldest` and `newest` take fewer.
+By default every eighth wrong answer is tried, and every twelfth right one, which passes
+through a whole check; `make test` tries those that take both paths. `ANSWERS=all` tries
+all by both paths, and right ones with other hidden cases; `oldest` and `newest` try
+fewer. `tests/end_to_end/test_known_answers.py` grades some of them in boxes.
 """
 
 import ast
+import collections
 import faulthandler
 import gc
 import os
 import re
-import zlib
 from pathlib import Path
 
 import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
-from solved_lesson import EVERY, ROOT, SLOW, SOURCES, Lesson
+from known_answers import FOLDER, known_answers
+from solved_lesson import EVERY, SLOW, SOURCES, Lesson
 
 from coursekit import reference_checks
 from coursekit.i18n import translated
 from coursekit.outcomes import FAILS, LATER
 from grader.results import Outcome
 
-RIGHT = sorted((ROOT / "solutions" / "answers").glob("*/*__right__*.py"))
-WRONG = sorted((ROOT / "solutions" / "answers").glob("*/*__wrong__*.py"))
+FILES = sorted(FOLDER.glob("*/*.py"))
+RIGHT, WRONG = known_answers(kind="right"), known_answers(kind="wrong")
 MUTANTS = 4  # wrong answers made by rules, of each lesson
 MUTANT_S = 300  # one that hangs ends the process, and is named
-# Which answer is the first that is tried beside another version of JAX.
+# The first answer that is tried on another version of JAX.
 FIRST = {"oldest": 1, "newest": 3}
+CHOICE = os.environ.get("ANSWERS")
+if EVERY:
+    CHOSEN = [*RIGHT, *WRONG]
+elif CHOICE in FIRST:
+    CHOSEN = [*RIGHT[FIRST[CHOICE] :: 24], *WRONG[FIRST[CHOICE] :: 48]]
+else:  # not those of `fit`, whose check takes ten seconds
+    CHOSEN = [*[a for a in RIGHT if a.exercise != "fit"][4::12], *WRONG[3::8]]
+JUDGED = {*(CHOSEN if EVERY else CHOSEN[::5])}  # by both paths, and in `make test`
+SEEDS = range(100, 108) if EVERY else ()
 
 
 def pytest_generate_tests(metafunc):
-    choice = os.environ.get("ANSWERS")
     if "mutant" in metafunc.fixturenames:
-        metafunc.parametrize("mutant", range(0 if choice in FIRST else MUTANTS))
+        metafunc.parametrize("mutant", range(0 if CHOICE in FIRST else MUTANTS))
     if "answer" in metafunc.fixturenames:
-        quick = [path for path in RIGHT if not path.stem.startswith("fit__")]
-        known = (*RIGHT, *WRONG) if EVERY else (*quick[4::12], *WRONG[3::8])
-        if choice in FIRST:
-            known = (*RIGHT[FIRST[choice] :: 24], *WRONG[FIRST[choice] :: 48])
-        own = [path for path in known if path.parent.name == metafunc.cls.path.stem]
-        metafunc.parametrize("answer", own, ids=lambda path: path.stem)
+        metafunc.parametrize(
+            "answer",
+            [
+                pytest.param(one, marks=() if one in JUDGED else pytest.mark.slow)
+                for one in CHOSEN
+                if one.lesson == metafunc.cls.path.stem
+            ],
+            ids=str,
+        )
 
 
 class Answers:
@@ -92,12 +100,13 @@ class Answers:
 
         return sampled({cls.path: read_mutants(cls.path)}, MUTANTS)[cls.path]
 
-    # First: of a mutant that leaves something behind, the right answers would tell.
-    def test_no_mutant_lives_unless_the_contract_allows_it(
+    # First: the right answers would show that a mutant left something behind.
+    @pytest.mark.slow
+    def test_no_mutant_passes_unless_the_contract_allows_it(
         self, mutant, mutants, lesson
     ):
         from catalog import key, right_by_contract
-        from outcome import outcome_of
+        from worker import outcome_of
 
         mutant = mutants[mutant]
         faulthandler.dump_traceback_later(MUTANT_S, exit=True)
@@ -106,87 +115,83 @@ class Answers:
         assert outcome != "the check could not run", mutant
         assert outcome != "right" or key(vars(mutant)) in right_by_contract(), mutant
 
-    def test_answer_gets_the_points_it_deserves_and_is_told_why(self, answer, lesson):
-        exercise, kind, _ = answer.stem.split("__")
-        verdicts = lesson.verdicts(answer, exercise)
-        if lesson.judge and exercise not in SLOW and is_graded(answer):
-            assert lesson.verdicts(answer, exercise, by="grader") == verdicts
-        verdict = verdicts.pop(exercise)
+    def test_solutions_pass_their_checks(self, lesson):
+        for exercise in {*lesson.exercises} - {*SLOW}:
+            verdict = lesson.verdicts(exercise, lesson.solutions[exercise])[exercise]
+            assert (verdict.outcome, verdict.share) == (Outcome.PASSED, 1), verdict
+
+    def test_answer_gets_its_points_and_its_learner_is_shown_why(self, answer, lesson):
+        given = answer.exercise, answer.source, str(answer)
+        verdicts = lesson.verdicts(*given)
+        if lesson.judge and answer in JUDGED and answer.exercise not in SLOW:
+            assert lesson.verdicts(*given, judged=True) == verdicts
+        verdict = verdicts.pop(answer.exercise)
         assert {other.outcome for other in verdicts.values()} <= {Outcome.PASSED}
         assert not any(one.standing == LATER for one in verdict.statements)
         failed = [one for one in verdict.statements if one.standing == FAILS]
-        if kind == "right":
+        if answer.kind == "right":
             assert (verdict.outcome, verdict.share) == (Outcome.PASSED, 1), failed
             return
         assert verdict.outcome in (Outcome.PARTLY, Outcome.FAILED, Outcome.RAISED)
         assert verdict.share < 1
-        assert [one.name for one in failed] == said(answer, "Fails").split("; ")
+        assert tuple(one.name for one in failed) == answer.fails
         shown = [one for one in failed if one.rows]  # others say "see above"
-        causes = [dict(one.rows).get("likely", "none") for one in shown]
-        assert said(answer, "Told") in causes
+        assert answer.cause in [dict(one.rows).get("likely") for one in shown]
         assert not lesson.judge or untranslated(verdict, lesson) == []
 
-    @pytest.mark.skipif(not EVERY, reason="with ANSWERS=all")
-    @pytest.mark.parametrize("seed", range(100, 108))
+    @pytest.mark.parametrize("seed", SEEDS)
     def test_right_answers_are_right_whatever_cases_are_drawn(
         self, seed, lesson, monkeypatch
     ):
         # Each class has one of its own.
         monkeypatch.setattr(reference_checks, "seed", seed)
         for exercise in {*lesson.exercises} - {*SLOW}:
-            own = [path for path in RIGHT if path.parent.name == self.path.stem]
-            own = [path for path in own if path.stem.startswith(f"{exercise}__")]
+            own = known_answers(self.path.stem, exercise, "right")
             answer = own[seed % len(own)]
-            verdict = lesson.verdicts(answer, exercise, by="grader")[exercise]
-            assert verdict.outcome == Outcome.PASSED, (answer.stem, verdict)
+            given = exercise, answer.source, str(answer)
+            verdict = lesson.verdicts(*given, judged=True)[exercise]
+            assert verdict.outcome == Outcome.PASSED, (answer.name, verdict)
 
-    def test_answer_says_what_it_stands_for(self, answer):
-        assert re.fullmatch(r"\w+?__(wrong|right)__\w+", answer.stem)
-        assert ast.get_docstring(ast.parse(answer.read_text()))
-
-    def test_each_wrong_answer_says_what_fails_and_what_is_told(self, lesson):
-        own = [path for path in WRONG if path.parent.name == self.path.stem]
-        for path in own:
-            exercise = path.stem.split("__")[0]
-            check = lesson.checks.checks[exercise]
-            failed = said(path, "Fails").split("; ")
-            stated = [*check.essential, *check.others]
-            assert failed == [one for one in stated if one in failed], path.stem
-            assert said(path, "Told"), path.stem
-
-    def test_each_exercise_has_three_wrong_and_six_right_answers(self, lesson):
-        every = (*RIGHT, *WRONG)
-        own = [path.stem for path in every if path.parent.name == self.path.stem]
+    def test_each_exercise_has_answers_and_they_fail_statements_of_its_check(
+        self, lesson
+    ):
+        files = {path.stem for path in (FOLDER / self.path.stem).iterdir()}
+        assert files == {*lesson.exercises}
         for exercise in lesson.exercises:
-            assert sum(name.startswith(f"{exercise}__wrong__") for name in own) >= 3
-            assert sum(name.startswith(f"{exercise}__right__") for name in own) >= 6
+            check = lesson.checks.checks[exercise]
+            stated = [*check.essential, *check.others]
+            for answer in known_answers(self.path.stem, exercise, "wrong"):
+                failed = [one for one in stated if one in answer.fails]
+                assert failed and failed == [*answer.fails], answer
 
 
-def is_graded(answer):
-    """Tells whether the judge is asked, too: a fifth, with `ANSWERS=all` all."""
-    return EVERY or zlib.crc32(answer.stem.encode()) % 5 == 0
-
-
-def said(answer, label):
-    """Reads what stands behind a label at the end of a wrong answer's docstring."""
-    text = ast.get_docstring(ast.parse(answer.read_text()))
-    found = re.search(rf"\n{label}: (.+?)(?=\n[A-Z][a-z]+: |\Z)", text, re.DOTALL)
-    return " ".join(found[1].split()) if found else f"a line with {label}: is missing"
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_holds_three_wrong_and_six_right_answers_which_say_what_they_are(path):
+    answers = known_answers(path.parent.name, path.stem)
+    kinds = collections.Counter(answer.kind for answer in answers)
+    assert kinds["wrong"] >= 3 and kinds["right"] >= 6
+    assert len({(answer.kind, answer.name) for answer in answers}) == len(answers)
+    for answer in answers:
+        assert ast.get_docstring(ast.parse(answer.source)), answer
+        misspelled = re.findall(r"(?m)^# *(?:%%|cause).*", answer.source)
+        assert misspelled == [], answer
 
 
 def untranslated(verdict, lesson):
-    """Lists what a learner who reads another language is told in English.
+    """Lists the English text that a learner of another language would be shown.
 
-    What hidden cases alone say is in no catalogue.
+    Messages of hidden cases alone are in no catalogue.
     """
-    told = []
+    texts = []
     for one in verdict.statements:
         rows = dict(one.rows)
-        told += [one.name, rows.get("likely", "")]
+        texts += [one.name, rows.get("likely", "")]
         if not re.match(r"\w+(Error|Exception|Exit): ", one.headline):
-            told.append(one.headline)  # else it is what an answer raised
-    told = [text for text in told if not any(p.fullmatch(text) for p in lesson.hidden)]
-    return [text for text in told if " " in text and translated(text, "ko") == text]
+            texts.append(one.headline)  # else it is what an answer raised
+    texts = [
+        text for text in texts if not any(p.fullmatch(text) for p in lesson.hidden)
+    ]
+    return [text for text in texts if " " in text and translated(text, "ko") == text]
 
 
 for path in SOURCES:

@@ -6,7 +6,7 @@ import pytest
 
 from grader.pages.class_report import class_report
 from grader.pages.similar_work import normal_form, similar_work
-from grader.results import ExerciseResult, Outcome, Result, Status
+from grader.results import ExerciseResult, Outcome, Record, Result, Status
 
 ANSWER = '''
 def train(params, batches, lr):
@@ -86,14 +86,17 @@ def test_many_who_share_answers_are_counted():
     assert texts[-1] == "and 3 more"
 
 
+def report(results):
+    records = {student: Record("", {}, result) for student, result in results.items()}
+    return class_report("01_tiny", records, title="Tiny", solutions={})
+
+
 def test_the_class_report_shows_it_and_says_what_it_is_not():
     results = {"ada": work(ANSWER, OTHER), "b<i>ob": work(REWORDED, OTHER)}
-    page = class_report("01_tiny", results, title="Tiny", seconds={}, solved={})
+    page = report(results)
     assert "Equal answers" in page
     assert "no proof" in page
     assert "<td>b&lt;i&gt;ob: exercise_0, exercise_1</td>" in page
-    alone = class_report(
-        "01_tiny", {"ada": work(ANSWER)}, title="Tiny", seconds={}, solved={}
-    )
+    alone = report({"ada": work(ANSWER)})
     assert "Equal answers" not in alone
     assert textwrap.dedent(ANSWER) not in page

@@ -1,30 +1,27 @@
 """Answers travel from a submission into a clean lesson."""
 
 import copy
+import time
 
 import nbformat
 import pytest
-import tiny
+from submitted import ANSWERS
 
 from grader.authoring.release import checks, exercises, release
-from grader.submissions.answers import Answers, extract_answers, fill_in
+from grader.submissions.answers import (
+    Answers,
+    extract_answers,
+    fill_in,
+    is_check,
+    why_other_lesson,
+)
 
-DOUBLE = "# exercise: double\ndef double(x):\n    return x + x"
-NEGATE = "# exercise: negate\ndef negate(x):\n    return 0 - x"
-
-
-@pytest.fixture(scope="module")
-def lesson(tmp_path_factory):
-    return tiny.lesson(tmp_path_factory.mktemp("course") / "course")
+DOUBLE, NEGATE = ANSWERS.values()
 
 
 @pytest.fixture
-def submitted(lesson):
-    """The released lesson, in which both exercises are answered."""
-    notebook = release(lesson)
-    exercises(notebook)["double"].source = DOUBLE
-    exercises(notebook)["negate"].source = NEGATE
-    return notebook
+def submitted(answered):
+    return nbformat.reads(answered, as_version=4)
 
 
 def code(source, **metadata):
@@ -439,3 +436,43 @@ def test_answering_leaves_the_lesson_as_it_was(lesson):
 def test_answered_lesson_is_a_valid_notebook(lesson):
     extras = (("", "x = 1"), ("setup", "y = 2"), ("setup", "z = 3"))
     nbformat.validate(fill_in(lesson, Answers({"double": DOUBLE}, extras)))
+
+
+def notebook_of(*cells):
+    cells = [nbformat.v4.new_code_cell(text) for text in cells]
+    return nbformat.v4.new_notebook(cells=cells)
+
+
+def test_this_lesson_is_no_other_one(submitted, lesson):
+    for notebook in (submitted, lesson):
+        assert why_other_lesson(notebook, lesson, "01_tiny") == ""
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["# exercise: double\nx = 1", "import jax\n\n\ndef negate(x):\n    return x"],
+    ids=["comment", "function"],
+)
+def test_one_exercise_is_enough(lesson, cell):
+    assert why_other_lesson(notebook_of(cell), lesson, "01_tiny") == ""
+
+
+def test_other_lesson_is_named(lesson):
+    text = "This is not lesson 01_tiny: none of its exercises are in it."
+    remedy = "Submit the notebook that holds double, negate."
+    other = notebook_of("def ring_shift(x):\n    return x")
+    assert why_other_lesson(other, lesson, "01_tiny") == f"{text} {remedy}"
+    for title, said in (
+        ("# Lesson 3. Meshes\n\nMore.", ' Its title is "Lesson 3. Meshes".'),
+        ("# Lesson 1. Tiny", ""),
+    ):
+        other.cells.insert(0, nbformat.v4.new_markdown_cell(title))
+        found = why_other_lesson(other, lesson, "01_tiny")
+        assert found == f"{text}{said} {remedy}"
+
+
+def test_a_long_line_does_not_keep_the_recognition_of_checks_busy():
+    cell = code('check("double"' + " " * 1_000_000 + "\nx")
+    begun = time.monotonic()
+    assert not is_check(cell, "double")
+    assert time.monotonic() - begun < 1

@@ -2,8 +2,8 @@
 
 import contextlib
 import dataclasses
-import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -22,8 +22,8 @@ from grader import ROOT
 from grader.authoring.release import release
 from grader.classroom.export import export
 from grader.containment.limits import Limits
-from grader.results import Status
 from grader.submissions.read_submission import SubmittedFile
+from grader.workers import dask_executor
 from grader.workers.cache_key import lesson_hashes
 from grader.workers.dask_executor import ClusterError, DaskExecutor
 from grader.workers.executor import grade_jobs
@@ -128,29 +128,35 @@ def jobs_of(lesson, *students):
     return found
 
 
-def graded_by(lesson, cluster, jobs, **how):
-    with contextlib.closing(
-        DaskExecutor({NAME: lesson}, Limits(), cluster.address, trusted=True, **how)
-    ) as executor:
+def opened(lesson, cluster):
+    lessons = {NAME: lesson, "other": lesson}
+    executor = DaskExecutor(lessons, Limits(), cluster.address, trusted=True)
+    return contextlib.closing(executor)
+
+
+def graded_by(lesson, cluster, jobs):
+    with opened(lesson, cluster) as executor:
         return {done.job.student: done for done in grade_jobs(executor, jobs)}
 
 
-def stand_in():
-    """Makes what stands for grading on a worker: it travels there by value."""
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Replaces grading on a worker; like it, the function is pickled by value."""
+    on_worker = dask_executor.on_worker
 
-    def answer(task):
-        facts = json.loads(task)
-        learner = facts["notebook"]["metadata"].get("learner")
+    def answer(setup, job, precompile):
+        lesson, job = pickle.loads(setup)[0], pickle.loads(job)
+        learner = job.submitted.notebook.metadata.learner
         if learner == "poison":
             os._exit(1)
         if learner == "waits":
             threading.Event().wait()
-        fields = ("exercises", "notes", "reasons", "limits")
-        result = {name: [] for name in fields} | {"lesson": facts["name"]}
-        result = json.dumps(result | {"status": "GRADED"})
-        return json.dumps({"error": "", "seconds": 1.0, "result": result})
+        return lesson
 
-    return answer
+    def stand_in(name):
+        return answer if name == "grade_there" else on_worker(name)
+
+    monkeypatch.setattr(dask_executor, "on_worker", stand_in)
 
 
 def test_workers_without_a_shared_folder_give_the_same_results_though_one_dies(
@@ -190,7 +196,7 @@ def test_the_command_starts_a_cluster_of_this_machine_and_its_grades_are_the_sam
     for student, answers in {"ada": RIGHT, "bob": WRONG, "cleo": {}}.items():
         hand_in(tmp_path, student, answered(lesson, **answers))
     for more in (["--scheduler", "local", "--workers", "2"], []):
-        shutil.rmtree(tmp_path / "class" / "grading", ignore_errors=True)
+        shutil.rmtree(tmp_path / "class" / "grading" / "results", ignore_errors=True)
         words = [sys.executable, "-m", "grader", "grade", tmp_path / "class", *more]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -202,125 +208,102 @@ def test_the_command_starts_a_cluster_of_this_machine_and_its_grades_are_the_sam
     assert exports[0] == exports[1]
 
 
-def test_a_submission_that_kills_its_workers_takes_no_other_one_with_it(cluster, small):
+def test_a_submission_that_kills_its_workers_takes_no_other_one_with_it(
+    cluster, small, stand_in
+):
     cluster.add(restarts=True)
     cluster.add(restarts=True)
     names = ["a", "b", "poison", "c", "d", "e", "f"]
-    done = graded_by(small, cluster, jobs_of(small, *names), run_there=stand_in())
-    assert all(not one.error for one in done.values())
-    poison = done["poison"].record.result
-    assert poison.status is Status.NEEDS_REVIEW
-    assert "Grading it failed twice (KilledWorker" in poison.reasons[0]
-    others = {done[name].record.result.status for name in names if name != "poison"}
-    assert others == {Status.GRADED}
+    done = graded_by(small, cluster, jobs_of(small, *names))
+    assert done.pop("poison").error.startswith("KilledWorker")
+    assert all(one.record for one in done.values())
 
 
-def test_where_no_worker_comes_each_submission_says_so(cluster, small):
-    jobs = jobs_of(small, "a", "b", "c")
-    done = graded_by(small, cluster, jobs, run_there=stand_in(), patience_s=1)
-    wanted = f"{cluster.address} has had no worker for 1 s."
+def test_where_no_worker_comes_each_submission_says_so(cluster, small, monkeypatch):
+    monkeypatch.setattr(dask_executor, "PATIENCE_S", 1)
+    done = graded_by(small, cluster, jobs_of(small, "a", "b", "c"))
+    wanted = f"No worker for 1 s on the Dask cluster at {cluster.address}."
     assert [done[name].error for name in "abc"] == [wanted] * 3
 
 
-def test_where_all_workers_die_what_is_done_is_kept_and_the_run_ends(cluster, small):
+def test_where_all_workers_die_what_is_done_is_kept_and_the_run_ends(
+    cluster, small, stand_in, monkeypatch
+):
+    monkeypatch.setattr(dask_executor, "PATIENCE_S", 1)
     cluster.add()
-    options = {"trusted": True, "run_there": stand_in(), "patience_s": 1}
     found = {}
-    with contextlib.closing(
-        DaskExecutor({NAME: small}, Limits(), cluster.address, **options)
-    ) as executor:
-        for done in grade_jobs(executor, jobs_of(small, "a", "waits", "b")):
+    with opened(small, cluster) as executor:
+        for done in grade_jobs(executor, jobs_of(small, "b", "waits", "a")):
             found[done.job.student] = done
             cluster.end(cluster.workers[0])
     assert len(found) == 3
-    assert found["a"].record and "no worker" in found["waits"].error
+    assert found["a"].record and "No worker" in found["waits"].error
 
 
-def test_where_the_scheduler_dies_the_run_ends(cluster, small, monkeypatch):
-    monkeypatch.setattr("grader.workers.dask_executor.CONNECT_S", 2)
+def test_where_the_scheduler_dies_the_run_ends(cluster, small, stand_in, monkeypatch):
+    monkeypatch.setattr(dask_executor, "CONNECT_S", 2)
+    monkeypatch.setattr(dask_executor, "PATIENCE_S", 1)
     cluster.add()
-    options = {"trusted": True, "run_there": stand_in(), "patience_s": 1}
     found = {}
-    with contextlib.closing(
-        DaskExecutor({NAME: small}, Limits(), cluster.address, **options)
-    ) as executor:
-        for done in grade_jobs(executor, jobs_of(small, "a", "waits", "b")):
+    with opened(small, cluster) as executor:
+        for done in grade_jobs(executor, jobs_of(small, "b", "waits", "a")):
             found[done.job.student] = done
             cluster.end(cluster.scheduler)
     assert len(found) == 3
     assert found["a"].record and found["waits"].error
 
 
-def test_where_a_job_cannot_be_sent_the_result_before_it_is_kept(steady, small):
-    options = {"trusted": True, "run_there": stand_in()}
-    with contextlib.closing(
-        DaskExecutor({NAME: small}, Limits(), steady.address, **options)
-    ) as executor:
-        ways = iter([executor.client.submit, None, executor.client.submit])
-        executor.client.submit = lambda *args, **more: next(ways)(*args, **more)
-        found = [*grade_jobs(executor, jobs_of(small, "a", "b"))]
+def test_where_a_job_cannot_be_sent_the_other_results_are_kept(steady, small, stand_in):
+    with opened(small, steady) as executor:
+        calls = iter([executor.client.submit, None, executor.client.submit])
+        executor.client.submit = lambda *args, **more: next(calls)(*args, **more)
+        found = [*grade_jobs(executor, jobs_of(small, "b", "a"))]
     assert [done.job.student for done in found] == ["a", "b"]
     assert all(done.record for done in found)
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ("no JSON", "JSONDecodeError"),
-        ('{"error": "", "seconds": 1, "result": "{}"}', "This is no result"),
-    ],
-)
-def test_an_answer_that_is_no_result_is_no_grade(steady, small, answer, said):
-    jobs = jobs_of(small, "a")
-    done = graded_by(small, steady, jobs, run_there=lambda task: answer)
-    assert done["a"].record is None
-    assert said in done["a"].error
+def test_an_error_on_a_worker_is_reported_with_its_kind(steady, small):
+    [job] = jobs_of(small, "a")
+    job = dataclasses.replace(job, submitted=SubmittedFile("no notebook"))
+    assert graded_by(small, steady, [job])["a"].error.startswith("AttributeError")
 
 
-def test_a_worker_stays_with_a_lesson(steady, small):
-    jobs = jobs_of(small, *"abcdef")
-    lessons = {"one": small, "two": small}
+def test_a_worker_stays_with_a_lesson(steady, small, stand_in):
     mixed = [
-        dataclasses.replace(job, lesson=[*lessons][number % 2])
-        for number, job in enumerate(jobs)
+        dataclasses.replace(job, lesson=[NAME, "other"][number % 2])
+        for number, job in enumerate(jobs_of(small, *"abcdef"))
     ]
-    executor = DaskExecutor(
-        lessons, Limits(), steady.address, trusted=True, run_there=stand_in()
+    with opened(small, steady) as executor:
+        order = [done.record for done in grade_jobs(executor, mixed)]
+    assert order in ([NAME] * 3 + ["other"] * 3, ["other"] * 3 + [NAME] * 3)
+
+
+def test_a_worker_gets_neither_learners_nor_the_gradebook(steady, small, monkeypatch):
+    monkeypatch.setattr(
+        dask_executor,
+        "on_worker",
+        lambda name: lambda *sent: None if name == "check_setup" else sent,
     )
-    with contextlib.closing(executor):
-        order = [done.record.result.lesson for done in grade_jobs(executor, mixed)]
-    assert order == ["two"] * 3 + ["one"] * 3
-
-
-def test_a_worker_hears_neither_of_learners_nor_of_the_gradebook(steady, small):
     [job] = jobs_of(small, "ada-lovelace")
     job.submitted.notebook.metadata.pop("learner")
-    [done] = graded_by(
-        small, steady, [job], run_there=lambda task: json.dumps({"error": task})
-    ).values()
-    said = json.loads(done.error)
-    assert sorted(said) == [
-        "hashes",
-        "lesson",
-        "limits",
-        "name",
-        "notebook",
-        "notes",
-        "pin",
-        "prepare",
-        "reasons",
-        "trusted",
-    ]
-    assert "ada-lovelace" not in done.error and "sqlite" not in done.error
+    setup, sent, _ = graded_by(small, steady, [job])["ada-lovelace"].record
+    name, *_ = pickle.loads(setup)
+    assert name == NAME and pickle.loads(sent).hashes == job.hashes
+    for secret in (b"ada-lovelace", b"sqlite", str(ROOT).encode()):
+        assert secret not in setup + sent
 
 
 def test_workers_of_another_version_or_without_the_course_are_refused(cluster, small):
     cluster.add(change="grader/judging/trial.py")
-    with pytest.raises(ClusterError, match=r"another version of the course: give it"):
+    with pytest.raises(
+        ClusterError, match=r"(?s)another version of the course.*at the same commit"
+    ):
         graded_by(small, cluster, [])
     cluster.end(cluster.workers[0])
     cluster.add(course=False)
-    with pytest.raises(ClusterError, match=r"do not find this course.*in its folder"):
+    with pytest.raises(
+        ClusterError, match=r"(?s)No module named 'grader'.*in the course's folder"
+    ):
         graded_by(small, cluster, [])
 
 

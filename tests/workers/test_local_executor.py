@@ -1,117 +1,97 @@
-"""Submissions that sleep leave CPUs to others; without spare jobs each has its own."""
+"""This machine grades jobs in parallel, with a warm judge for each lesson in work."""
 
 import contextlib
-import os
 import threading
 from types import SimpleNamespace
 
-import psutil
 import pytest
 
 from grader.containment.limits import Limits
-from grader.results import Outcome
 from grader.submissions.read_submission import SubmittedFile
-from grader.workers import cpu_affinity
+from grader.workers import local_executor
 from grader.workers.executor import grade_jobs
-from grader.workers.job_grader import JobGrader
 from grader.workers.jobs import Job
 from grader.workers.local_executor import LocalExecutor
 
-PATIENCE_S = 60
-JOBS = [Job(str(number), "a", SubmittedFile(None), {}) for number in range(4)]
-EXERCISE = SimpleNamespace(outcome=Outcome.PASSED)
-RECORD = SimpleNamespace(result=SimpleNamespace(exercises=[EXERCISE]))
+
+def jobs(text):
+    """Makes jobs of lessons: "aab" are two of lesson a and one of b."""
+    none = SubmittedFile(None)
+    return [Job(str(n), lesson, none, {}) for n, lesson in enumerate(text)]
+
+
+def opened(workers):
+    lessons = {"a": "a", "b": "b"}
+    executor = LocalExecutor(lessons, Limits(), workers=workers, trusted=True)
+    return contextlib.closing(executor)
 
 
 @pytest.fixture
-def busy(monkeypatch):
-    """Sets how many of four CPUs are busy; returns an event: looked at again."""
+def judges(monkeypatch):
+    """Replaces judges; lists what happens to them."""
+    events = []
 
-    def set_to(number):
-        asked, again = [], threading.Event()
+    class Judge:
+        compiled = None
 
-        def percent():
-            asked.append(number)
-            if len(asked) > 3:
-                again.set()
-            return number * 25
+        def __init__(self, lesson, **more):
+            self.lesson = lesson
+            events.append(f"start {lesson}")
 
-        monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
-        monkeypatch.setattr(psutil, "cpu_percent", percent)
-        return again
+        def close(self):
+            events.append(f"end {self.lesson}")
 
-    return set_to
+    monkeypatch.setattr(local_executor, "JudgeProcess", Judge)
+    return events
 
 
 @pytest.fixture
-def graded(monkeypatch):
-    """Grades four submissions, each by `work`."""
+def grading(monkeypatch):
+    """Replaces the grading of a submission."""
 
-    def run(work, **workers):
-        monkeypatch.setattr(JobGrader, "grade", lambda self, job: (work(), RECORD)[1])
-        executor = LocalExecutor({}, Limits(), trusted=True, **workers)
-        with contextlib.closing(executor):
-            finished = [*grade_jobs(executor, JOBS)]
-        assert {one.job for one in finished} == {*JOBS}
-        assert all(one.record for one in finished)
+    def replace(work):
+        monkeypatch.setattr(local_executor, "grade_submission", work)
 
-    return run
+    replace(lambda *arguments, **more: SimpleNamespace())
+    return replace
 
 
-def test_while_cpus_idle_spare_jobs_begin(busy, graded):
-    busy(1)
-    together = threading.Barrier(4, timeout=PATIENCE_S)  # each waits for all the others
-    graded(together.wait, workers=1, spare=3)
+def test_workers_grade_in_parallel(judges, grading):
+    together = threading.Barrier(2, timeout=60)
+    grading(lambda *arguments, **more: together.wait())
+    with opened(2) as executor:
+        assert all(one.record for one in grade_jobs(executor, jobs("aaaa")))
 
 
-def test_while_none_idles_they_wait(busy, graded):
-    again, at_work, most = busy(3.5), set(), []
-
-    def work():
-        at_work.add(threading.get_ident())
-        most.append(len(at_work))
-        assert again.wait(PATIENCE_S)
-        at_work.discard(threading.get_ident())
-
-    graded(work, workers=1, spare=3)
-    assert max(most) == 1
+def test_a_judge_stays_warm_for_a_lesson_and_ends_with_the_last_job(judges, grading):
+    with opened(1) as executor:
+        assert len([*grade_jobs(executor, jobs("abab"))]) == 4
+    assert judges == ["start b", "end b", "start a", "end a"]
 
 
-def test_the_last_begin_though_no_cpu_idles(busy, graded):
-    busy(4)
-    together = threading.Barrier(3, timeout=PATIENCE_S)
-    held = threading.Semaphore(1)
+def test_a_judge_ends_with_a_job_that_fails(judges, grading):
+    def fail(*arguments, **more):
+        raise RuntimeError("the judge failed")
 
-    def work():
-        if not held.acquire(blocking=False):  # all but the first
-            together.wait()
-
-    graded(work, workers=2, spare=2)
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux binds threads")
-def test_without_spare_jobs_each_worker_has_a_cpu_of_its_own(graded, monkeypatch):
-    monkeypatch.setattr(cpu_affinity, "NAME", f"\0local-{os.getpid()}-{{}}")
-    whole, seen = os.sched_getaffinity(0), []
-    workers = min(2, len(whole))
-    together = threading.Barrier(workers, timeout=PATIENCE_S)
-
-    def work():
-        together.wait()
-        seen.append(tuple(os.sched_getaffinity(0)))
-
-    for _ in range(2):  # what was held is free again
-        graded(work, workers=workers)
-    assert {len(cpus) for cpus in seen} == {1} and len({*seen}) >= workers
-    assert os.sched_getaffinity(0) == whole
+    grading(fail)
+    with opened(1) as executor:
+        [one] = grade_jobs(executor, jobs("a"))
+    assert one.error == "RuntimeError: the judge failed"
+    assert judges == ["start a", "end a"] * 2  # tried twice
 
 
-def test_when_nobody_asks_any_more_nothing_more_begins(busy, monkeypatch):
-    busy(4)
-    begun = []
-    monkeypatch.setattr(JobGrader, "grade", lambda self, job: begun.append(job))
-    executor = LocalExecutor({}, Limits(), workers=1, trusted=True)
-    with contextlib.closing(executor):
-        found = grade_jobs(executor, JOBS)
-        next(found, None)
-    assert len(begun) < len(JOBS)
+def test_a_closed_executor_starts_nothing_more(judges, grading):
+    started, may_end = [], threading.Event()
+
+    def work(*arguments, **more):
+        started.append(arguments)
+        may_end.wait(60)
+
+    grading(work)
+    with opened(1) as executor:
+        grade_jobs(executor, jobs("aaaa"))
+    may_end.set()
+    executor.pool.shutdown()
+    assert len(started) <= 1
+    with pytest.raises(RuntimeError):
+        executor.submit(*jobs("a"), False)

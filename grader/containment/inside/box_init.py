@@ -1,21 +1,17 @@
-"""The first process of a box, or the last step into one, before the untrusted command.
+"""The first process of a box.
 
 It denies the system calls that no limit counts: memory outside of processes, file
 systems, namespaces, other processors than it was given. Then its mode decides:
 
-- exec COMMAND: becomes the command.
 - init COMMAND: starts the command as a child, which cannot interfere with it.
 - init-until-stdin-closes COMMAND: the same; when its standard input closes, as it does
   however the grader ends, it ends and all of the box with it.
-- wait: starts nothing; sends the limits of the box on its standard input, a socket, and
-  ends when that closes.
+- wait: starts nothing; prints "ready", and ends when its standard input closes.
 """
 
 import ctypes
-import json
 import os
 import platform
-import resource
 import select
 import signal
 import struct
@@ -84,7 +80,6 @@ def seccomp_filter(machine: str) -> list[tuple[int, int, int, int]]:
 
 
 def prctl(*arguments: object) -> None:
-    """Calls prctl."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(*arguments, 0, 0, 0):
         raise OSError(ctypes.get_errno(), f"prctl{arguments}")
@@ -109,59 +104,39 @@ def protect() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def fork(pipe: list[int]) -> int:
-    """Forks; in the child, which reads from the pipe if there is one, returns 0."""
-    child = os.fork()
-    if child:
-        protect()
-        return child
-    for end in pipe[:1]:
-        os.dup2(end, 0)
-    for end in pipe:
-        os.close(end)
-    os.setsid()
-    return 0
-
-
 def copy_stdin(pipe: int) -> None:
-    """Copies the standard input to a pipe."""
     while block := os.read(0, 2**16):
         while block:
             block = block[os.write(pipe, block) :]
 
 
 def exit_when_stdin_closes() -> None:
-    """Ends this process, and so the box, when the standard input closes."""
+    """Ends this process, and with it the box, when the standard input closes."""
     end = select.poll()
     end.register(0, 0)  # no events but its end, whatever is still unread
     end.poll()
     os._exit(1)
 
 
-def wait() -> None:
-    """Keeps a box for processes that enter it, until the standard input closes."""
-    protect()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans become its children
-    names = ("AS", "CPU", "NPROC", "NOFILE", "FSIZE", "CORE")
-    kinds = [getattr(resource, f"RLIMIT_{name}") for name in names]
-    limits = [(kind, resource.getrlimit(kind)) for kind in kinds]
-    os.write(0, json.dumps(limits).encode())
-    exit_when_stdin_closes()
-
-
 def main(mode: str, *command: str) -> None:
     """Runs the command, in one of the modes above."""
     install_seccomp_filter()
     if mode == "wait":
-        wait()
-    pipe = list(os.pipe()) if mode == "init-until-stdin-closes" else []
-    child = 0 if mode == "exec" else fork(pipe)
+        protect()
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans become its children
+        os.write(1, b"ready\n")
+        exit_when_stdin_closes()
+    stdin, pipe = os.pipe() if mode == "init-until-stdin-closes" else (0, None)
+    child = os.fork()
     if not child:
+        os.dup2(stdin, 0)
+        os.setsid()
         os.execvp(command[0], command)
+    protect()
     if pipe:
-        os.close(pipe[0])
-        for work, arguments in ((copy_stdin, pipe[1:]), (exit_when_stdin_closes, [])):
-            threading.Thread(target=work, args=arguments, daemon=True).start()
+        os.close(stdin)
+        threading.Thread(target=copy_stdin, args=(pipe,), daemon=True).start()
+        threading.Thread(target=exit_when_stdin_closes, daemon=True).start()
     while True:
         pid, status = os.wait()  # orphans become children of a box's first process
         if pid == child:

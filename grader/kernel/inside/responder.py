@@ -1,16 +1,18 @@
 """The learner's half of `observe`: runs in the learner's process and reports on it.
 
 It holds no secret. The judge reads its reports as untrusted input, and runs exported
-programs itself. The lesson's own functions that call a learner's, such as a loop of
-training steps, live in a namespace that no cell of the learner's changes by chance or
-by a definition of the same name.
+programs itself. The lesson's functions that call a learner's, such as a training loop,
+are in a namespace that no cell of the learner's changes by a definition of that name.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import ctypes
+import dataclasses
 import functools
+import gc
 import io
 import json
 import linecache
@@ -19,6 +21,7 @@ import random
 import sys
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -27,24 +30,22 @@ from IPython import get_ipython
 from jax.extend.mlir.dialects import stablehlo
 
 from coursekit import learner as notebook
-from coursekit import processes
 from coursekit.checks import CheckModule
 from coursekit.observation import Opaque, plain
 from coursekit.observe import (
     compiles_are_counted,
-    exchanged,
     failure,
     observe,
     on_devices,
+    watched,
 )
 from coursekit.tracing import Untraceable, exported, ir_context, reason
-from grader.containment.inside.deadline import clock
 
 from . import wire
-from .compiled_programs import free_compiled_programs
 from .frames import REPLY_TYPE
 
 MAX_PROGRAM = 2**23
+ENOUGH_MIB = 400  # of a process that has imported JAX and holds a lesson: 200 to 330
 
 
 class Settings:
@@ -75,8 +76,25 @@ class Settings:
         np.random.seed(0)
 
 
+def free_compiled_programs() -> None:
+    """Frees all compiled programs if this process takes much memory: it makes hundreds.
+
+    What is used again is compiled or read again.
+    """
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        if pages * os.sysconf("SC_PAGE_SIZE") < ENOUGH_MIB * 2**20:
+            return
+    except OSError:  # not Linux
+        pass
+    jax.clear_caches()
+    ir_context.cache_clear()
+    gc.collect()
+    with contextlib.suppress(AttributeError, TypeError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)  # what is free goes back to the system
+
+
 settings = Settings()
-processes.clock = clock
 given: dict[str, Any] = {}  # the lesson's own functions
 exercises: list[str] = []  # what learners write
 checks: list[CheckModule] = []  # the lesson's
@@ -105,7 +123,7 @@ def define(
 
 
 def functions(learner: dict[str, Any]) -> Mapping[str, Any]:
-    """Maps names to what checks ask about: theirs, the lesson's, the learner's."""
+    """Maps names to what checks ask about: the checks', the lesson's, the learner's."""
     for name in exercises:
         given.pop(name, None)
         if name in learner:
@@ -129,39 +147,37 @@ def answer(question: str, *, begins: bool = False) -> None:
 
 
 def reply(question: dict[str, Any], functions: Mapping[str, Any]) -> dict[str, Any]:
-    """Answers a question about one of `functions`."""
     name = question["function"]
     function = functions.get(name)
     if function is None or isinstance(function, notebook.Missing):
         found = {"missing": name}
     else:
-        is_mapped = question["axis"] is not None
-        if is_mapped:
-            function = on_devices(function, question["axis"])
-        arguments = wire.decode(question["arguments"])
-        if question["ask"] == "program":
-            found = program(function, arguments, is_mapped)
-        else:
-            found = call(function, arguments)
+        arguments, axis = wire.decode(question["arguments"]), question["axis"]
+        answered = program if question["ask"] == "program" else call
+        found = answered(function, arguments, axis)
     return found | {"id": question["id"]}
 
 
-def call(function: Any, arguments: list) -> dict[str, Any]:
+def call(function: Any, arguments: list, axis: str | None) -> dict[str, Any]:
     """Calls the function; reports what happened, and its arguments as they are then."""
     after: list[Any] = []
+    changed: set[int] = set()
+    if axis is not None:
+        function = on_devices(watched(function, changed), axis)
 
     @functools.wraps(function)
-    def watched(*inputs):
+    def noted(*inputs):
         after[:] = inputs
         return function(*inputs)
 
     try:
-        seen = observe(watched, *arguments)
+        seen = observe(noted, *arguments)
         if not compiles_are_counted():
             return {"uncounted": True}
     except BaseException as error:  # a value that cannot even be looked at
         error = failure(error, function)
         return {"unreadable": f"{error.kinds[0]}: {error.message[:200]}"}
+    seen = dataclasses.replace(seen, changed=tuple(sorted({*seen.changed, *changed})))
     return {
         "seen": wire.encode_observation(seen),
         "after": [encoded(argument) for argument in after],
@@ -176,27 +192,19 @@ def encoded(argument: Any) -> Any:
         return wire.encode(Opaque(type(argument).__name__))
 
 
-def program(function: Any, arguments: list, is_mapped: bool) -> dict[str, Any]:
+def program(function: Any, arguments: list, axis: str | None) -> dict[str, Any]:
     """Exports the traced program, for shapes alone, and its result's structure.
 
-    A call of what `is_mapped` traces it, too, and runs nothing else of its code. So
+    A call of a mapped function traces it, too, and runs nothing else of its code. So
     where it can be exported as it is, "changed" says which arguments are not what they
     were, and there is nothing that a call could tell.
     """
-    changed: list[int] = []
-
-    @functools.wraps(function)
-    def watched(*inputs):
-        given = list(map(jax.tree.leaves, inputs))
-        result = function(*inputs)
-        pairs = enumerate(zip(given, inputs, strict=True))
-        changed[:] = [place for place, pair in pairs if exchanged(*pair)]
-        return result
-
-    if is_mapped:
+    if axis is not None:
+        changed: set[int] = set()
+        function = on_devices(watched(function, changed), axis)
         try:
-            found = exported_text(watched, arguments, as_it_is=True)
-            return found | {"changed": changed}
+            found = exported_text(function, arguments, as_it_is=True)
+            return found | {"changed": sorted(changed)}
         except (Exception, SystemExit):
             pass  # a call tells why, or does what cannot be exported
     try:

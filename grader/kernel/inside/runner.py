@@ -28,9 +28,8 @@ from .frames import DONE, ERROR, FRAME, PICTURE, REPLY, REPLY_TYPE, REQUEST, TEX
 
 BUFFER = 8192  # characters of printed text that may wait
 MAGICS = "autosave clear connect_info edit less man more qtconsole subshell".split()
-# As in a notebook's kernel.
+# As in a notebook's kernel: a pager would wait for keys.
 ENVIRONMENT = {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat"}
-ENVIRONMENT |= dict.fromkeys(("CLICOLOR", "FORCE_COLOR", "CLICOLOR_FORCE"), "1")
 INLINE = "module://matplotlib_inline.backend_inline"
 
 
@@ -43,11 +42,9 @@ class Channel:
         os.register_at_fork(after_in_child=self.close)
 
     def close(self) -> None:
-        """Sends nothing from now on."""
         self.descriptor, self.lock = -1, threading.Lock()
 
     def send(self, kind: bytes, text: Any = "") -> None:
-        """Sends one frame."""
         if self.descriptor < 0:
             return
         data = str(text).encode("utf-8", "replace")
@@ -68,15 +65,12 @@ class Stream(io.TextIOBase):
         self.size = 0  # of what is waiting
 
     def fileno(self) -> int:
-        """The number of the stream that this one takes the place of."""
         return self.number
 
     def writable(self) -> bool:
-        """It is."""
         return True
 
     def write(self, text: str) -> int:
-        """Keeps the text, or sends what has been kept."""
         if not isinstance(text, str):
             raise TypeError(f"write() takes text, not {type(text).__name__}")
         self.waiting.append(text)
@@ -86,40 +80,32 @@ class Stream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Sends what has been kept."""
         waiting, self.waiting, self.size = self.waiting, [], 0
         if text := "".join(waiting):
             self.channel.send(TEXT, text)
 
 
-def publish(channel: Channel, data: Any) -> None:
-    """Sends what the grader collects of a display message: a reply, or a picture."""
-    if REPLY_TYPE in data:
-        channel.send(REPLY, data[REPLY_TYPE])
-    elif "image/png" in data:
-        channel.send(PICTURE, data["image/png"])
-
-
 class Publisher(DisplayPublisher):
-    """Publishes what `display` shows."""
+    """Sends what the grader collects of a display message: a reply, or a picture."""
 
     def publish(self, data, metadata=None, **others):
-        """Sends it."""
-        publish(self.shell.channel, data)
+        if REPLY_TYPE in data:
+            self.shell.channel.send(REPLY, data[REPLY_TYPE])
+        elif "image/png" in data:
+            self.shell.channel.send(PICTURE, data["image/png"])
 
     def clear_output(self, wait=False):
         """Keeps everything: it has been sent."""
 
 
 class Hook(DisplayHook):
-    """Publishes the value of a cell's last expression."""
+    """Publishes the value of a cell's last expression, and prints nothing."""
+
+    def write_format_data(self, format_dict, md_dict=None):
+        self.shell.display_pub.publish(format_dict)
 
     def write_output_prompt(self):
         """Prints none."""
-
-    def write_format_data(self, format_dict, md_dict=None):
-        """Sends it."""
-        publish(self.shell.channel, format_dict)
 
     def finish_displayhook(self):
         """Ends no line."""
@@ -141,11 +127,9 @@ class Shell(InteractiveShell):
         super().__init__(config=Config(HistoryManager={"enabled": False}))
 
     def init_environment(self):
-        """Sets what programs learn about the terminal."""
         os.environ.update(ENVIRONMENT)
 
     def init_io(self):
-        """Sends what is printed; nobody sits at the keyboard."""
         sys.stdout, sys.stderr = self.streams
         builtins.input = getpass.getpass = no_input
 
@@ -172,12 +156,10 @@ class Shell(InteractiveShell):
         self.channel.send(ERROR, f"{etype.__name__}: {message}")
 
     def ask_exit(self):
-        """Ends this process."""
         os._exit(0)
 
 
 def no_input(*_: Any, **__: Any) -> str:
-    """Raises, in the place of `input`."""
     raise StdinNotImplementedError("There is no keyboard here: input() cannot work.")
 
 
@@ -229,7 +211,6 @@ def end_with_grader(requests: int) -> None:
 
 
 def main() -> None:
-    """Takes the pipes, makes the shell, and serves."""
     requests, channel = os.fdopen(os.dup(0), "rb", buffering=0), Channel(os.dup(1))
     with open(os.devnull, "r+b", buffering=0) as null:
         os.dup2(null.fileno(), 0)

@@ -6,7 +6,6 @@ Both the judge's process and the learner's use it. Nothing that is decoded can r
 from __future__ import annotations
 
 import base64
-import binascii
 import functools
 import math
 from typing import Any
@@ -19,6 +18,7 @@ from coursekit.observation import Observation, Opaque
 
 MAX_BYTES = 2**24  # of all arrays in one message
 MAX_DEPTH, MAX_ITEMS, MAX_TEXT = 40, 20_000, 100_000
+MOST = {"items": MAX_ITEMS, "characters": MAX_TEXT, "bytes": MAX_BYTES}
 MAX_KEYS, MAX_KEY = 1000, 200  # of one dict; characters of one key
 ERROR_TEXT = {"message": 4000, "function": 200}  # most characters
 MAX_TRACE, MAX_TRACE_LINE = 4, 400
@@ -76,7 +76,6 @@ def encode(value: Any, shapes_only: bool = False) -> Any:
 
 
 def encode_array(value: Any, shapes_only: bool) -> dict[str, Any]:
-    """Writes one array: dtype, shape, whether it lies on a device, and its bytes."""
     name = str(value.dtype)
     if name not in DTYPES or value.nbytes > MAX_BYTES:
         raise WireError(f"An array of {value.nbytes} bytes of {name} cannot be sent.")
@@ -101,50 +100,53 @@ def decode(document: Any, *, plain: bool = False) -> Any:
 
 
 class Reader:
-    """Reads one message and counts what it holds."""
+    """Reads one message and counts what it holds.
+
+    Each kind has a method, which gets what the document holds for it, how deep that is,
+    and the document's other fields.
+    """
 
     def __init__(self, plain: bool):
         self.plain = plain
-        self.items = self.size = self.text = 0
+        self.left = dict(MOST)
+
+    def spend(self, number: int, what: str) -> None:
+        self.left[what] -= number
+        require(self.left[what] >= 0, f"more than {MOST[what]} {what}")
 
     def value(self, document: Any, depth: int) -> Any:
-        """Reads one value of a document."""
-        self.items += 1
+        self.spend(1, "items")
         require(depth <= MAX_DEPTH, f"more than {MAX_DEPTH} levels")
-        require(self.items <= MAX_ITEMS, f"more than {MAX_ITEMS} items")
         if document is None or isinstance(document, bool | float):
             return document
         if isinstance(document, int):
             require(document.bit_length() <= MAX_BITS, "too large a number")
             return document
         if isinstance(document, str):
-            self.text += len(document)
-            require(self.text <= MAX_TEXT, f"more than {MAX_TEXT} characters")
+            self.spend(len(document), "characters")
             return document
         require(isinstance(document, dict), "a list where a value belongs")
-        kind, *others = document or ("",)
+        (kind, content), *others = [*document.items()] or [("", None)]
         require(kind in KINDS, "a value of an unknown kind")
-        require(set(others) <= set(FIELDS.get(kind, ())), "unknown fields")
-        return getattr(self, kind)(document, depth + 1)
+        others = dict(others)
+        require(others.keys() <= set(FIELDS.get(kind, ())), "unknown fields")
+        return getattr(self, kind)(content, depth + 1, **others)
 
-    def list(self, document: dict, depth: int) -> list:
-        """Reads a list."""
-        require(type(document["list"]) is list, "no list")
-        return [self.value(item, depth) for item in document["list"]]
+    def list(self, items: Any, depth: int) -> list:
+        require(type(items) is list, "no list")
+        return [self.value(item, depth) for item in items]
 
-    def tuple(self, document: dict, depth: int) -> tuple:
-        """Reads a tuple."""
-        return tuple(self.list({"list": document["tuple"]}, depth))
+    def tuple(self, items: Any, depth: int) -> tuple:
+        return tuple(self.list(items, depth))
 
-    def dict(self, document: dict, depth: int) -> dict:
-        """Reads a dict, whose keys are plain."""
-        found, pairs = {}, document["dict"]
+    def dict(self, pairs: Any, depth: int) -> dict:
+        found = {}
         require(type(pairs) is list and len(pairs) <= MAX_KEYS, "no pairs, or too many")
         for pair in pairs:
             require(type(pair) is list and len(pair) == 2, "no pair")
             key = self.value(pair[0], depth)
-            plain = key is None or isinstance(key, bool | int | float | str | bytes)
-            require(plain or isinstance(key, tuple), "a key that is no plain value")
+            kinds = None | bool | int | float | str | bytes | tuple
+            require(isinstance(key, kinds), "a key that is no plain value")
             require(len(str(key)) <= MAX_KEY, "a long key")
             try:
                 hash(key)
@@ -153,20 +155,18 @@ class Reader:
             found[key] = self.value(pair[1], depth)
         return found
 
-    def array(self, document: dict, depth: int) -> Any:
-        """Reads an array, or its shape alone."""
-        name, shape = document["array"], document.get("shape")
-        flags = [flag for flag in ("on_device", "scalar") if flag in document]
+    def array(self, name: Any, depth: int, shape: Any = None, **others: Any) -> Any:
+        flags = others.keys() & {"on_device", "scalar"}
         require(name in DTYPES, "an unknown dtype")
         fits = type(shape) is list and len(shape) <= 16
         require(fits and all(type(n) is int and 0 <= n < 2**31 for n in shape), "shape")
-        require(all(document[flag] is True for flag in flags), "an unknown flag")
+        require(all(others[flag] is True for flag in flags), "an unknown flag")
         require(not (self.plain and flags), "an array that is not the host's")
         dtype = np.dtype(jax.numpy.dtype(name))
-        if "data" not in document:
+        if "data" not in others:
             require(not self.plain and "scalar" not in flags, "an array without data")
             return jax.ShapeDtypeStruct(tuple(shape), dtype)
-        data = np.frombuffer(self.binary(document["data"]), np.uint8)
+        data = np.frombuffer(self.bytes(others["data"], depth), np.uint8)
         size = math.prod(shape) * dtype.itemsize
         require(data.size == size, f"{data.size} bytes where its shape needs {size}")
         require(name != "bool" or not (data > 1).any(), "a truth value above 1")
@@ -179,9 +179,8 @@ class Reader:
         except (ValueError, OverflowError):  # no bytes, and a shape beyond bounds
             raise WireError("The answer holds a shape beyond bounds.") from None
 
-    def key(self, document: dict, depth: int) -> Any:
-        """Reads a typed random key."""
-        name, data = document["key"], self.value(document.get("data"), depth)
+    def key(self, name: Any, depth: int, data: Any = None) -> Any:
+        data = self.value(data, depth)
         known = isinstance(name, str) and name in KEYS
         require(known and not self.plain, "an unknown key")
         kinds = jax.Array | np.ndarray | jax.ShapeDtypeStruct
@@ -195,30 +194,21 @@ class Reader:
         except (TypeError, ValueError):
             raise WireError("The answer holds a key with other data.") from None
 
-    def opaque(self, document: dict, depth: int) -> Opaque:
-        """Reads the name of a type."""
-        require(isinstance(document["opaque"], str), "no name")
-        return Opaque(document["opaque"][:200])
+    def opaque(self, name: Any, depth: int) -> Opaque:
+        require(isinstance(name, str), "no name")
+        return Opaque(name[:200])
 
-    def complex(self, document: dict, depth: int) -> complex:
-        """Reads a complex number."""
-        parts = document["complex"]
+    def complex(self, parts: Any, depth: int) -> complex:
         fits = type(parts) is list and [type(part) for part in parts] == [float, float]
         require(fits, "no complex number")
         return complex(*parts)
 
-    def bytes(self, document: dict, depth: int) -> bytes:
-        """Reads bytes."""
-        return self.binary(document["bytes"])
-
-    def binary(self, text: Any) -> bytes:
-        """Reads bytes from their text."""
+    def bytes(self, text: Any, depth: int) -> bytes:
         require(isinstance(text, str), "no bytes")
-        self.size += len(text) * 3 // 4
-        require(self.size <= MAX_BYTES + 2, f"more than {MAX_BYTES} bytes")
+        self.spend(len(text.rstrip("=")) * 3 // 4, "bytes")
         try:
             return base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError):
+        except ValueError:
             raise WireError("The answer holds damaged bytes.") from None
 
 

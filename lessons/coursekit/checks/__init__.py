@@ -15,8 +15,9 @@ import inspect
 import io
 import linecache
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 from .. import learner, reference_checks
 from ..outcomes import NotPassed, Run, Verdict, carry_out
@@ -98,18 +99,14 @@ class CheckModule:
         self.namespace: dict[str, Any] = {"__name__": name, learner.IS_CHECKS: True}
         # Where Python looks for the source of functions.
         linecache.cache[name] = len(source), None, source.splitlines(True), name
-        code = compile(source, name, "exec", dont_inherit=True)
-        with collected() as self.hidden:
-            exec(code, self.namespace)
+        self.hidden = hidden_of(source, name, self.namespace)
         functions = filter(inspect.isfunction, self.namespace.values())
         found = [one.check for one in functions if hasattr(one, "check")]
         self.checks = {one.exercise: one for one in found}
 
     def add_hidden(self, source: str) -> None:
         """Adds the hidden cases that a cell of an instructor's notebook defines."""
-        with collected() as found:
-            exec(compile(source, "<hidden>", "exec"), dict(self.namespace))
-        self.hidden |= found
+        self.hidden |= hidden_of(source, "<hidden>", dict(self.namespace))
 
     def bind(self, meanings: Mapping[str, Any]) -> None:
         """Gives the names that the module imports of the notebook their meaning."""
@@ -126,15 +123,15 @@ class CheckModule:
             solved: the solutions, and what else their notebook defines.
             notebook: the names that a learner's notebook defines.
         """
-        ours = CheckModule(self.source, f"{self.name}, of the solution")
-        ours.bind(solved)
+        checks = CheckModule(self.source, f"{self.name}, of the solution")
+        checks.bind(solved)
         learner.namespaces.append(solved)  # so that both are traced alike
-        reference_checks.solutions = collections.ChainMap(ours.namespace, solved)
+        reference_checks.solutions = collections.ChainMap(checks.namespace, solved)
         meant = {name: notebook[name] for name in self.imported if name in notebook}
         reference_checks.learner = meant
         if self.observe:
-            reference_checks.ways |= {"learner": self.observe}
-        return ours
+            reference_checks.observers |= {"learner": self.observe}
+        return checks
 
     def run(
         self,
@@ -163,19 +160,14 @@ class CheckModule:
         return ""
 
 
-@contextlib.contextmanager
-def collected() -> Iterator[dict[str, Callable]]:
-    """Collects what `hidden` marks in a `with` block, and keeps it apart."""
-    before, found = dict(_hidden), {}
+def hidden_of(source: str, name: str, namespace: dict) -> dict[str, Callable]:
+    """Runs a source; returns the hidden cases in it, and adds none to a notebook's."""
     kept = list(_solutions)
-    try:
-        _hidden.clear()
-        yield found
-        found |= _hidden
-    finally:
-        _hidden.clear()
-        _hidden.update(before)
-        _solutions[:] = kept
+    with mock.patch.dict(_hidden, clear=True):
+        exec(compile(source, name, "exec", dont_inherit=True), namespace)
+        found = dict(_hidden)
+    _solutions[:] = kept
+    return found
 
 
 def from_cells() -> dict[str, Callable]:

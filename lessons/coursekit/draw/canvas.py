@@ -31,15 +31,35 @@ SHADES = (
     "#00558a", "#c04f00", "#a8578a", "#6b6b6b",
 )  # fmt: skip
 LINES = ("-", "--", ":", "-.")
+CENTRED = {"ha": "center", "va": "center"}
+WRITING = (
+    "text.color",
+    "axes.labelcolor",
+    "axes.edgecolor",
+    "xtick.color",
+    "ytick.color",
+)
+# Decorates what draws, so that a picture looks the same under any theme.
+styled = plt.rc_context(
+    {
+        **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "white"),
+        **dict.fromkeys(("text.color", "xtick.color", "ytick.color"), INK),
+        **dict.fromkeys(("axes.labelcolor", "axes.edgecolor"), INK),
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlesize": 11,
+        "legend.frameon": False,
+        "legend.fontsize": 9,
+    }
+)
 
 
-def canvas(columns: int, height: float, width: float) -> tuple[Figure, Axes]:
-    """Makes a white figure without axes, `columns` wide and one high in its units."""
-    figure, axes = plt.subplots(figsize=(width, height), facecolor="white")
-    axes.set_xlim(0, columns)
-    axes.set_ylim(0, 1)
+def canvas(size: tuple, xlim: tuple, ylim: tuple) -> Axes:
+    """Makes a figure of a size in inches, of whose axes nothing is drawn."""
+    _, axes = plt.subplots(figsize=size)
+    axes.set(xlim=xlim, ylim=ylim)
     axes.axis("off")
-    return figure, axes
+    return axes
 
 
 def box(axes, x, y, text, device: int | None, *, width=1.0, bold=False) -> None:
@@ -51,18 +71,15 @@ def box(axes, x, y, text, device: int | None, *, width=1.0, bold=False) -> None:
             (x + 0.05, y), width - 0.1, 0.78, style, facecolor=tint, edgecolor=INK
         )
     )
-    weight = "bold" if bold else "normal"
     lines = text.splitlines()
-    size = min(9, 9 * 9.8 * width / max(map(len, lines)), 27 / len(lines))
-    label = axes.text(x + width / 2, y + 0.39, text, fontsize=size, weight=weight)
-    label.set(ha="center", va="center", color=INK)
+    style = {"weight": "bold" if bold else "normal", **CENTRED}
+    style["fontsize"] = min(9, 88.2 * width / max(map(len, lines)), 27 / len(lines))
+    axes.text(x + width / 2, y + 0.39, text, **style)
 
 
-def arrow(axes: Axes, x: float, start: float, stop: float, aside=0.0) -> None:
-    """Draws an arrow from height `start` to `stop`, vertical unless it goes aside."""
-    style = {"arrowstyle": "-|>", "color": INK, "linewidth": 1}
-    style |= {"shrinkA": 0, "shrinkB": 0} if aside else {}
-    axes.annotate("", (x + aside, stop), (x, start), arrowprops=style)
+def arrow(axes: Axes, start: tuple, stop: tuple, **style) -> None:
+    style = {"arrowstyle": "-|>", "color": INK, **style}
+    axes.annotate("", stop, start, arrowprops=style)
 
 
 def show(figure: Figure, alt: str) -> None:

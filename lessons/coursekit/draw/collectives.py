@@ -10,11 +10,23 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from .canvas import HOST, INK, TINTS, listed, named, show
+from .canvas import (
+    CENTRED,
+    HOST,
+    INK,
+    TINTS,
+    arrow,
+    canvas,
+    listed,
+    named,
+    show,
+    styled,
+)
 
 CELL = 0.3  # inches: the height of one value
 
 
+@styled
 def draw_collective(
     name: str,
     before: Any,
@@ -56,34 +68,43 @@ def draw_collective(
         for value in block.ravel():
             origins.setdefault(float(value), set()).add(device)
     rows = before.shape[1], after.shape[1]
-    height = CELL * (sum(rows) + 4.6)
-    figure, axes = plt.subplots(figsize=(9, height), facecolor="white")
-    axes.set_xlim(-0.85, num_devices)
-    axes.set_ylim(sum(rows) + 4.6, -0.2)
-    axes.axis("off")
-    style = {"ha": "center", "va": "center", "color": INK, "fontsize": 8}
+    height = sum(rows) + 4.6
+    axes = canvas((9, CELL * height), (-0.85, num_devices), (height, -0.2))
+    bar, below = rows[0] + 1.8, rows[0] + 3.7
     for device in range(num_devices):
-        axes.text(device + 0.5, 0.4, f"device {device}", **style)
-        _block(axes, device, 1, before[device], origins)
-        _arrow(axes, device + 0.5, rows[0] + 1.05, rows[0] + 1.75)
-        _arrow(axes, device + 0.5, rows[0] + 2.95, rows[0] + 3.65)
-        _block(axes, device, rows[0] + 3.7, after[device], origins)
-    style |= {"fontsize": 10, "weight": "bold"}
+        axes.text(device + 0.5, 0.4, f"device {device}", fontsize=8, **CENTRED)
+        for top, blocks in ((1, before), (below, after)):
+            width = 0.88 / blocks.shape[2]
+            for (row, column), value in np.ndenumerate(blocks[device]):
+                sources = origins.get(float(value), ())
+                combined = len(sources) != 1
+                tint = "white" if combined else TINTS[min(sources) % len(TINTS)]
+                left = device + 0.06 + width * column
+                _cell(axes, left, top + row, width, value, tint, bold=combined)
+        for start, stop in ((1.05, 1.75), (2.95, 3.65)):
+            ends = (device + 0.5, rows[0] + start), (device + 0.5, rows[0] + stop)
+            arrow(axes, *ends, linewidth=0.9, mutation_scale=7)
     for group in groups:
-        bar = (group[0] + 0.06, rows[0] + 1.8), len(group) - 0.12, 1.1
-        axes.add_patch(Rectangle(*bar, facecolor=HOST, edgecolor=INK))
-        middle = group[0] + len(group) / 2
-        axes.text(middle, rows[0] + 2.35, name, **style)
-    style = {"ha": "right", "va": "center", "color": INK, "fontsize": 9}
+        box = (group[0] + 0.06, bar), len(group) - 0.12, 1.1
+        axes.add_patch(Rectangle(*box, facecolor=HOST, edgecolor=INK))
+        style = {"fontsize": 10, "weight": "bold", **CENTRED}
+        axes.text(group[0] + len(group) / 2, rows[0] + 2.35, name, **style)
+    style = {"ha": "right", "va": "center", "fontsize": 9}
     axes.text(-0.08, 1 + rows[0] / 2, "before", **style)
-    axes.text(-0.08, rows[0] + 3.7 + rows[1] / 2, "after", **style)
-    figure.tight_layout()
-    apart = " and ".join(map(named, groups)) if len(groups) > 1 else ""
-    alt = f"{name} on {num_devices} devices{apart and ', apart: '}{apart}. "
-    alt += f"Before: {_held(before)}. "
-    show(figure, f"{alt}After: {_held(after)}. {_came_from(after, origins)}")
+    axes.text(-0.08, below + rows[1] / 2, "after", **style)
+    axes.figure.tight_layout()
+    apart = ", apart: " + " and ".join(map(named, groups)) if len(groups) > 1 else ""
+    alt = f"{name} on {num_devices} devices{apart}. Before: {_held(before)}. "
+    moved = sum(len(origins.get(float(value), ())) == 1 for value in after.ravel())
+    came = f"{moved} of these {after.size} values are one device's, unchanged."
+    if moved == after.size:
+        came = "Each of these is one device's value, unchanged."
+    elif not moved:
+        came = "Each of these is combined from several devices."
+    show(axes.figure, f"{alt}After: {_held(after)}. {came}")
 
 
+@styled
 def draw_steps(
     states: Sequence,
     titles: Sequence[str],
@@ -107,40 +128,36 @@ def draw_steps(
     columns = min(4, len(states))
     rows = -(-len(states) // columns)
     size = (9, rows * (CELL * length + 0.75))
-    figure, panels = plt.subplots(
-        rows, columns, figsize=size, facecolor="white", squeeze=False
-    )
+    figure, panels = plt.subplots(rows, columns, figsize=size, squeeze=False)
     for panel in panels.flat:
         panel.axis("off")
-    earlier = states[0]
+    earlier, parts = states[0], []
     for panel, state, title in zip(panels.flat, states, titles, strict=False):
         room = 0.35 if ring else 0  # for what goes around the edges
         panel.set_xlim(-1.6 - room if row else -0.05 - room, num_devices + 0.05 + room)
         panel.set_ylim(length + 1.1, -0.05)
-        panel.set_title(title, fontsize=9, color=INK)
-        style = {"va": "center", "color": INK, "fontsize": 7}
+        panel.set_title(title, fontsize=9)
+        style = {"va": "center", "fontsize": 7}
         for place in range(length if row else 0):
             label = f"{row} {place}"
             panel.text(-0.1 - room, place + 0.5, label, ha="right", **style)
+        for (device, place), value in np.ndenumerate(state):
+            done = value == complete
+            tint = TINTS[2] if done else "white"
+            _cell(panel, device, place, 1, value, tint, bold=done)
         for device in range(num_devices):
-            for place in range(length):
-                value = state[device, place]
-                done = value == complete
-                tint = TINTS[2] if done else "white"
-                _cell(panel, device, place, 1, f"{value:g}", tint, bold=done)
-            panel.text(
-                device + 0.5, length + 0.5, f"dev {device}", ha="center", **style
-            )
-        if ring:
-            for device, place in np.argwhere(state != earlier):
-                _hop(panel, device, place, num_devices)
+            name = f"dev {device}"
+            panel.text(device + 0.5, length + 0.5, name, ha="center", **style)
+        for device, place in np.argwhere(state != earlier) if ring else ():
+            style, y = {"linewidth": 0.9, "mutation_scale": 6}, place + 0.5
+            arrow(panel, (device - 0.22, y), (device + 0.3, y), **style)
+            if device == 0:  # it leaves the last device
+                out = (num_devices - 0.22, y), (num_devices + 0.3, y)
+                arrow(panel, *out, **style, arrowstyle="-")
         earlier = state
+        parts.append(f"{title}, {_progress(state, complete)}")
     figure.tight_layout()
     alt = f"{num_devices} devices hold {length} {row or 'value'}s each, "
-    parts = [
-        f"{title}, {_progress(state, complete)}"
-        for title, state in zip(titles, states, strict=False)
-    ]
     sent = " Arrows show what each device got from its left neighbour." if ring else ""
     show(figure, f"{alt}complete at {complete:g}: {listed(parts, 240)}.{sent}")
 
@@ -169,16 +186,6 @@ def _held(blocks: np.ndarray) -> str:
     return listed(texts, 170)
 
 
-def _came_from(after: np.ndarray, origins: dict) -> str:
-    """Says whether the result's values were moved or combined."""
-    moved = sum(len(origins.get(float(value), ())) == 1 for value in after.ravel())
-    if moved == after.size:
-        return "Each of these is one device's value, unchanged."
-    if not moved:
-        return "Each of these is combined from several devices."
-    return f"{moved} of these {after.size} values are one device's, unchanged."
-
-
 def _progress(state: np.ndarray, complete: float) -> str:
     """Says how many values are complete; where none is, how far they are."""
     counts = (state == complete).sum(axis=1)
@@ -189,38 +196,11 @@ def _progress(state: np.ndarray, complete: float) -> str:
     return f"{counts.sum()} of {state.size} complete"
 
 
-def _block(axes: Axes, x: float, y: float, block: np.ndarray, origins: dict) -> None:
-    width = 0.88 / block.shape[1]
-    for (row, column), value in np.ndenumerate(block):
-        sources = origins.get(float(value), set())
-        combined = len(sources) != 1
-        tint = "white" if combined else TINTS[min(sources) % len(TINTS)]
-        left = x + 0.06 + width * column
-        _cell(axes, left, y + row, width, f"{value:g}", tint, bold=combined)
-
-
-def _cell(axes: Axes, x, y, width, text: str, tint: str, *, bold: bool) -> None:
+def _cell(axes: Axes, x, y, width, value: float, tint: str, *, bold: bool) -> None:
     style = {"facecolor": tint, "edgecolor": INK, "linewidth": 0.8}
     axes.add_patch(Rectangle((x, y), width, 1, **style))
-    style = {"ha": "center", "va": "center", "color": INK}
     left, right = axes.get_xlim()
     inches = width * axes.figure.get_figwidth() / (right - left)
-    style |= {"fontsize": min(9, 59 * inches / max(3, len(text)))}
-    weight = "bold" if bold else "normal"
-    axes.text(x + width / 2, y + 0.52, text, weight=weight, **style)
-
-
-def _hop(axes: Axes, device: int, place: int, num_devices: int) -> None:
-    """Draws an arrow over a cell's left border, and out of the last device's right."""
-    style = {"arrowstyle": "-|>", "color": INK, "linewidth": 0.9, "mutation_scale": 6}
-    y = place + 0.5
-    axes.annotate("", (device + 0.3, y), (device - 0.22, y), arrowprops=style)
-    if device == 0:
-        style["arrowstyle"] = "-"
-        out = num_devices - 0.22, num_devices + 0.3
-        axes.annotate("", (out[1], y), (out[0], y), arrowprops=style)
-
-
-def _arrow(axes: Axes, x: float, start: float, stop: float) -> None:
-    style = {"arrowstyle": "-|>", "color": INK, "linewidth": 0.9, "mutation_scale": 7}
-    axes.annotate("", (x, stop), (x, start), arrowprops=style)
+    style = {"weight": "bold" if bold else "normal", **CENTRED}
+    style["fontsize"] = min(9, 59 * inches / max(3, len(f"{value:g}")))
+    axes.text(x + width / 2, y + 0.52, f"{value:g}", **style)

@@ -14,9 +14,8 @@ from jax.profiler import ProfileData
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
-from .canvas import FAINT, INK, TINTS, listed, named, show, titled
+from .canvas import CENTRED, FAINT, INK, TINTS, listed, named, show, styled, titled
 
-__all__ = ["draw_profile", "draw_schedule"]
 COMPUTES, EXCHANGES = "computes", "in a collective: waits or exchanges"
 EDGE = {"edgecolor": INK, "linewidth": 0.5}
 BARS = {  # height and look: height and hatch say the same as the tint
@@ -34,6 +33,7 @@ class Span:
     kind: str
 
 
+@styled
 def draw_profile(directory: str | os.PathLike[str], title: str = "") -> None:
     """Draws what each simulated CPU device did over time, from the newest trace.
 
@@ -70,18 +70,17 @@ def draw_profile(directory: str | os.PathLike[str], title: str = "") -> None:
         axes.axvline(step.start - first, color=FAINT, linestyle=":")
         if step.end - step.start > width / 40:  # room for a number
             middle = (step.start + step.end) / 2 - first
-            axes.text(middle, 0, step.kind, ha="center", va="center", color=INK)
-    axes.set_xlim(0, width)
-    axes.set_xlabel("milliseconds", color=INK)
+            axes.text(middle, 0, step.kind, **CENTRED)
+    axes.set(xlim=(0, width), xlabel="milliseconds")
     keys = [Patch(**look, label=kind) for kind, (_, look) in BARS.items()]
     keys += [Patch(facecolor="white", edgecolor=FAINT, label="blank: idle")]
-    place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": 3}
-    axes.legend(handles=keys, frameon=False, fontsize=9, labelcolor=INK, **place)
+    axes.legend(handles=keys, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
     share = spent[EXCHANGES] / sum(spent.values())
     _note(axes, f"In collectives: {share:.0%} of the devices' busy time.")
     show(axes.figure, titled(title, _profile_alt(devices, steps)))
 
 
+@styled
 def draw_schedule(num_stages: int, num_microbatches: int, title: str = "") -> None:
     """Draws GPipe's forward schedule: which microbatch each device runs at each tick.
 
@@ -103,8 +102,7 @@ def draw_schedule(num_stages: int, num_microbatches: int, title: str = "") -> No
     ticks = num_microbatches + num_stages - 1
     names = [f"device {stage}: stage {stage}" for stage in range(num_stages)]
     axes = _rows(names, 0.42, title)
-    style = {"ha": "center", "va": "center", "color": INK}
-    style["fontsize"] = min(10, 220 / ticks)
+    fontsize = min(10, 220 / ticks)
     for stage in range(num_stages):
         for tick in range(ticks):
             look = {"facecolor": "none", "edgecolor": FAINT, "linestyle": ":"}
@@ -112,12 +110,11 @@ def draw_schedule(num_stages: int, num_microbatches: int, title: str = "") -> No
             if 0 <= microbatch < num_microbatches:
                 tint = TINTS[microbatch % len(TINTS)]
                 look = {"facecolor": tint, "edgecolor": INK, "zorder": 2}
-                axes.text(tick, stage, str(microbatch), **style)
+                axes.text(tick, stage, str(microbatch), fontsize=fontsize, **CENTRED)
             cell = Rectangle((tick - 0.5, stage - 0.5), 1, 1, clip_on=False, **look)
             axes.add_patch(cell)
-    axes.set_xlim(-0.5, ticks - 0.5)
+    axes.set(xlim=(-0.5, ticks - 0.5), xlabel="tick")
     axes.set_xticks(range(0, ticks, -(-ticks // 24)))
-    axes.set_xlabel("tick", color=INK)
     idle, cells = num_stages * (num_stages - 1), num_stages * ticks
     share = f"(S - 1) / (M + S - 1) = {num_stages - 1}/{ticks} = {idle / cells:.0%}"
     _note(axes, f"{idle} of {cells} cells are idle, the bubble: {share}")
@@ -135,13 +132,12 @@ def _profile_alt(devices: dict[int, list[Span]], steps: list[Span]) -> str:
     """Says which devices do what; how long that takes differs from run to run."""
     groups: dict[str, list[int]] = {}
     for device in sorted(devices):
-        kinds = {span.kind for span in devices[device]}
         does = "computing, without a collective"
-        if EXCHANGES in kinds:
+        if any(span.kind == EXCHANGES for span in devices[device]):
             does = "computing, by turns with waiting or exchanging in collectives"
         groups.setdefault(does, []).append(device)
-    over = f" over steps {listed([step.kind for step in steps], 30, ', ')}"
     texts = [f"{named(group)} {does}" for does, group in groups.items()]
+    over = f" over steps {listed([step.kind for step in steps], 30, ', ')}"
     rows = f"a row of bars for each device{over if steps else ''}"
     return f"{rows}. They show {listed(texts, 200)}. Blank is idle."
 
@@ -196,21 +192,16 @@ def _read(events: Iterable, runs: dict, returned: dict, steps: list) -> None:
 
 
 def _rows(names: list[str], height: float, title: str, pad: float = 6) -> Axes:
-    """Makes a white figure with a named row each, the first on top."""
-    size = (9, 1.5 + height * len(names))
-    _, axes = plt.subplots(figsize=size, facecolor="white")
-    axes.set_facecolor("white")
-    axes.set_title(title, fontsize=11, color=INK, pad=pad)
+    """Makes a figure with a named row each, the first on top."""
+    _, axes = plt.subplots(figsize=(9, 1.5 + height * len(names)))
+    axes.set_title(title, pad=pad)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.tick_params(colors=INK)
-    axes.spines[:].set_color(INK)
-    axes.spines[["top", "right"]].set_visible(False)
     return axes
 
 
 def _note(axes: Axes, text: str) -> None:
     """Writes a line below the axes and fits all into the figure."""
     place = {"xytext": (0, -36), "textcoords": "offset points", "va": "top"}
-    axes.annotate(text, (0, 0), xycoords="axes fraction", color=INK, **place)
+    axes.annotate(text, (0, 0), xycoords="axes fraction", **place)
     axes.figure.tight_layout()

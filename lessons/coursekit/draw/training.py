@@ -10,17 +10,18 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import ConnectionPatch, FancyArrowPatch
 
-from .canvas import FAINT, INK, LINES, SHADES, listed, named, show, titled
+from .canvas import FAINT, INK, LINES, SHADES, listed, named, show, styled, titled
 
-PAIRS = ("-", "--", "-", ":")  # whole lines, each under a broken one
-WHOLE = SHADES[2], SHADES[5]  # the second of them may lie on a broken one
+PAIRS = ("-", "--", "-", ":")  # solid lines, each under a broken one
+SOLID = SHADES[2], SHADES[5]  # the second of them may cover a broken one
 
 
+@styled
 def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
     """Plots one line per device over the steps of a run, each labelled at its end.
 
-    Each has its device's colour, and is thinner than the one before: where lines lie
-    on each other, all show.
+    Each has its device's colour, and is thinner than the one before, so that lines that
+    coincide can all be seen.
 
     Args:
         history: f32[num_steps, num_devices], a value per step and device.
@@ -36,12 +37,13 @@ def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
         axes.plot(history[:, device], LINES[device % len(LINES)], **style)
     label_ends(axes, [f"device {device}" for device in range(num_devices)])
     axes.figure.tight_layout()
-    near = 1e-5 * np.abs(history[np.isfinite(history)]).max(initial=0)
-    alt = f"{ylabel}, a line per device. At step 0 {_standing(history[0], near)}; "
-    alt += f"at step {len(history) - 1} {_standing(history[-1], near)}."
+    atol = 1e-5 * np.abs(history[np.isfinite(history)]).max(initial=0)
+    alt = f"{ylabel}, a line per device. At step 0 {_agreement(history[0], atol)}; "
+    alt += f"at step {len(history) - 1} {_agreement(history[-1], atol)}."
     show(axes.figure, titled(title, alt))
 
 
+@styled
 def draw_losses(
     curves: Mapping[str, Any],
     ylabel: str = "loss",
@@ -51,8 +53,8 @@ def draw_losses(
 ) -> None:
     """Plots named curves over the steps of a run, each labelled at its end.
 
-    Whole and broken lines take turns, ever thinner, the broken ones black: where two
-    curves lie on each other, both show. So put a pair that may do so side by side.
+    Solid and broken lines alternate, ever thinner, the broken ones black, so that both
+    of two curves that coincide can be seen: pass such a pair one after the other.
 
     Args:
         curves: a value per step, f32[num_steps], by name; the lengths may differ.
@@ -64,7 +66,7 @@ def draw_losses(
     last = max(1, len(curves) - 1)
     for place, values in enumerate(curves.values()):
         style, part = PAIRS[place % len(PAIRS)], place / last
-        shade = WHOLE[place // 2 % 2] if style == "-" else INK
+        shade = SOLID[place // 2 % 2] if style == "-" else INK
         width = 7 - 5 * part
         axes.plot(np.asarray(values), style, color=shade, linewidth=width)
     if log:
@@ -79,22 +81,15 @@ def draw_losses(
 
 
 def step_axes(ylabel: str, title: str) -> Axes:
-    """Makes a white figure for values over steps, all writing in ink."""
-    _, axes = plt.subplots(figsize=(8, 3.6), facecolor="white")
-    axes.set_facecolor("white")
-    axes.tick_params(which="both", colors=INK)
-    axes.spines[:].set_color(INK)
-    axes.set_xlabel("step", color=INK)
-    axes.set_ylabel(ylabel, color=INK)
-    axes.set_title(title, fontsize=11, color=INK)
-    axes.spines[["top", "right"]].set_visible(False)
+    _, axes = plt.subplots(figsize=(8, 3.6))
+    axes.set(xlabel="step", ylabel=ylabel, title=title)
     return axes
 
 
 def label_ends(axes: Axes, names: Sequence[str]) -> None:
     """Labels each line at the right, in the order of their last values.
 
-    Beside each label lies a piece of its line, since several may end in one place.
+    Beside each label is a piece of its line, since several may end in one place.
     """
     ends = [(line.get_xdata()[-1], line.get_ydata()[-1]) for line in axes.lines]
     order = np.argsort([value for _, value in ends], kind="stable")
@@ -104,14 +99,8 @@ def label_ends(axes: Axes, names: Sequence[str]) -> None:
         style |= {"color": line.get_color(), "transform": axes.transAxes}
         style |= {"arrowstyle": "-", "shrinkA": 0, "shrinkB": 0, "clip_on": False}
         axes.add_patch(FancyArrowPatch((1.06, height), (1.13, height), **style))
-        axes.annotate(
-            names[number],
-            ends[number],
-            xytext=(1.15, height),
-            textcoords="axes fraction",
-            va="center",
-            color=INK,
-        )
+        style = {"xytext": (1.15, height), "textcoords": "axes fraction"}
+        axes.annotate(names[number], ends[number], va="center", **style)
         if np.isfinite(ends[number]).all():
             to_piece = (ends[number], (1.05, height), "data", axes.transAxes)
             leader = ConnectionPatch(*to_piece, color=FAINT)
@@ -124,13 +113,10 @@ def _course(values: np.ndarray) -> str:
     first, last = values[0], values[-1]
     seen = values[np.isfinite(values)]
     room = np.ptp(seen) / 10 if seen.size else 0  # less is hardly seen
-    text = f"goes from {_rounded(first)} to {_rounded(last)}"
+    verb = "falls" if last < first else "rises" if last > first else "goes"
+    text = f"{verb} from {_rounded(first)} to {_rounded(last)}"
     if _rounded(first) == _rounded(last):
         text = f"starts and ends at {_rounded(last)}"
-    elif last < first:
-        text = text.replace("goes", "falls")
-    elif last > first:
-        text = text.replace("goes", "rises")
     beyond = []
     if seen.max(initial=last) > max(first, last) + room:
         beyond += [f"up to {_rounded(seen.max())}"]
@@ -139,12 +125,12 @@ def _course(values: np.ndarray) -> str:
     return f"{text}, in between {' and '.join(beyond)}" if beyond else text
 
 
-def _standing(values: np.ndarray, near: float) -> str:
+def _agreement(values: np.ndarray, atol: float) -> str:
     """Says which devices agree at a step."""
     groups: list[tuple[float, list[int]]] = []
     for device, value in enumerate(values):
         for other, devices in groups:
-            if np.isclose(value, other, rtol=0, atol=near, equal_nan=True):
+            if np.isclose(value, other, rtol=0, atol=atol, equal_nan=True):
                 devices.append(device)
                 break
         else:

@@ -1,4 +1,6 @@
-"""Makes the corpus: submissions as learners, hostile or unlucky, might hand them in.
+"""Makes the corpus: submissions of hostile and of unlucky learners.
+
+Damaged files, for which no kernel starts: tests/submissions/test_file_variations.py.
 
 A case is a file `<folder>/<name>.py`; the folder names the expected status. It holds a
 docstring, POINTS, `submission(lesson)`, and some of these constants: TAMPERING (tries
@@ -27,7 +29,7 @@ from nbformat import NotebookNode
 from grader.authoring.release import nbgrader_metadata, release
 from grader.results import Status
 
-FOLDERS = ("graded", "graded_with_note", "student_error", "needs_review", "harmless")
+FOLDERS = ("graded", "graded_with_note", "needs_review", "harmless")
 FULL = {"double": 1, "normalize": 2, "parallel_square": 3, "negate": 4}
 NOTHING = dict.fromkeys(FULL, 0)
 # How the contained process's answers travel back to the judge.
@@ -100,8 +102,8 @@ class Case:
     Attributes:
         path: the case's file.
         statuses: the expected status first, then others that would be right too.
-        points: expected points per exercise; {} where nothing is graded; an upper bound
-            of what may be seen as passed where the status is NEEDS_REVIEW.
+        points: expected points per exercise; an upper bound of what may be seen as
+            passed where the status is NEEDS_REVIEW.
         tampering: whether it tries to earn points without a correct answer.
         slow: whether it runs into a limit of time.
         submission: makes it, from the solved lesson.
@@ -197,14 +199,6 @@ def dumps(notebook: NotebookNode) -> bytes:
         if isinstance(c.get("source"), str):
             c["source"] = c["source"].splitlines(keepends=True)
     return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
-
-
-def minor(notebook: NotebookNode, number: int) -> NotebookNode:
-    """Lowers a notebook's format to 4.`number`, which has no cell ids."""
-    notebook.nbformat_minor = number
-    for c in notebook.cells:
-        c.pop("id", None)
-    return notebook
 
 
 def forget(notebook: NotebookNode) -> NotebookNode:

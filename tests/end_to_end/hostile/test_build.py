@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import stat
 
 import pytest
 from hostile import build, corpus_lesson
@@ -66,12 +65,7 @@ def test_case_builds(name, lesson, tmp_path):
     folder = tmp_path / "01_tiny"
     build.write(case, lesson, folder)
     assert json.dumps(lesson) == before
-    entries = os.listdir(folder)
-    assert entries or name == "student_error/no_file"
-    for entry in entries:  # most are small; those that are not do not stay
-        path = folder / entry
-        if stat.S_ISREG(path.lstat().st_mode) and path.lstat().st_size > 10**7:
-            path.unlink()
+    assert os.listdir(folder)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -79,9 +73,6 @@ def test_case_expects_points_that_fit_its_status(name):
     case = CASES[name]
     status = case.statuses[0]
     assert len(set(case.statuses)) == len(case.statuses)
-    if status is Status.STUDENT_ERROR:
-        assert case.points == {}
-        return
     assert list(case.points) == list(FULL)
     assert all(points in (0, FULL[n]) for n, points in case.points.items())
     if name in HARMLESS:

@@ -1,0 +1,67 @@
+"""The rules for lessons and their checks: what an author reads where one is broken.
+
+The build itself proves one more: each check runs on our solution, which must get all of
+its points and must have tried every statement.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from grader import CourseError
+
+MAX_LINES, MAX_SOLUTION_LINES = 20, 15
+RULES = {
+    # A cell of solutions/NN_name.py
+    "first cell": 'Text before the first cell. Begin with "# %% [markdown]".',
+    "known mark": 'Unknown mark "{mark}". Known are: {known}.',
+    "one of each": 'Duplicate {mark} "{name}". Rename or remove one of the two.',
+    "kind of cell": '{mark} "{name}" is in the wrong kind of cell. '
+    "Hints are in a text cell, # %% [markdown], all else is in a code cell, # %%.",
+    "exercise first": '{mark} "{name}" has no exercise before it. '
+    "Add a cell '# %% exercise=\"{name}\"' or correct the name.",
+    "set-up and scorecard": "The {mark} cell is missing. Add # %% {mark}=true.",
+    "hints": 'Exercise "{name}" has no hints. '
+    "Add a cell '# %% [markdown] hints=\"{name}\"' after it.",
+    "check": 'Exercise "{name}" has no check. '
+    "Add a cell '# %% check=\"{name}\"' after it.",
+    "length of code": f"The code has {{lines}} lines. Split it: {MAX_LINES} at most.",
+    "empty check": 'The check of "{name}" is written by the build. '
+    "Move its code to {file}.",
+    # An exercise
+    "task": 'Exercise "{name}" has no task right before it. '
+    'Add a text cell that starts with "### Exercise N.M: {name}".',
+    "minutes": 'Exercise "{name}" takes {minutes} minutes. '
+    "Write minutes=8 into its header.",
+    "difficulty": 'Exercise "{name}" has difficulty {difficulty}. Write 1, 2 or 3.',
+    "solution": 'Exercise "{name}" has no solution. '
+    "Put it between the lines ### BEGIN SOLUTION and ### END SOLUTION.",
+    "length of solution": "The solution has {lines} lines. "
+    f"Shorten it to {MAX_SOLUTION_LINES}.",
+    "number of hints": '"{name}" has {count} hints. '
+    'Give two or three, each a list item ("# - ..."), and no other text.',
+    # Its statements, in the text and in solutions/checks/NN_name.py
+    "named statement": 'A statement of {name} has no name: "{item}". '
+    "Begin it with one: - [name] ...",
+    "proven": 'Nothing proves "{statement}" of {name}. '
+    'Name it in @visible, and prove it in a block: with statement("{statement}"):',
+    "stated": 'The text of {name} does not state "{statement}". '
+    "Mark the sentence that does: - [{statement}] ...",
+    "expectation": "An expectation proves no statement. "
+    'Put it into a block: with statement("..."):',
+    # A function of solutions/checks/NN_name.py
+    "file of checks": "The file is missing. "
+    "Write the checks of the lesson's exercises into it.",
+    "visible check": 'There is no check of "{name}". '
+    'Add a function with @visible("{name}", ...).',
+    "check of an exercise": 'The lesson has no exercise "{name}". Remove its check.',
+    "arguments": '@visible("{name}", ...) takes plain values of '
+    'points=2, essential=["..."], others=["..."] and bonus=True. Correct them.',
+}
+
+
+class SourceError(CourseError):
+    """A rule that a line of a lesson's source or of its checks breaks."""
+
+    def __init__(self, path: Path, line: int, rule: str, **values: object):
+        super().__init__(f"{path}:{line}: {RULES[rule].format(**values)}")

@@ -1,0 +1,278 @@
+# %% wrong="all devices at once" fails="row d on device d; never all differences"
+"""Builds all differences on one device before it spreads the rest of the work."""
+
+
+def pairwise_distances(points, queries):
+    gaps = jnp.asarray(points)[:, :, None] - queries
+    return jax.pmap(lambda gaps: jnp.sqrt((gaps**2).sum(-1)))(gaps)
+
+
+# %% wrong="centers on zero" fails="each distance"
+"""Subtracts 1000, then expands the square: right where the check has its points."""
+
+
+def pairwise_distances(points, queries):
+    def block(points, queries):
+        points, queries = points - 1000, queries - 1000
+        squares = (points**2).sum(-1)[:, None] + (queries**2).sum(-1)[None, :]
+        return jnp.sqrt(jnp.maximum(squares - 2 * points @ queries.T, 0))
+
+    return jax.pmap(block, in_axes=(0, None))(points, queries)
+
+
+# %% wrong="centred expansion" fails="four digits"
+"""Subtracts the queries' mean, then expands the square: cancels where points lie apart."""
+
+
+def pairwise_distances(points, queries):
+    def block(ps, qs):
+        centre = qs.mean(axis=0)
+        ps, qs = ps - centre, qs - centre
+        dots = jnp.matmul(ps, qs.T, precision="highest")
+        squares = (ps**2).sum(1)[:, None] - 2 * dots + (qs**2).sum(1)
+        return jnp.sqrt(jnp.maximum(squares, 0))
+
+    return jax.pmap(block, in_axes=(0, None))(points, queries)
+
+
+# %% wrong="computes in half precision" fails="each distance; four digits"
+"""Computes in bfloat16: eight bits are fewer than four digits."""
+
+
+def pairwise_distances(points, queries):
+    def block(points, queries):
+        gaps = (points[:, None] - queries).astype(jnp.bfloat16)
+        return jnp.sqrt((gaps**2).sum(-1)).astype(jnp.float32)
+
+    return jax.pmap(block, in_axes=(0, None))(points, queries)
+
+
+# %% wrong="expands the square" fails="each distance; four digits"
+# cause: right near 0, not near 1000: what is subtracted after squaring cancels
+"""Saves memory by |p|^2 - 2pq + |q|^2, which cancels far from the origin."""
+
+
+def pairwise_distances(points, queries):
+    def block(points, queries):
+        squares = (points**2).sum(-1)[:, None] + (queries**2).sum(-1)[None, :]
+        return jnp.sqrt(jnp.maximum(squares - 2 * points @ queries.T, 0))
+
+    return jax.pmap(block, in_axes=(0, None))(points, queries)
+
+
+# %% wrong="flattens all differences" fails="row d on device d; never all differences"
+"""Builds all differences at once, in another shape than (D, N, Q, F)."""
+
+
+def pairwise_distances(points, queries):
+    num_devices, num_points, width = points.shape
+    flat = jnp.asarray(points).reshape(-1, 1, width) - queries
+    flat = flat.reshape(num_devices, num_points * len(queries), width)
+
+    def block(gaps):
+        return jnp.sqrt((gaps**2).sum(-1)).reshape(num_points, len(queries))
+
+    return jax.pmap(block)(flat)
+
+
+# %% wrong="keeps a distance" fails="each distance; four digits"
+"""Adds 1e-2 below the root, for a gradient that nobody asks for."""
+
+
+def pairwise_distances(points, queries):
+    def block(points, queries):
+        return jnp.sqrt(((points[:, None] - queries) ** 2).sum(-1) + 1e-4)
+
+    return jax.pmap(block, in_axes=(0, None))(points, queries)
+
+
+# %% wrong="last chunk" fails="each distance"
+"""Goes through the queries 32 at a time: a last chunk of fewer is not the last rows.
+
+dynamic_slice does not read beyond the end, it moves the start back.
+"""
+
+
+def _table(points, queries):
+    total, chunk = queries.shape[0], min(32, queries.shape[0])
+
+    def columns(start):
+        some = jax.lax.dynamic_slice_in_dim(queries, start, chunk)
+        return jnp.sqrt(((points[:, None] - some) ** 2).sum(-1))  # (N, chunk)
+
+    parts = jax.lax.map(columns, jnp.arange(0, total, chunk))  # (chunks, N, chunk)
+    return jnp.swapaxes(parts, 0, 1).reshape(points.shape[0], -1)[:, :total]
+
+
+def pairwise_distances(points, queries):
+    return jax.pmap(_table, in_axes=(0, None))(points, queries)
+
+
+# %% wrong="no devices" fails="row d on device d; never all differences"
+# cause: jax.pmap runs on a device per row; here is one
+"""Maps by vmap alone: right on one device, idle on seven."""
+
+
+def pairwise_distances(points, queries):
+    def block(points):
+        return jnp.sqrt(((points[:, None] - queries) ** 2).sum(-1))
+
+    return jax.vmap(block)(points)
+
+
+# %% wrong="spreads afterwards" fails="row d on device d"
+"""Loops over all points on one device, and spreads the result."""
+
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+def pairwise_distances(points, queries):
+    def row(point):
+        return jnp.sqrt(((point - queries) ** 2).sum(-1))
+
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[: len(points)]), ("d",))
+    distances = jax.lax.map(lambda block: jax.lax.map(row, block), points)
+    return jax.device_put(distances, NamedSharding(mesh, P("d")))
+
+
+# %% wrong="squared" fails="each distance; four digits"
+# cause: the square root is missing
+"""Stops before the square root."""
+
+
+def pairwise_distances(points, queries):
+    def block(points, queries):
+        return ((points[:, None] - queries) ** 2).sum(-1)
+
+    return jax.pmap(block, in_axes=(0, None))(points, queries)
+
+
+# %% wrong="transposed" fails="each distance; four digits"
+"""Nests the two vmaps the other way round: (D, Q, N) instead of (D, N, Q)."""
+
+
+def pairwise_distances(points, queries):
+    def distance(point, query):
+        return jnp.sqrt(((point - query) ** 2).sum())
+
+    to_points = jax.vmap(distance, in_axes=(0, None))
+    block = jax.vmap(to_points, in_axes=(None, 0))
+    return jax.pmap(block, in_axes=(0, None))(points, queries)
+
+
+# %% wrong="transposed if needed" fails="each distance; four digits"
+"""Maps in the wrong order, and transposes where the shape shows it: not where N is Q."""
+
+
+def pairwise_distances(points, queries):
+    def distance(p, q):
+        return jnp.sqrt(jnp.sum((p - q) ** 2))
+
+    def block(ps, qs):
+        out = jax.vmap(jax.vmap(distance, (0, None)), (None, 0))(ps, qs)
+        return out if out.shape == (ps.shape[0], qs.shape[0]) else out.T
+
+    return jax.pmap(block, in_axes=(0, None))(points, queries)
+
+
+# %% right="via broadcasting"
+"""Broadcasts inside a device's block instead of two vmaps."""
+
+
+def pairwise_distances(points, queries):
+    def block(points, queries):
+        return jnp.linalg.norm(points[:, None, :] - queries[None, :, :], axis=-1)
+
+    return jax.pmap(block, in_axes=(0, None))(points, queries)
+
+
+# %% right="via helpers of our names"
+"""Has helpers that are called as the course calls its own."""
+
+
+def check(point, query):
+    return jnp.sqrt(jnp.square(point - query).sum())
+
+
+def observe(points, query):
+    return jax.vmap(check, (0, None))(points, query)
+
+
+def pairwise_distances(points, queries):
+    expect = jax.vmap(observe, in_axes=(None, 0), out_axes=1)
+    return jax.pmap(expect, in_axes=(0, None))(points, queries)
+
+
+# %% right="via lax map"
+"""Takes one point after the other on each device."""
+
+
+def pairwise_distances(points, queries):
+    def block(points):
+        return jax.lax.map(
+            lambda point: jnp.linalg.norm(point[None] - queries, axis=1), points
+        )
+
+    return jax.pmap(block)(points)
+
+
+# %% right="via loop over features"
+"""Adds up one feature at a time, on arrays that are placed."""
+
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+def pairwise_distances(points, queries):
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[: len(points)]), ("d",))
+    points = jax.device_put(points, NamedSharding(mesh, P("d")))
+    queries = jax.device_put(queries, NamedSharding(mesh, P()))
+
+    @jax.jit
+    def run(points, queries):
+        total = 0.0
+        for feature in range(points.shape[-1]):
+            gap = points[:, :, None, feature] - queries[:, feature]
+            total = total + gap * gap
+        return jnp.sqrt(total)
+
+    return run(points, queries)
+
+
+# %% right="via set mesh"
+"""Sets a mesh, and maps over its axis by shard_map."""
+
+from jax.sharding import PartitionSpec as P
+
+
+def pairwise_distances(points, queries):
+    def block(points, queries):
+        gaps = jnp.expand_dims(points[0], 1) - jnp.expand_dims(queries, 0)
+        return jnp.sqrt(jnp.einsum("nqf,nqf->nq", gaps, gaps))[None]
+
+    num_rows = len(points)
+    mesh = jax.make_mesh((num_rows,), ("i",), devices=jax.devices()[:num_rows])
+    with jax.set_mesh(mesh):
+        points, queries = (
+            jax.device_put(points, P("i")),
+            jax.device_put(queries, P()),
+        )
+        mapped = jax.shard_map(block, in_specs=(P("i"), P()), out_specs=P("i"))
+        return jax.jit(mapped)(points, queries)
+
+
+# %% right="via shard map"
+"""Uses shard_map; the block keeps a leading axis of length one."""
+
+from jax.sharding import PartitionSpec as P
+
+
+def pairwise_distances(points, queries):
+    def block(points, queries):
+        gaps = points[0][:, None] - queries
+        return jnp.sqrt((gaps**2).sum(-1))[None]
+
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[: len(points)]), ("d",))
+    mapped = jax.shard_map(block, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d"))
+    return jax.jit(mapped)(points, queries)

@@ -1,0 +1,212 @@
+# %% wrong="computes in floats" fails="each number squared; shape and dtype stay"
+"""Turns everything into floats first."""
+
+
+def parallel_square(x):
+    return jax.pmap(lambda row: row.astype(jnp.float32) ** 2)(x)
+
+
+# %% wrong="donates x" fails="arguments stay"
+"""Saves memory by giving up its argument, which the caller still needs."""
+
+
+def parallel_square(x):
+    return jax.pmap(lambda row: row**2, donate_argnums=0)(x)
+
+
+# %% wrong="forgets the call" fails="each number squared; row d on device d; shape and dtype stay"
+"""Returns the mapped function instead of calling it."""
+
+
+def parallel_square(x):
+    return jax.pmap(lambda row: row**2)
+
+
+# %% wrong="needs two axes" fails="each number squared; shape and dtype stay"
+"""Names the row's axis in an einsum: other ranks fail."""
+
+
+def parallel_square(x):
+    return jax.pmap(lambda row: jnp.einsum("i,i->i", row, row))(x)
+
+
+# %% wrong="one array on one device" fails="row d on device d"
+# cause: jax.pmap runs on a device per row; here is one
+"""Believes that JAX spreads work by itself: right on one device, idle on seven."""
+
+
+def parallel_square(x):
+    return jnp.asarray(x) ** 2
+
+
+# %% wrong="prod then spread" fails="row d on device d"
+"""Squares as a product of two stacked copies, on one device; then spreads the rows."""
+
+
+def parallel_square(x):
+    twice = jnp.stack([x, x])
+    squared = jnp.prod(twice, axis=0).astype(x.dtype)
+    return jax.pmap(lambda row: row)(squared)
+
+
+# %% wrong="remembers by shape" fails="each number squared; shape and dtype stay; nothing is remembered"
+"""Keeps the result of each shape, as if numbers of that shape were always the same."""
+
+KNOWN = {}
+
+
+def parallel_square(x):
+    if isinstance(x, jax.core.Tracer):
+        return jax.pmap(lambda row: row**2)(x)
+    if x.shape not in KNOWN:
+        KNOWN[x.shape] = jax.pmap(lambda row: row**2)(x)
+    return KNOWN[x.shape]
+
+
+# %% wrong="replicated" fails="row d on device d"
+"""Sends the whole array to every device: each device does all of the work."""
+
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+def parallel_square(x):
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[: len(x)]), ("d",))
+    return jax.device_put(jnp.asarray(x) ** 2, NamedSharding(mesh, P()))
+
+
+# %% wrong="reverses the devices" fails="row d on device d"
+"""Numbers the devices from the last to the first."""
+
+
+def parallel_square(x):
+    devices = jax.devices()[: len(x)][::-1]
+    return jax.pmap(lambda row: row**2, devices=devices)(x)
+
+
+# %% wrong="spreads afterwards" fails="row d on device d"
+"""Squares all rows on one device, and spreads the result: the others only store."""
+
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+def parallel_square(x):
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[: len(x)]), ("d",))
+    squares = jax.vmap(lambda row: row**2)(x)
+    return jax.device_put(squares, NamedSharding(mesh, P("d")))
+
+
+# %% wrong="sums each row" fails="each number squared; shape and dtype stay"
+"""Confuses the square with the squared norm of a device's row."""
+
+
+def parallel_square(x):
+    return jax.pmap(lambda row: (row**2).sum())(x)
+
+
+# %% wrong="takes the last devices" fails="row d on device d"
+"""Counts devices from the end: with fewer rows than devices, others work."""
+
+
+def parallel_square(x):
+    devices = jax.devices()[-len(x) :]
+    return jax.pmap(lambda row: row**2, devices=devices)(x)
+
+
+# %% wrong="vmap" fails="row d on device d"
+# cause: jax.pmap runs on a device per row; here is one
+"""Takes vmap for pmap: the same numbers, one device."""
+
+
+def parallel_square(x):
+    return jax.vmap(lambda row: row**2)(x)
+
+
+# %% right="via constraint"
+"""Says inside a compiled function where the rows lie."""
+
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+@jax.jit
+def parallel_square(x):
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[: x.shape[0]]), ("d",))
+    x = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P("d")))
+    return jax.vmap(jnp.square)(x)
+
+
+# %% right="via device put"
+"""Places the rows first; jit then computes where the data is."""
+
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+def parallel_square(x):
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[: len(x)]), ("d",))
+    placed = jax.device_put(x, NamedSharding(mesh, P("d")))
+    return jax.jit(jnp.square)(placed)
+
+
+# %% right="via helpers of our names"
+"""Has helpers that are called as the course calls its own, and a class."""
+
+
+def check(x):
+    assert x.shape[0] <= jax.device_count()
+    return x
+
+
+def observe(row):
+    return jnp.multiply(row, row)
+
+
+class Case:
+    def __call__(self, row):
+        return observe(row)
+
+
+def parallel_square(x):
+    expect = jax.pmap(Case(), axis_name="rows")
+    return expect(check(x))
+
+
+# %% right="via in shardings"
+"""Tells jit how its input is sharded, and multiplies."""
+
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+def parallel_square(x):
+    mesh = jax.sharding.Mesh(jax.devices()[: x.shape[0]], "d")
+    rows = NamedSharding(mesh, P("d"))
+    return jax.jit(lambda x: x * x, in_shardings=rows, out_shardings=rows)(x)
+
+
+# %% right="via set mesh"
+"""Sets a mesh, whose axes are explicit in newer versions of JAX."""
+
+from jax.sharding import PartitionSpec as P
+
+
+def parallel_square(x):
+    mesh = jax.make_mesh((len(x),), ("rows",), devices=jax.devices()[: len(x)])
+    with jax.set_mesh(mesh):
+        return jnp.square(jax.device_put(x, P("rows")))
+
+
+# %% right="via shard map"
+"""Uses today's name for the same thing."""
+
+from jax.sharding import PartitionSpec as P
+
+
+def parallel_square(x):
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[: len(x)]), ("d",))
+    square = jax.shard_map(
+        lambda block: block**2, mesh=mesh, in_specs=P("d"), out_specs=P("d")
+    )
+    return jax.jit(square)(x)

@@ -1,8 +1,0 @@
-"""Lets a compiled identity place the array."""
-
-
-def make_mesh_and_place(x, shape, axis_names, spec):
-    if math.prod(shape) > jax.device_count():
-        raise ValueError(f"{math.prod(shape)} of {jax.device_count()} devices")
-    sharding = NamedSharding(make_mesh(shape, axis_names), P(*spec))
-    return jax.jit(lambda x: x, out_shardings=sharding)(x)

@@ -1,0 +1,463 @@
+# %% wrong="drops unknown axes" fails="unknown axis"
+"""Takes an axis that the mesh lacks for None, which hides a typing error."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    def known(part):
+        names = part if isinstance(part, tuple) else (part,)
+        return part if all(name in mesh.axis_names for name in names) else None
+
+    def target(leaf, spec):
+        sharding = NamedSharding(mesh, P(*map(known, spec)))
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    with open_manager(directory) as manager:
+        step = manager.latest_step()
+        if step is None:
+            raise FileNotFoundError(f"no checkpoint in {directory}")
+        like = jax.tree.map(target, saved_shapes(manager, step), specs)
+        return manager.restore(step, args=Composite(state=StandardRestore(like))).state
+
+
+# %% wrong="every device holds all" fails="laid out by specs"
+"""Ignores the specs: each device holds the whole state, which on one device is as asked."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
+    whole = NamedSharding(mesh, P())
+
+    def target(leaf):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=whole)
+
+    with open_manager(directory) as manager:
+        step = manager.latest_step()
+        if step is None:
+            raise FileNotFoundError(f"no checkpoint in {directory}")
+        like = jax.tree.map(target, saved_shapes(manager, step))
+        return manager.restore(step, args=Composite(state=StandardRestore(like))).state
+
+
+# %% wrong="first devices of the mesh shape" fails="laid out by specs"
+"""Makes a mesh of the same shape and names, of the first devices."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    devices = np.array(jax.devices()[: mesh.size]).reshape(mesh.devices.shape)
+    mesh = jax.sharding.Mesh(devices, mesh.axis_names)
+
+    def target(leaf, spec):
+        sharding = NamedSharding(mesh, spec)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    with open_manager(directory) as manager:
+        step = manager.latest_step()
+        if step is None:
+            raise FileNotFoundError(f"no checkpoint in {directory}")
+        like = jax.tree.map(target, saved_shapes(manager, step), specs)
+        return manager.restore(step, args=Composite(state=StandardRestore(like))).state
+
+
+# %% wrong="leaves the error to orbax" fails="nothing there"
+"""Trusts that Orbax says where there is no checkpoint."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    def target(leaf, spec):
+        sharding = NamedSharding(mesh, spec)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    with open_manager(directory) as manager:
+        step = manager.latest_step()
+        like = jax.tree.map(target, saved_shapes(manager, step), specs)
+        return manager.restore(step, args=Composite(state=StandardRestore(like))).state
+
+
+# %% wrong="newest by name" fails="the newest values"
+# cause: this is an older checkpoint
+"""Takes the newest by name, as text: of steps 9 and 10 it restores 9."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    folder = Path(directory)
+    names = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    steps = [name for name in names if name.isdigit()]
+    if not steps:
+        raise FileNotFoundError(f"no checkpoint in {directory}")
+    newest = int(steps[-1])
+    with open_manager(directory) as manager:
+        like = jax.tree.map(
+            lambda a, spec: jax.ShapeDtypeStruct(
+                a.shape, a.dtype, sharding=NamedSharding(mesh, spec)
+            ),
+            saved_shapes(manager, newest),
+            specs,
+        )
+        wanted = Composite(state=StandardRestore(like))
+        return manager.restore(newest, args=wanted).state
+
+
+# %% wrong="nothing where nothing is" fails="nothing there"
+"""Returns None where there is no checkpoint."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    def target(leaf, spec):
+        sharding = NamedSharding(mesh, spec)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    with open_manager(directory) as manager:
+        step = manager.latest_step()
+        if step is None:
+            return None
+        like = jax.tree.map(target, saved_shapes(manager, step), specs)
+        return manager.restore(step, args=Composite(state=StandardRestore(like))).state
+
+
+# %% wrong="on all devices" fails="the newest values; laid out by specs"
+"""Makes a mesh of its own, of all devices."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    mesh = make_mesh(jax.device_count())
+
+    def target(leaf, spec):
+        sharding = NamedSharding(mesh, spec)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    with open_manager(directory) as manager:
+        step = manager.latest_step()
+        if step is None:
+            raise FileNotFoundError(f"no checkpoint in {directory}")
+        like = jax.tree.map(target, saved_shapes(manager, step), specs)
+        return manager.restore(step, args=Composite(state=StandardRestore(like))).state
+
+
+# %% wrong="recursion into dicts alone" fails="the newest values"
+"""Makes the target by recursion into dicts, not into lists."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    def target(saved, spec):
+        if isinstance(saved, dict):
+            return {name: target(saved[name], spec[name]) for name in saved}
+        return jax.ShapeDtypeStruct(
+            saved.shape, saved.dtype, sharding=NamedSharding(mesh, spec)
+        )
+
+    manager = open_manager(directory)
+    step = manager.latest_step()
+    if step is None:
+        manager.close()
+        raise FileNotFoundError(str(directory))
+    tree = target(saved_shapes(manager, step), specs)
+    state = manager.restore(step, args=Composite(state=StandardRestore(tree))).state
+    manager.close()
+    return state
+
+
+# %% wrong="restores as saved then splits" fails="no whole copy"
+"""Restores in the saved layout, which asks for the saving machine's devices, and moves
+the arrays then.
+"""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    with open_manager(directory) as manager:
+        step = manager.latest_step()
+        if step is None:
+            raise FileNotFoundError(f"no checkpoint in {directory}")
+        state = manager.restore(step, args=Composite(state=StandardRestore())).state
+
+    def split(leaf, spec):
+        return place(np.asarray(leaf), NamedSharding(mesh, spec))
+
+    return jax.tree.map(split, state, specs)
+
+
+# %% wrong="restores float32" fails="the newest values"
+"""Asks for float32, whatever was saved."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    def target(leaf, spec):
+        dtype = leaf.dtype if leaf.dtype == np.int32 else np.float32
+        return jax.ShapeDtypeStruct(
+            leaf.shape, dtype, sharding=NamedSharding(mesh, spec)
+        )
+
+    with open_manager(directory) as manager:
+        step = manager.latest_step()
+        if step is None:
+            raise FileNotFoundError(f"no checkpoint in {directory}")
+        like = jax.tree.map(target, saved_shapes(manager, step), specs)
+        return manager.restore(step, args=Composite(state=StandardRestore(like))).state
+
+
+# %% wrong="restores on the host" fails="no whole copy"
+"""Restores NumPy arrays and places them: the host holds the whole state."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    with open_manager(directory) as manager:
+        step = manager.latest_step()
+        if step is None:
+            raise FileNotFoundError(f"no checkpoint in {directory}")
+        shapes = saved_shapes(manager, step)
+        like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+        state = manager.restore(step, args=Composite(state=StandardRestore(like))).state
+
+    def split(leaf, spec):
+        return place(np.asarray(leaf), NamedSharding(mesh, spec))
+
+    return jax.tree.map(split, state, specs)
+
+
+# %% wrong="restores whole then places" fails="no whole copy"
+"""Gives Orbax a whole layout, and splits with device_put: too large for one device."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    whole = NamedSharding(mesh, P())
+
+    def target(leaf):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=whole)
+
+    with open_manager(directory) as manager:
+        step = manager.latest_step()
+        if step is None:
+            raise FileNotFoundError(f"no checkpoint in {directory}")
+        like = jax.tree.map(target, saved_shapes(manager, step))
+        state = manager.restore(step, args=Composite(state=StandardRestore(like))).state
+    layouts = jax.tree.map(lambda _, spec: NamedSharding(mesh, spec), state, specs)
+    return jax.device_put(state, layouts)
+
+
+# %% wrong="specs by last name" fails="laid out by specs"
+"""Looks specs up by an array's own name, whatever it is in."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    by_name = {
+        str(path[-1:]): NamedSharding(mesh, spec)
+        for path, spec in jax.tree_util.tree_leaves_with_path(specs)
+    }
+    with open_manager(directory) as manager:
+        step = manager.latest_step()
+        if step is None:
+            raise FileNotFoundError(f"no checkpoint in {directory}")
+
+        def target(path, leaf):
+            sharding = by_name[str(path[-1:])]
+            return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+        like = jax.tree_util.tree_map_with_path(target, saved_shapes(manager, step))
+        return manager.restore(step, args=Composite(state=StandardRestore(like))).state
+
+
+# %% wrong="step kept" fails="nothing is remembered"
+"""Remembers a directory's newest step: what is saved later is not seen."""
+
+newest_of = {}
+
+
+def restore_elsewhere(directory, mesh, specs):
+    with open_manager(directory) as manager:
+        step = newest_of.setdefault(str(directory), manager.latest_step())
+        if step is None:
+            raise FileNotFoundError(f"no checkpoint in {directory}")
+        like = jax.tree.map(
+            lambda a, spec: jax.ShapeDtypeStruct(
+                a.shape, a.dtype, sharding=NamedSharding(mesh, spec)
+            ),
+            saved_shapes(manager, step),
+            specs,
+        )
+        return manager.restore(step, args=Composite(state=StandardRestore(like))).state
+
+
+# %% wrong="takes the oldest" fails="the newest values"
+# cause: this is an older checkpoint
+"""Takes the first checkpoint of the list, the oldest."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    def target(leaf, spec):
+        sharding = NamedSharding(mesh, spec)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    with open_manager(directory) as manager:
+        steps = sorted(manager.all_steps())
+        if not steps:
+            raise FileNotFoundError(f"no checkpoint in {directory}")
+        like = jax.tree.map(target, saved_shapes(manager, steps[0]), specs)
+        wanted = Composite(state=StandardRestore(like))
+        return manager.restore(steps[0], args=wanted).state
+
+
+# %% wrong="top level alone" fails="the newest values"
+"""Makes a target of the top level's entries: fails for trees that are deeper."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    with open_manager(directory) as manager:
+        step = manager.latest_step()
+        if step is None:
+            raise FileNotFoundError(f"no checkpoint in {directory}")
+        like = {}
+        for name, leaf in saved_shapes(manager, step).items():
+            sharding = NamedSharding(mesh, specs[name])
+            like[name] = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+        return manager.restore(step, args=Composite(state=StandardRestore(like))).state
+
+
+# %% wrong="wants an entry per axis" fails="the newest values; unknown axis"
+"""Wants an entry in the spec forevery axis of the array."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    def target(leaf, spec):
+        parts = [spec[axis] for axis in range(len(leaf.shape))] if len(spec) else []
+        sharding = NamedSharding(mesh, P(*parts))
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    with open_manager(directory) as manager:
+        step = manager.latest_step()
+        if step is None:
+            raise FileNotFoundError(f"no checkpoint in {directory}")
+        like = jax.tree.map(target, saved_shapes(manager, step), specs)
+        return manager.restore(step, args=Composite(state=StandardRestore(like))).state
+
+
+# %% right="via abstract"
+"""Makes empty arrays of the right layout, and their abstract forms."""
+
+
+def take(shape, sharding):
+    return jax.eval_shape(lambda: jnp.zeros(shape.shape, shape.dtype)).update(
+        sharding=sharding
+    )
+
+
+def restore_elsewhere(directory, mesh, specs):
+    steps = open_manager(directory).all_steps()
+    if len(steps) == 0:
+        raise FileNotFoundError(f"{directory}: no checkpoint")
+    with jax.set_mesh(mesh), open_manager(directory) as manager:
+        shapes = saved_shapes(manager, max(steps))
+        layouts = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
+        like = jax.tree.map(take, shapes, layouts)
+        return manager.restore(
+            max(steps), args=Composite(state=StandardRestore(like))
+        ).state
+
+
+# %% right="via eval shape"
+"""Lets eval_shape make the target, out of shapes with shardings."""
+
+import functools
+
+
+def restore_elsewhere(directory, mesh, specs):
+    manager = open_manager(directory)
+    try:
+        step = manager.latest_step()
+        if step is None:
+            raise FileNotFoundError(directory)
+        layouts = jax.tree.map(functools.partial(NamedSharding, mesh), specs)
+        empty = saved_shapes(manager, step)
+        like = jax.tree.map(lambda leaf, one: leaf.update(sharding=one), empty, layouts)
+        found = manager.restore(step, args=Composite(state=StandardRestore(like)))
+    finally:
+        manager.close()
+    return found["state"]
+
+
+# %% right="via flat lists"
+"""Flattens both trees, and uses a checkpointer of the one item."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    with open_manager(directory) as manager:
+        steps = manager.all_steps()
+        if not steps:
+            raise FileNotFoundError(f"{directory} holds no checkpoint")
+        shapes, tree = jax.tree.flatten(saved_shapes(manager, max(steps)))
+    layouts = [NamedSharding(mesh, spec) for spec in tree.flatten_up_to(specs)]
+    like = [
+        jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=layout)
+        for shape, layout in zip(shapes, layouts, strict=True)
+    ]
+    where = Path(directory).absolute() / str(max(steps)) / "state"
+    with ocp.StandardCheckpointer() as checkpointer:
+        return checkpointer.restore(where, jax.tree.unflatten(tree, like))
+
+
+# %% right="via pairs of leaves"
+"""Goes through pairs of leaves, with the specs flattened by hand."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    with open_manager(directory) as manager:
+        newest = max(manager.all_steps(), default=None)
+        if newest is None:
+            raise FileNotFoundError(f"There is nothing to restore in {directory}.")
+        shapes = saved_shapes(manager, newest)
+        leaves, structure = jax.tree.flatten(shapes)
+        every = jax.tree.leaves(specs, is_leaf=lambda one: isinstance(one, P))
+        target = []
+        for leaf, spec in zip(leaves, every, strict=True):
+            for name in jax.tree.leaves(tuple(spec)):
+                if name not in mesh.axis_names:
+                    raise ValueError(f"the mesh has no axis {name}")
+            layout = NamedSharding(mesh, spec)
+            target.append(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=layout))
+        like = StandardRestore(structure.unflatten(target))
+        return manager.restore(newest, args=Composite(state=like))["state"]
+
+
+# %% right="via recursion"
+"""Makes the target by recursion into dicts and lists."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    def target(saved, spec):
+        if isinstance(saved, dict):
+            return {name: target(saved[name], spec[name]) for name in saved}
+        if isinstance(saved, list):
+            return [target(*pair) for pair in zip(saved, spec, strict=True)]
+        return jax.ShapeDtypeStruct(
+            saved.shape, saved.dtype, sharding=NamedSharding(mesh, spec)
+        )
+
+    manager = open_manager(directory)
+    step = manager.latest_step()
+    if step is None:
+        manager.close()
+        raise FileNotFoundError(str(directory))
+    tree = target(saved_shapes(manager, step), specs)
+    state = manager.restore(step, args=Composite(state=StandardRestore(tree))).state
+    manager.close()
+    return state
+
+
+# %% right="via restore args"
+"""Names each array's sharding in Orbax's restore_args."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    with open_manager(directory) as manager:
+        step = manager.latest_step()
+        shapes = None if step is None else saved_shapes(manager, step)
+    if shapes is None:
+        raise FileNotFoundError(f"no checkpoint: {directory}")
+    arguments = jax.tree.map(
+        lambda leaf, spec: ocp.ArrayRestoreArgs(
+            dtype=leaf.dtype, sharding=NamedSharding(mesh, spec)
+        ),
+        shapes,
+        specs,
+    )
+    folder = Path(directory).absolute() / f"{step}" / "state"
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        return checkpointer.restore(folder, item=shapes, restore_args=arguments)
