@@ -183,6 +183,7 @@ def judge_facts(monkeypatch):
         "functions": [],
         "checks": check + textwrap.indent(source, "    "),
         "hidden": {},
+        "seed": 0,
     }
     monkeypatch.setattr(judge_process, "material", lambda _: material)
     with contextlib.closing(judge_process.JudgeProcess(None)) as judge:
