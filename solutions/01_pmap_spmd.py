@@ -405,7 +405,7 @@ for name, function in (("made once", parallel), ("made anew", new_function)):
 # program by the function object. Since JAX 0.8 a new placement counts, too: a loop whose
 # second step receives `pmap`'s own results compiles twice.
 #
-# **Common mistake: compiling at each call.** A lambda, or a function defined inside of
+# **Common mistake: compiling at each call.** A lambda, or a function defined inside
 # another, is new each time, so its `pmap` compiles again: right numbers, often more
 # than a hundred times as slow. Give `pmap` one function, made outside of the loop.
 
@@ -444,7 +444,7 @@ print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
-# Auto: JAX decides about layouts inside of jit. Lesson 4 shows the other kind.
+# Auto: JAX decides about layouts inside jit. Lesson 4 shows the other kind.
 mesh = jax.make_mesh((num_devices,), ("devices",), axis_types=(AxisType.Auto,))
 
 
@@ -560,7 +560,7 @@ print("same as pmap:", np.allclose(today(params, x), totals))
 # |---|---|
 # | `jax.pmap` | `jax.jit(jax.shard_map(...))` |
 # | `in_axes`, `out_axes` | `in_specs`, `out_specs` |
-# | `soft_pmap`, `xmap` (gone) | `shard_map`, or `vmap` inside of it |
+# | `soft_pmap`, `xmap` (gone) | `shard_map`, or `vmap` inside it |
 # | `device_put_sharded`, `device_put_replicated` (gone) | `jax.device_put` with a sharding (lesson 4) |
 # | `PmapSharding`, `ShardedDeviceArray` (gone) | `jax.Array` with a `NamedSharding` |
 # | `jax.tree_map` (gone) | `jax.tree.map` |
@@ -787,7 +787,7 @@ def replica_spread(params):
 # - Write the whole run for one device, then `pmap` it. `lr` and `num_steps` may come
 #   from the enclosing function, which then compiles in each call.
 # - `jax.lax.fori_loop(0, num_steps, step, params)` loops inside the compiled program;
-#   its `step` takes `(i, params)`. A Python loop works too, inside of the function that
+#   its `step` takes `(i, params)`. A Python loop works too, inside the function that
 #   you `pmap`: with 0 steps, too, the result lies on the devices.
 # - For the spread, `jax.tree.leaves(params)` lists the arrays; the mean is over axis 0.
 

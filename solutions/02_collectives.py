@@ -495,7 +495,7 @@ print("pmean of grad(loss):", np.asarray(mean_of))
 # | then | now |
 # |---|---|
 # | `pmap(f, axis_name="i")` | a mesh's axis names, `shard_map` |
-# | `soft_pmap`, `xmap` (gone) | `shard_map`, or `vmap` inside of it |
+# | `soft_pmap`, `xmap` (gone) | `shard_map`, or `vmap` inside it |
 # | `axis_index_groups` | a mesh of two axes, a collective along one |
 # | `lax.psum(1, "i")` | `lax.axis_size("i")` |
 # | `pjit` (deprecated) | `jax.jit` with shardings (lesson 4) |

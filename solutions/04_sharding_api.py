@@ -76,7 +76,7 @@ draw_array(stack, 'stack, P("data", None, "model"):')
 #
 # Unless an exercise says more, arrays come unsplit, from the host or as `jnp.ones` makes
 # them; numbers are finite, no axis is empty. Of several errors, any will do. **JAX can
-# trace it**: it also runs inside of a `jax.jit`, so no NumPy function, `float()` or `if`
+# trace it**: it also runs inside a `jax.jit`, so no NumPy function, `float()` or `if`
 # meets an array's values.
 
 # %% [markdown]
@@ -303,7 +303,7 @@ def data_parallel_step(params, x, y, lr):
 # Inside of `jit` you may insist: `jax.lax.with_sharding_constraint(x, sharding)`.
 #
 # **Predict, then run.** The batch arrives whole on each of 8 devices. What part does a
-# device compute if a constraint splits it? And with `device_put` inside of `jit`?
+# device compute if a constraint splits it? And with `device_put` inside `jit`?
 
 
 # %%
@@ -319,7 +319,7 @@ for fix in (jax.lax.with_sharding_constraint, jax.device_put):
 
 # %% [markdown]
 # A constraint splits, and the computation follows. **Common mistake**: `device_put`
-# inside of `jit` splits nothing here.
+# inside `jit` splits nothing here.
 #
 # ## 5. Tensor parallel
 #
@@ -331,7 +331,7 @@ for fix in (jax.lax.with_sharding_constraint, jax.device_put):
 # ### Exercise 4.4: tensor_parallel_mlp
 #
 # [the layers' result] `tensor_parallel_mlp(params, x, mesh_shape)`, which is called
-# inside of `jit`, computes `mlp(params, x)` on a mesh `("data", "model")` of the first
+# inside `jit`, computes `mlp(params, x)` on a mesh `("data", "model")` of the first
 # devices and returns `(params, y)`. `params` and `x: (B, W)` come unsplit. `B` divides by
 # the devices along `"data"`, `H` by those along `"model"`.
 #
@@ -346,7 +346,7 @@ for fix in (jax.lax.with_sharding_constraint, jax.device_put):
 
 # %% exercise="tensor_parallel_mlp" minutes=15 difficulty=2
 def tensor_parallel_mlp(params, x, mesh_shape):
-    """Computes the model with weights and batch split, inside of `jit`.
+    """Computes the model with weights and batch split, inside `jit`.
 
     Args:
         params: {"w1": f32 (L, W, H), "w2": f32 (L, H, W)}.
@@ -648,7 +648,7 @@ def state_shardings(mesh, state, specs, adam_specs=None):  # state: arrays or sh
 #
 # - [each leaf in its layout] Parameters lie as `specs` says, both moments of each in the
 #   parameter's own layout, the rest whole on every device.
-# - [never whole on a device] Parameters and moments are made inside of `jit`, one or
+# - [never whole on a device] Parameters and moments are made inside `jit`, one or
 #   several; JAX can trace it. No device builds all numbers of an array that `specs`
 #   splits.
 
@@ -843,14 +843,14 @@ def fsdp_step(shardings):
 # %% [markdown]
 # ## 9. Explicit axes: layouts in types
 #
-# A mesh axis has a *type*. **Auto**, so far: the compiler decides; inside of `jit` code
+# A mesh axis has a *type*. **Auto**, so far: the compiler decides; inside `jit` code
 # sees no layout. **Explicit**, newer `jax.make_mesh`'s default (not `Mesh(...)`'s): the
 # layout is part of an array's type.
 #
 # - `jax.set_mesh(mesh)` makes a mesh current: a spec alone says where.
 # - `jax.typeof(x)` shows the type; results' types follow.
 # - `reshard(x, spec)` moves; `out_sharding=` decides where JAX asks.
-# - `auto_axes(f, out_sharding=...)`: inside of `f` the compiler decides.
+# - `auto_axes(f, out_sharding=...)`: inside `f` the compiler decides.
 #
 # **Predict, then run.** Which line is refused?
 
@@ -886,7 +886,7 @@ with jax.set_mesh(jax.make_mesh((4, 2), ("data", "model"), axis_types=explicit))
 # ### Exercise 4.8: explicit_mlp
 #
 # [the layers' result] `explicit_mlp(params, x)` computes `mlp(params, x)` as 4.4 does, in
-# types. It is called inside of `jit`, on a mesh that is set, with Explicit axes `"data"`
+# types. It is called inside `jit`, on a mesh that is set, with Explicit axes `"data"`
 # and `"model"`. `w1: f32[L, W, H@model]`, `w2: f32[L, H@model, W]`; `B` divides by the
 # devices along `"data"`.
 #
@@ -923,7 +923,7 @@ def explicit_mlp(params, x):
 
 
 # %% [markdown] hints="explicit_mlp"
-# - Write `mlp` again. `print(jax.typeof(hidden))` works inside of `jit`.
+# - Write `mlp` again. `print(jax.typeof(hidden))` works inside `jit`.
 # - `reshard(x, P("data", None))` before the scan; then `x @ w["w1"]` is clear.
 # - The second product needs `jnp.matmul(..., out_sharding=P("data", None))`.
 

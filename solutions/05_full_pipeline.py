@@ -319,7 +319,7 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.float16):
 # %% [markdown]
 # 256 + 1 is 256: a small step onto a large number is lost, and an update is just that. So
 # **parameters, optimizer state and losses stay float32**; matrix products read bfloat16
-# copies made inside of the loss, and gradients come back as float32.
+# copies made inside the loss, and gradients come back as float32.
 
 # %% [markdown]
 # ### Exercise 5.3: mixed_precision_loss
@@ -1040,7 +1040,7 @@ checklist(
 # | `flax.training.checkpoints` | Orbax's `CheckpointManager` |
 #
 # On axes of type **Explicit**, where shardings are part of types, 5.2's step runs as it
-# is (and compiles once more at its second step): inside of `shard_map` a device has its
+# is (and compiles once more at its second step): inside `shard_map` a device has its
 # own rows. Outside of `shard_map`, JAX wants to be told how microbatches lie.
 #
 # **Predict, then run.** Over which axis is each result split?

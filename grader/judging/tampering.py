@@ -1,7 +1,7 @@
 """Names what in a submission a person should look at: code that attacks the checking.
 
-No points are given or taken for it. It is read off imports and dotted names: whoever
-hides an attack better earns nothing by it either.
+It does not change any points. It is found in imports and dotted names; an attack that
+is hidden better earns nothing either.
 """
 
 from __future__ import annotations

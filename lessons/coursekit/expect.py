@@ -18,23 +18,23 @@ MAX_NUMBERS = 30  # that an error's text may name
 CAUSES = (  # what errors of Python's and JAX's mean in a lesson
     (
         r"Sharding passed to jit does not match .*_internal_pmap",
-        "an array lies on the devices in another way than pmap splits it; whole ones"
-        " take in_axes=None",
+        "an array is not sharded over the devices as pmap splits it; a replicated one"
+        " takes in_axes=None",
     ),
     (
         r"Received incompatible devices",
-        "arrays of one program lie on different sets of devices",
+        "the arrays of one program are on different sets of devices",
     ),
     (
         r"_internal_pmap|pmap was requested to map|pmap got inconsistent sizes"
         r"|select an axis to squeeze out"
         r"|flat_args\[\d+\] is incompatible .* rank at least",
         "pmap looked for a device axis in an argument that has none, or another one;"
-        " in_axes=None sends an argument whole",
+        " in_axes=None replicates an argument",
     ),
     (
         r"unbound axis name",
-        "a collective names an axis that nobody bound: use the argument axis_name, or"
+        "a collective names an axis that is not bound: use the argument axis_name, or"
         " the name that pmap was given",
     ),
     (
@@ -53,8 +53,8 @@ CAUSES = (  # what errors of Python's and JAX's mean in a lesson
     ),
     (
         r"must have __hash__",
-        "the pairs of ppermute hold traced values: they are plain numbers, the same"
-        " whole list on every device",
+        "the pairs of ppermute hold traced values: they must be plain numbers, in the"
+        " same list on every device",
     ),
     (
         r"TracerArrayConversion|__array__\(\) method was called on traced",
@@ -82,7 +82,7 @@ CAUSES = (  # what errors of Python's and JAX's mean in a lesson
     (
         r"require replication which can't be statically inferred",
         "out_specs say that the result is the same on all devices, but it differs:"
-        " pmean it, and the loss inside of what you differentiate",
+        " pmean it, and the loss inside what you differentiate",
     ),
     (
         r"does not match the specs of the input",

@@ -214,7 +214,7 @@ def expect_collectives(
         headline = f"The program runs {one.kind}, which it must not."
         rows = {"expected": f"no {one.kind}", **shown}
         expect(seen, one.kind not in never, headline, **rows)
-        headline = f"The {one.kind} runs inside of a loop."
+        headline = f"The {one.kind} runs inside a loop."
         rows = {"expected": "one after the loop", **shown}
         expect(seen, in_loop or not one.in_loop, headline, **rows)
 

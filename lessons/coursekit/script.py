@@ -108,7 +108,7 @@ def collect(
             kind = type(value).__name__
             raise ValueError(
                 f"{plain.__name__} uses {name}, a {kind}, which cannot be written into "
-                "a script: make it inside of a function."
+                "a script: make it inside a function."
             )
     definitions[plain.__name__] = definitions.pop(plain.__name__) or source
 

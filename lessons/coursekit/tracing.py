@@ -318,7 +318,7 @@ def placing(put: Callable, mesh: Mesh | None) -> Callable:
 
 
 def mesh_setting(mesh: Mesh | None) -> Callable:
-    """Makes a `set_mesh` for code that is traced inside of `mesh`."""
+    """Makes a `set_mesh` for code that is traced inside `mesh`."""
 
     def set_mesh(new):
         if new != mesh:

@@ -821,7 +821,7 @@ def sent_by_steps(params, x, y, lr, num_steps):  # collectives of all of it, com
     def steps(params, x, y):
         return local_sgd_steps(params, x, y, lr, num_steps)
 
-    if jax.version.__version_info__ < (0, 8):  # pmap inside of jit joins the rows
+    if jax.version.__version_info__ < (0, 8):  # pmap inside jit joins the rows
         return []
     found = []
     with contextlib.suppress(Exception):  # what JAX does not compile as a whole

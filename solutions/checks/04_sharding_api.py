@@ -386,11 +386,11 @@ def reference_mlp(params, x):
 UNCUT = {"the hidden layer is whole on a device": lambda s: (12, 48) in s.array_shapes}
 
 
-def tensor_parallel_run(params, x, mesh_shape):  # as its caller does: inside of jit
+def tensor_parallel_run(params, x, mesh_shape):  # as its caller does: inside jit
     return jax.jit(tensor_parallel_mlp, static_argnums=2)(params, x, mesh_shape)
 
 
-def noting_changes(function, changed):  # in the dict of a caller inside of jit
+def noting_changes(function, changed):  # in the dict of a caller inside jit
     def caller(params, *rest):
         before = dict(params)
         found = function(params, *rest)

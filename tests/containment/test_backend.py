@@ -1,4 +1,4 @@
-"""What a box hides, forbids and limits: the payloads run inside of one, never outside.
+"""What a box hides, forbids and limits: the payloads run inside one, never outside.
 
 A learner's kernel is probed here for what it can see and do, bare boxes for their
 limits, and the command lines of Docker and Podman for what they ask for.

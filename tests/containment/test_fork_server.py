@@ -119,7 +119,7 @@ def test_without_a_server_kernels_start_as_usual(none_yet):
         assert not forked(session)
 
 
-def test_whoever_starts_it_gets_the_same_server(none_yet):
+def test_each_start_returns_the_same_server(none_yet):
     with ThreadPoolExecutor(4) as pool:
         futures = [pool.submit(fork_server, start=True) for _ in range(4)]
     assert {future.result() for future in futures} == {fork_server()}

@@ -87,13 +87,13 @@ def test_another_not_implemented_error_is_no_stub(text):
 def test_a_missing_device_axis_is_explained(argument):
     seen = observe(jax.pmap(lambda row, other: row), X, argument)
     error = problem(expect_result, seen, kind=Raised)
-    assert "in_axes=None sends an argument whole" in error.rows["likely"]
+    assert "in_axes=None replicates an argument" in error.rows["likely"]
 
 
 def test_a_number_where_a_named_axis_was_looked_for_is_explained():
     seen = observe(jax.pmap(lambda row, rate: row * rate, axis_name="i"), X, 0.1)
     error = problem(expect_result, seen, kind=Raised)
-    assert "in_axes=None sends an argument whole" in error.rows["likely"]
+    assert "in_axes=None replicates an argument" in error.rows["likely"]
 
 
 def test_numpy_in_traced_code_is_explained():

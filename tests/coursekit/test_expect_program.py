@@ -370,13 +370,13 @@ def test_a_program_with_the_collectives_asked_for_passes(found, asked):
         (
             [SUM, RINGS],
             {"in_loop": False},
-            "The collective-permute runs inside of a loop.",
+            "The collective-permute runs inside a loop.",
             "one after the loop",
         ),
         (
             [SOME],
             {"in_loop": False},
-            "The all-reduce runs inside of a loop.",
+            "The all-reduce runs inside a loop.",
             "one after the loop",
         ),
     ],

@@ -175,7 +175,7 @@ def test_a_check_that_stumbles_over_what_has_failed_is_not_broken():
     assert standings(run(outside)) == [FAILS, UNTRIED, UNTRIED, UNTRIED]
 
 
-@pytest.mark.parametrize("where", ["inside of a statement", "outside"])
+@pytest.mark.parametrize("where", ["inside a statement", "outside"])
 def test_a_fault_of_the_check_is_not_the_learners(where):
     def part():
         with statement("sum"):

@@ -154,7 +154,7 @@ from coursekit.script import write_script
     ],
 )
 def test_what_cannot_be_written_is_named_with_the_remedy(tmp_path, function, said):
-    with pytest.raises(ValueError, match=f"{said}.*make it inside of a function"):
+    with pytest.raises(ValueError, match=f"{said}.*make it inside a function"):
         write_script(tmp_path / "script.py", function)
     assert not list(tmp_path.iterdir())
 

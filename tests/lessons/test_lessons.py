@@ -193,7 +193,7 @@ def test_each_exercise_has_one_check_of_one_line_and_machinery_takes_no_room(pat
 
 @every_file
 def test_no_title_that_unfolds_shows_markdown(path):
-    """A browser shows what is inside of HTML tags as it is."""
+    """A browser shows what is inside HTML tags as it is."""
     for cell in cells(path, "markdown"):
         for title in re.findall(r"<summary>(.*)</summary>", cell.source):
             assert not re.search(r"`|\*\w|\w\*", title)

@@ -96,7 +96,7 @@ def _range(start: int, stop: int) -> str:
 def _panel(
     axes: Axes, outer: tuple, rows: list, columns: list, holders: Mapping, rank: int
 ) -> None:
-    """Draws the parts of a matrix, which lies in an array at the ranges `outer`."""
+    """Draws the parts of a matrix, which is the ranges `outer` of an array."""
     axes.set_xlim(-0.01, len(columns) + 0.01)
     axes.set_ylim(len(rows) + 0.01, -0.01)
     for (y, row), (x, column) in itertools.product(enumerate(rows), enumerate(columns)):

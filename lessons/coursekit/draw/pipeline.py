@@ -51,7 +51,7 @@ def draw_profile(directory: str | os.PathLike[str], title: str = "") -> None:
     if not devices:
         raise ValueError(
             f"There is no trace of simulated CPU devices in {directory}. Call the "
-            "jitted function, and block_until_ready on its result, inside of "
+            "jitted function, and block_until_ready on its result, inside "
             f"`with jax.profiler.trace({os.fspath(directory)!r}):`."
         )
     rows = {"step": steps} if steps else {}

@@ -8,7 +8,7 @@ def parallel_predict(params, x):
 
 
 # %% wrong="forgets in axes" fails="a prediction of each block"
-# cause: pmap looked for a device axis in an argument that has none, or another one; in_axes=None sends an argument whole
+# cause: pmap looked for a device axis in an argument that has none, or another one; in_axes=None replicates an argument
 """Maps the parameters too: pmap looks for a device axis in them."""
 
 

@@ -37,7 +37,7 @@ def masked_mean(x, mask, axis_name):
 
 
 # %% wrong="fixed axis name" fails="any axis name"
-# cause: a collective names an axis that nobody bound: use the argument axis_name, or the name that pmap was given
+# cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Writes the axis name of the lesson's examples into the function."""
 
 

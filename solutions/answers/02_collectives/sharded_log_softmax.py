@@ -18,7 +18,7 @@ def sharded_log_softmax(logits, axis_name):
 
 
 # %% wrong="fixed axis name" fails="any axis name"
-# cause: a collective names an axis that nobody bound: use the argument axis_name, or the name that pmap was given
+# cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Writes the axis name of the lesson's examples into the function."""
 
 

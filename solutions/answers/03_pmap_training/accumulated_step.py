@@ -117,7 +117,7 @@ def accumulated_step(params, x, y, lr, axis_name):
 
 
 # %% wrong="knows one axis name" fails="one step of SGD; the loss before"
-# cause: a collective names an axis that nobody bound: use the argument axis_name, or the name that pmap was given
+# cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Writes the axis name of one example into the collective."""
 
 

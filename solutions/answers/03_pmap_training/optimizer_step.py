@@ -291,7 +291,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
 
 
 # %% wrong="knows one axis name" fails="like one device; any optimizer"
-# cause: a collective names an axis that nobody bound: use the argument axis_name, or the name that pmap was given
+# cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Writes the axis name of one example into the collective."""
 
 

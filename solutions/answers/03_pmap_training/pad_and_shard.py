@@ -181,7 +181,7 @@ def weighted_loss(params, x, y, mask, axis_name):
 
 
 # %% wrong="knows one axis name" fails="a device's share; gradients add up"
-# cause: a collective names an axis that nobody bound: use the argument axis_name, or the name that pmap was given
+# cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Writes the axis name of one example into the collective."""
 
 

@@ -224,7 +224,7 @@ def shard_map_step(params, x, y, lr, num_devices):
 
 
 # %% wrong="forgets pmean" fails="one step of SGD; the loss before"
-# cause: out_specs say that the result is the same on all devices, but it differs: pmean it, and the loss inside of what you differentiate
+# cause: out_specs say that the result is the same on all devices, but it differs: pmean it, and the loss inside what you differentiate
 """Returns each device's own loss, which P() cannot describe."""
 
 
@@ -450,7 +450,7 @@ def shard_map_step(params, x, y, lr, num_devices):
 
 
 # %% wrong="takes the last devices" fails="one step of SGD"
-# cause: arrays of one program lie on different sets of devices
+# cause: the arrays of one program are on different sets of devices
 """Counts devices from the end."""
 
 

@@ -189,7 +189,7 @@ def train_step(params, x, y, lr):
 
 
 # %% wrong="maps the learning rate" fails="one step of SGD; the loss before"
-# cause: pmap looked for a device axis in an argument that has none, or another one; in_axes=None sends an argument whole
+# cause: pmap looked for a device axis in an argument that has none, or another one; in_axes=None replicates an argument
 """Forgets in_axes: pmap looks for a device axis in the learning rate."""
 
 

@@ -70,7 +70,7 @@ def data_parallel_step(params, x, y, lr):
 
 
 # %% wrong="fixed mesh" fails="one step of SGD"
-# cause: arrays of one program lie on different sets of devices
+# cause: the arrays of one program are on different sets of devices
 """Constrains the batch to a mesh of all eight devices, however it is sharded."""
 
 
@@ -119,7 +119,7 @@ def data_parallel_step(params, x, y, lr):
 
 
 # %% wrong="leaves pmean in" fails="one compiled program"
-# cause: a collective names an axis that nobody bound: use the argument axis_name, or the name that pmap was given
+# cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Keeps pmap's pmean, though jit binds no axis."""
 
 

@@ -1,5 +1,5 @@
 # %% wrong="axis of the check" fails="any axis"
-# cause: a collective names an axis that nobody bound: use the argument axis_name, or the name that pmap was given
+# cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Takes the axis's name for granted."""
 
 

@@ -380,7 +380,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
 
 
 # %% wrong="makes a mesh of its own" fails="steps of the whole batch"
-# cause: arrays of one program lie on different sets of devices
+# cause: the arrays of one program are on different sets of devices
 """Takes the first devices, however the mesh has them."""
 
 
