@@ -319,7 +319,7 @@ def test_a_mistake_of_another_shape_does_not_match():
         (lambda x, m: x if x.sum() > 0 else -x, "jnp.where"),
         (lambda x, m: lax.psum(x, "no such axis"), "axis_name"),
         (lambda x, m: np.sin(x), "jnp"),
-        (lambda x, m: lax.ppermute(x, "i", [(lax.axis_index("i"), 0)]), "whole list"),
+        (lambda x, m: lax.ppermute(x, "i", [(lax.axis_index("i"), 0)]), "same list"),
         (lambda x, m: x * int(x.sum()), "as it is"),
         (lambda x, m: [x for _ in range(m.sum())], "as it is"),
         (lambda x, m: jax.grad(jnp.sin)(x), "a mean"),
