@@ -42,8 +42,8 @@ CHECKS = tiny.changed(
     ),
 )
 TEXT = (
-    "# [twice] `double(x)` returns twice `x`.\n",
-    "# [twice] `double(x)` returns twice `x`:\n#\n"
+    "# - [twice] `double(x)` returns twice `x`.\n",
+    "# - [twice] `double(x)` returns twice `x`:\n#\n"
     "# - [negative numbers] also of negative numbers;\n"
     "# - [fractions] of fractions;\n"
     "# - [arrays] and of arrays, element by element.\n",

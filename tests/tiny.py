@@ -82,7 +82,7 @@ print("a demonstration")
 # %% [markdown]
 # ### Exercise 1.1: double
 #
-# [twice] `double(x)` returns twice `x`.
+# - [twice] `double(x)` returns twice `x`.
 
 
 # %% exercise="double" minutes=3 difficulty=1
@@ -101,10 +101,13 @@ def double(x):
 
 # %% check="double"
 
+# %% [markdown] built="double"
+# Doubling is a shift.
+
 # %% [markdown]
 # ### Exercise 1.2: negate
 #
-# [negative] `negate(x)` returns `-x`.
+# - [negative] `negate(x)` returns `-x`.
 
 
 # %% exercise="negate" minutes=12 difficulty=3

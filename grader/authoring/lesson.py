@@ -24,11 +24,13 @@ from grader.authoring.check_source import (
 from grader.authoring.release import CHECK_PREFIX, COURSE, with_checks
 from grader.authoring.rules import MAX_LINES, MAX_SOLUTION_LINES, SourceError
 
-MARKS = ("setup", "exercise", "hints", "check", "scorecard")
+MARKS = ("setup", "exercise", "hints", "check", "built", "scorecard")
+TEXTS = ("hints", "built")  # marks of text cells
 HEADER = re.compile(r"(?m)^#\s*%%(?=\s|$)")
 SOLUTION = re.compile(r"(?s)### BEGIN SOLUTION\n(.*?)### END SOLUTION")
-# Before a statement, its name, which learners do not see: "- [nan] Masked entries ..."
+# A statement begins with its name, as a card shows it: "- [nan] Masked entries ..."
 STATEMENT_NAME = re.compile(r"(?m)^(- |)\[([a-z0-9][^\[\]\n]*)\] ")
+STATEMENTS = re.compile(r"(?m)(?:^- \[[a-z0-9].*\n?(?:^  .*\n?)*)+")
 ALWAYS_IMPORTED = ("check", "example", "observe", "scorecard")
 PYTHON = {
     "name": "python3",
@@ -44,8 +46,8 @@ class Cell:
         line: the line of its header.
         marks: what its header says: `{"exercise": "double", "minutes": 3}`.
         mark, name: what the cell is for, and of which exercise: "check", "double".
-        source: its text, without the names of statements.
-        statements, unnamed: these names, and the list items that have none.
+        source: its text.
+        statements, unnamed: the names of its statements, and list items without one.
     """
 
     def __init__(self, path: Path, line: int, cell: NotebookNode):
@@ -60,7 +62,6 @@ class Cell:
         if not self.is_code:
             self.statements = [name for _, name in STATEMENT_NAME.findall(self.source)]
             self.unnamed = re.findall(r"(?m)^- (?!\[[a-z0-9])(.*)", self.source)
-            self.source = STATEMENT_NAME.sub(r"\1", self.source)
 
     def fail(self, rule: str, **values: object) -> None:
         raise SourceError(self.path, self.line, rule, **{"name": self.name} | values)
@@ -87,6 +88,8 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
             source = f"# exercise: {cell.name}\n{source}"
         elif cell.mark == "hints":
             source = folded_hints(cell)
+        elif cell.mark == "built":
+            source = folded("What you have built", source)
         elif cell.mark == "check":
             source = check_cell(check, cell.name, solutions[cell.name])
         elif cell.mark == "scorecard":
@@ -95,6 +98,8 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
             source = source.replace("COLAB_BADGE", colab_badge(repository, path.stem))
         if follower and follower.mark == "exercise":
             source = with_exercise_facts(source, follower, checks[follower.name])
+        if not cell.is_code:
+            source = STATEMENT_NAME.sub(r"\1", source)
         name = cell.name if cell.is_code else ""
         if cell.mark == "check":
             name = CHECK_PREFIX + name
@@ -127,11 +132,11 @@ def read_cells(path: Path) -> list[Cell]:
         options = {"minutes", "difficulty"} if mark == "exercise" else set()
         for key in cell.marks.keys() - {mark} - options:
             cell.fail("known mark", mark=key, known=", ".join(MARKS))
-        if mark and cell.is_code == (mark == "hints"):
+        if mark and cell.is_code == (mark in TEXTS):
             cell.fail("kind of cell", mark=mark)
         if mark and (mark, cell.name) in named:
             cell.fail("one of each", mark=mark)
-        if mark in ("check", "hints") and ("exercise", cell.name) not in named:
+        if mark in ("check", *TEXTS) and ("exercise", cell.name) not in named:
             cell.fail("exercise first", mark=mark)
         if mark == "check" and cell.source.strip():
             cell.fail("empty check", file=checks_path(path))
@@ -171,8 +176,9 @@ def check_exercise(cell: Cell, previous: Cell | None) -> None:
 
 
 def num_lines(text: str) -> int:
-    """Counts the lines that are not blank."""
-    return sum(bool(line.strip()) for line in text.splitlines())
+    """Counts the lines of code: neither blank nor a comment."""
+    lines = (line.strip() for line in text.splitlines())
+    return sum(bool(line) and not line.startswith("#") for line in lines)
 
 
 def check_statements(
@@ -235,13 +241,30 @@ def grading_metadata(mark: str, name: str, check: ExerciseCheck | None) -> dict:
 
 
 def with_exercise_facts(task: str, exercise: Cell, check: ExerciseCheck) -> str:
-    """Writes minutes, difficulty and points below the heading of an exercise."""
+    """Adds minutes, difficulty and points, and makes a table of the statements."""
     heading, _, text = task.partition("\n")
+    text = STATEMENTS.sub(lambda found: table_of(found[0], check), text)
     minutes, difficulty = exercise.marks["minutes"], exercise.marks["difficulty"]
     worth = f"{check.points}{' bonus' if check.bonus else ''} point"
     worth += "" if check.points == 1 else "s"
     facts = f"*About {minutes} minutes. Difficulty {difficulty} of 3. {worth}.*"
-    return f"{heading}\n\n{facts}\n{text}"
+    return f"{heading}\n\n{facts}\n{text}".rstrip()
+
+
+def table_of(statements: str, check: ExerciseCheck) -> str:
+    """Writes a list of statements as a table: name, sentence, points.
+
+    As on a card, essential ones are bold and worth half of the points together.
+    """
+    rows = ["| What is checked | | Points |", "|---|---|---|"]
+    for item in re.split(r"(?m)^- ", statements)[1:]:
+        name, sentence = re.fullmatch(r"(?s)\[(.*?)\] (.*)", item).groups()
+        worth = "essential"
+        if name in check.others:
+            worth = f"{round(check.points / 2 / len(check.others), 2):g}"
+        name = name if name in check.others else f"**{name}**"
+        rows.append(f"| {name} | {' '.join(sentence.split())} | {worth} |")
+    return "\n".join(rows) + "\n"
 
 
 def folded_hints(cell: Cell) -> str:
@@ -250,11 +273,14 @@ def folded_hints(cell: Cell) -> str:
     if before.strip() or not 2 <= len(hints) <= 3:
         cell.fail("number of hints", count=len(hints))
     return "\n".join(
-        f"<details><summary>Hint {number}</summary>\n\n"
-        + re.sub(r"(?m)^  ", "", hint).strip()
-        + "\n\n</details>"
+        folded(f"Hint {number}", re.sub(r"(?m)^  ", "", hint))
         for number, hint in enumerate(hints, 1)
     )
+
+
+def folded(summary: str, text: str) -> str:
+    """Writes a block that a click opens."""
+    return f"<details><summary>{summary}</summary>\n\n{text.strip()}\n\n</details>"
 
 
 def repository_address(root: Path = ROOT) -> str:

@@ -17,7 +17,7 @@ RULES = {
     "known mark": 'Unknown mark "{mark}". Known are: {known}.',
     "one of each": 'Duplicate {mark} "{name}". Rename or remove one of the two.',
     "kind of cell": '{mark} "{name}" is in the wrong kind of cell. '
-    "Hints are in a text cell, # %% [markdown], all else is in a code cell, # %%.",
+    "Hints and built are in text cells, # %% [markdown]; all else is in code cells.",
     "exercise first": '{mark} "{name}" has no exercise before it. '
     "Add a cell '# %% exercise=\"{name}\"' or correct the name.",
     "set-up and scorecard": "The {mark} cell is missing. Add # %% {mark}=true.",

@@ -43,7 +43,13 @@ VALUE = re.compile(r"\{\d+\}")
 # Between a text's paragraphs; before an item of a list; around a text on its line.
 SEPARATORS = re.compile(r"(?s)(```.*?```|\n\s*\n|</?details>|</?summary>)")
 ITEMS = re.compile(r"(?m)^(?=\s*(?:[-*]|\d+\.) )")
-MARK = re.compile(r"(?s)(\s*(?:#+ |[-*] |\d+\. |> )?)(.*?)(\s*)")
+CELLS = re.compile(r"((?<!\\)\|)")
+# Also around a text that is bold from end to end, as a statement's name may be.
+BOLD = r"(?P<bold>\*\*(?=[^*]*\*\*\s*$))"
+MARK = re.compile(
+    rf"(?s)(?P<before>\s*(?:#+ |[-*] |\d+\. |> |{BOLD})?)(?P<text>.*?)"
+    r"(?P<after>(?(bold)\*\*)\s*)"
+)
 # Patterns, flags, imports, HTML, calls and style sheets.
 CODE = re.compile(r"[\\|\n]|\(\?|^--|^import |^<|^\w+\(|[a-z]:[^;]+;[a-z]")
 
@@ -151,16 +157,15 @@ def prose(lesson: NotebookNode) -> list[str]:
 
 
 def rewritten(source: str, change: Callable[[str], str]) -> str:
-    """Applies `change` to each paragraph, heading, list item and row of a text."""
+    """Applies `change` to each paragraph, heading, list item and table cell."""
     parts = SEPARATORS.split(source)
     for number, part in enumerate(parts):
         start = part.lstrip()
         if SEPARATORS.fullmatch(part) or start.startswith("[!["):  # the badge
             continue
-        rows = part.splitlines(keepends=True)
-        units = rows if start.startswith("|") else ITEMS.split(part)
+        units = (CELLS if start.startswith("|") else ITEMS).split(part)
         for place, unit in enumerate(units):
-            before, text, after = MARK.fullmatch(unit).groups()
+            before, text, after = MARK.fullmatch(unit).group("before", "text", "after")
             plain = " ".join(text.split())
             changed = change(plain) if re.search("[A-Za-z]{2}", plain) else plain
             if changed != plain:

@@ -59,7 +59,7 @@ def check(exercise: str, *, points: float | None = None, show: bool = False) -> 
     Args:
         exercise: the function's name.
         points: what it is worth, if not what the lesson says.
-        show: print the source of the visible examples, too.
+        show: print the source of the visible examples and of the demonstration, too.
     """
     try:
         source, at_hand = materials.checks_of(learner.lesson)
@@ -83,10 +83,22 @@ def check(exercise: str, *, points: float | None = None, show: bool = False) -> 
     _results.pop(exercise, None)  # an interrupted check leaves no outcome
     verdict = verdict_of(module, exercise, sources, has_hidden)
     _results[exercise] = verdict
-    found, solution = module.checks[exercise], sources.get(exercise, "")
+    found, solution = module.checks[exercise], ""
+    if verdict.share == 1:
+        solution = sources.get(exercise, "")
+        show_at_work(module.demos.get(exercise))
     points = found.points if points is None else points
-    solution = solution if verdict.share == 1 else ""
     return shown(verdict, points, found.is_bonus, solution)
+
+
+def show_at_work(demo: Callable[[], None] | None) -> None:
+    """Shows a right answer at work, unless that takes more than this machine has."""
+    if not demo or jax.device_count() < MOST_DEVICES:
+        return
+    try:
+        demo()
+    except Exception as error:
+        print(translated(f"The demonstration failed: {type(error).__name__}: {error}"))
 
 
 def verdict_of(

@@ -433,7 +433,7 @@ def test_build_runs_todays_checks_with_hidden_cases(with_jax):
     assert "Our solution" in card["text/html"]
 
 
-TASK = "# [twice] `double(x)` returns twice `x`."
+TASK = "# - [twice] `double(x)` returns twice `x`."
 BLOCK = '    with statement("twice"):\n        expect_close(observe(double, 3), 6)\n'
 
 
@@ -441,7 +441,7 @@ BLOCK = '    with statement("twice"):\n        expect_close(observe(double, 3), 
     ("task", "old", "new", "said"),
     [
         (
-            f"{TASK}\n# [kept] So does 0.",
+            f"{TASK}\n# - [kept] So does 0.",
             '["twice"]',
             '["twice", "kept"]',
             "later: Kept",

@@ -147,7 +147,7 @@ def test_exercise_starts_with_a_comment_that_names_it(lesson):
 )
 def test_facts_of_an_exercise_stand_below_its_heading(lesson, exercise, facts):
     text = text_of(lesson, f"### Exercise {exercise}")
-    assert text.startswith(f"### Exercise {exercise}\n\n*{facts}*\n\n`")
+    assert text.startswith(f"### Exercise {exercise}\n\n*{facts}*\n\n| ")
 
 
 def test_hints_are_folded_one_by_one(lesson):
@@ -160,6 +160,30 @@ def test_hints_are_folded_one_by_one(lesson):
 def test_three_hints_are_numbered(lesson):
     numbers = re.findall(r"<summary>Hint (\d)</summary>", text_of(lesson, "From zero"))
     assert numbers == ["1", "2", "3"]
+
+
+def test_statements_are_a_table_of_names_sentences_and_points(tmp_path):
+    twice = "# - [twice] `double(x)`"
+    more = (twice, f"# Compute.\n#\n# - [of any x] Text,\n#   too.\n{twice}")
+    essential = 'essential=["twice"]'
+    mark = (essential, f'{essential}, others=["of any x", "quick"]')
+    quick = ("# A demonstration.", "# - [quick] All is quick.")
+    checks = tiny.changed(tiny.CHECKS, mark)
+    made = tiny.lesson(tmp_path / "course", more, quick, checks=checks)
+    text = text_of(made, "### Exercise 1.1")
+    assert text.endswith(
+        "Compute.\n\n| What is checked | | Points |\n|---|---|---|\n"
+        "| of any x | Text, too. | 0.25 |\n"
+        "| **twice** | `double(x)` returns twice `x`. | essential |"
+    )
+    assert text_of(made, "All is quick") == "- All is quick."
+
+
+def test_what_was_built_is_folded(lesson):
+    assert text_of(lesson, "a shift") == (
+        "<details><summary>What you have built</summary>\n\n"
+        "Doubling is a shift.\n\n</details>"
+    )
 
 
 def test_scorecard_is_one_line(lesson):

@@ -17,7 +17,7 @@ NEGATE_HINTS = '# %% [markdown] hints="negate"'
 DOUBLE_CHECK = '# %% check="double"'
 NEGATE_CHECK = '# %% check="negate"'
 SETUP, SCORECARD = "# %% setup=true", "# %% scorecard=true"
-TWICE = "# [twice] `double(x)` returns twice `x`."
+TWICE = "# - [twice] `double(x)` returns twice `x`."
 
 MARK = '@visible("double", points=1, essential=["twice"])'
 HIDDEN = '@hidden("double")'
@@ -203,8 +203,8 @@ IN_LESSON = {
     ),
     "bullet without a name": (
         "named statement",
-        "# [twice] `double(x)` returns twice `x`.",
-        "# [twice] `double(x)` returns twice `x`.\n#\n# - It keeps dtypes.",
+        "# - [twice] `double(x)` returns twice `x`.",
+        "# - [twice] `double(x)` returns twice `x`.\n#\n# - It keeps dtypes.",
         "# %% [markdown]\n# ### Exercise 1.1: double",
         'A statement of double has no name: "It keeps dtypes.".',
     ),
@@ -476,7 +476,7 @@ def test_syntax_error_is_named_with_its_file_and_line(tmp_path):
 @pytest.mark.parametrize(
     "text, problem",
     [
-        (TWICE.replace("[twice] ", ""), 'The text of double does not state "twice".'),
+        (TWICE.replace("- [twice] ", ""), 'The text of double does not state "twice".'),
         (
             f"{TWICE}\n#\n# - [kept] It keeps dtypes.",
             'Nothing proves "kept" of double.',

@@ -85,7 +85,7 @@ in two lines.
 
 | a table | its head |
 |---|---|
-| `code` | a row |
+| **a bold one** | `a \\| b` says **more** |
 
 [![Open in Colab](https://a/b.svg)](https://c/blob/main/lessons/01_tiny.ipynb)
 
@@ -100,7 +100,7 @@ Unfold it.
 </details>"""
 
 
-def test_prose_is_taken_by_paragraph_item_and_row():
+def test_prose_is_taken_by_paragraph_item_and_table_cell():
     found = []
     assert rewritten(PROSE, lambda text: found.append(text) or text) == PROSE
     assert found == [
@@ -108,8 +108,10 @@ def test_prose_is_taken_by_paragraph_item_and_row():
         "One paragraph in two lines.",
         "first;",
         "second, which goes on.",
-        "| a table | its head |",
-        "| `code` | a row |",
+        "a table",
+        "its head",
+        "a bold one",
+        "`a \\| b` says **more**",
         "Hint 1",
         "Unfold it.",
     ]
@@ -121,6 +123,7 @@ def test_what_surrounds_a_text_stays():
     assert lines[2] == "ONE PARAGRAPH IN TWO LINES."
     assert "- SECOND, WHICH GOES ON." in lines
     assert "|---|---|" in lines
+    assert "| **A BOLD ONE** | `A \\| B` SAYS **MORE** |" in lines
     assert "some code stays" in lines
     assert "<details><summary>HINT 1</summary>" in lines
 

@@ -54,7 +54,7 @@ STATEMENTS = """\
 # - [of a text] So it does of a text.
 # - [of nothing] And of an empty list.
 # - [leaves a list as it was] A list that it gets stays as it was."""
-TEXT = ("# [twice] `double(x)` returns twice `x`.", STATEMENTS)
+TEXT = ("# - [twice] `double(x)` returns twice `x`.", STATEMENTS)
 IN_PLACE = """\
 def double(x):
     x *= 2

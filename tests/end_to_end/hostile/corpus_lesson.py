@@ -143,7 +143,7 @@ print("a demonstration")
 # %% [markdown]
 # ### Exercise 1.1: double
 #
-# [twice] `double(x)` returns twice the number `x`.
+# - [twice] `double(x)` returns twice the number `x`.
 
 
 # %% exercise="double" minutes=3 difficulty=1
@@ -163,7 +163,7 @@ def double(x):
 # %% [markdown]
 # ### Exercise 1.2: normalize
 #
-# [mean zero] `normalize(x)` returns the NumPy array `x: (N, ...)` minus its mean over
+# - [mean zero] `normalize(x)` returns the NumPy array `x: (N, ...)` minus its mean over
 # axis 0, with the same shape and dtype, and leaves `x` as it was. Where `N` is 0:
 # `ValueError`, and its text names that size.
 
@@ -187,7 +187,7 @@ def normalize(x):
 # %% [markdown]
 # ### Exercise 1.3: parallel_square
 #
-# [a row on each device] `parallel_square(x)` takes `x: (D, ...)` and returns its
+# - [a row on each device] `parallel_square(x)` takes `x: (D, ...)` and returns its
 # square, of the same shape and dtype: row `d` of the result lies on one device of its
 # own.
 
@@ -209,7 +209,7 @@ def parallel_square(x):
 # %% [markdown]
 # ### Exercise 1.4: negate
 #
-# [negative] `negate(x)` returns `-x`.
+# - [negative] `negate(x)` returns `-x`.
 
 
 # %% exercise="negate" minutes=2 difficulty=1
