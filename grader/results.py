@@ -38,9 +38,6 @@ class ExerciseResult:
     """One exercise's outcome.
 
     Attributes:
-        exercise: its name.
-        outcome: how it ended.
-        points: points earned.
         max_points: points that count in the lesson's maximum; 0 for a bonus exercise.
         worth: points that can be earned, a bonus included.
         share: the part of these that was earned, 0 to 1.
@@ -48,7 +45,6 @@ class ExerciseResult:
         message: the first sentence of what went wrong, or "".
         details: (name, text) rows: what was called, seen, expected, likely.
         source: the learner's own code for it.
-        pictures: what that code drew: PNG files in base64, encoded anew by us.
     """
 
     exercise: str
@@ -61,7 +57,6 @@ class ExerciseResult:
     message: str = ""
     details: tuple[tuple[str, str], ...] = ()
     source: str = ""
-    pictures: tuple[str, ...] = ()
 
     @property
     def is_bonus(self) -> bool:
@@ -85,9 +80,7 @@ class Result:
     """The result of grading one submission.
 
     Attributes:
-        lesson: the lesson's name.
         exercises: one entry per exercise, in the lesson's order.
-        status: one of five.
         notes: repairs made before grading, in plain words.
         reasons: why it is STUDENT_ERROR, NEEDS_REVIEW or INFRA_ERROR, with the remedy.
         limits: the limits that the learner's process ran into.
@@ -167,14 +160,10 @@ class Record:
     Attributes:
         key: hash of all `hashes`; the same key stands for the same result.
         hashes: SHA-256 of submission, lesson, seed, grader (with limits) and packages.
-        result: the result itself.
         seconds: how long grading took; not part of the key or of an export.
-        used: what the learner's processes used, where it was counted: "cpu_s", seconds,
-            and "peak_mib", memory; not part of the key either.
     """
 
     key: str
     hashes: Mapping[str, str]
     result: Result
     seconds: float = 0.0
-    used: Mapping[str, float] = dataclasses.field(default_factory=dict)

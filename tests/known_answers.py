@@ -4,7 +4,7 @@ Each exercise has a file, each answer a cell in it, with a docstring that says w
 answer stands for. A wrong answer's marker names the statements that fail. Where its
 learner is shown a likely cause, this follows:
 
-    # %% wrong="averages the loss alone" fails="one step of SGD; replicas agree"
+    # %% wrong="averages the loss alone" fails="same numbers; replicas agree"
     # cause: only a loss is sent: in pmap, its pmean leaves each gradient as it was
 """
 

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from importlib.resources import files
 
 import pytest
@@ -39,8 +40,12 @@ def jupyter_env(folder):
 
 
 @contextlib.contextmanager
-def server(command, *, cwd, env):
-    """Runs a Jupyter server; yields the address, token included, that it prints."""
+def server(command, *, cwd, env, printed=None):
+    """Runs a Jupyter server; yields the address, token included, that it prints.
+
+    All lines that it prints, then and later, are added to the list `printed`.
+    """
+    printed = [] if printed is None else printed
     process = subprocess.Popen(
         command,
         cwd=cwd,
@@ -49,21 +54,24 @@ def server(command, *, cwd, env):
         stderr=subprocess.STDOUT,
         text=True,
     )
+    later = threading.Thread(target=lambda: printed.extend(process.stdout))
     try:
-        seen = []
         for line in process.stdout:
-            seen.append(line)
+            printed.append(line)
             found = re.search(r"http://127\.0\.0\.1:(\d+)/\S*token=\w+", line)
             if found:
                 accept_connections(process, int(found.group(1)))
+                later.start()
                 yield found.group()
                 break
         else:
-            pytest.fail("The server ended before it was ready:\n" + "".join(seen))
+            pytest.fail("The server ended before it was ready:\n" + "".join(printed))
     finally:
         process.terminate()
-        process.stdout.close()
         process.wait(timeout=90)
+        if later.ident:
+            later.join()
+        process.stdout.close()
 
 
 def accept_connections(process, port):
@@ -76,7 +84,7 @@ def accept_connections(process, port):
 
 
 @contextlib.contextmanager
-def browser_page(*, width=1400, height=1000):
+def browser_page(*, width=1400, height=1000, scale=1):
     """Opens a page of headless Chromium; skips, saying so, where there is none."""
     playwright = pytest.importorskip("playwright.sync_api")
     program = next(filter(None, map(shutil.which, CHROMIUMS)), None)
@@ -87,7 +95,8 @@ def browser_page(*, width=1400, height=1000):
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=program, args=arguments)
         try:
-            page = browser.new_page(viewport={"width": width, "height": height})
+            size = {"width": width, "height": height}
+            page = browser.new_page(viewport=size, device_scale_factor=scale)
             page.set_default_timeout(20_000)
             yield page
         finally:

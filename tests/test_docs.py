@@ -14,7 +14,6 @@ from grader.containment import deadline, monitor
 from grader.containment.limits import Limits
 from grader.judging import (
     exported_program,
-    grade_submission,
     program_process,
     tampering,
     trial,
@@ -46,7 +45,7 @@ FIGURES = {
     "processes and threads": [LIMITS.processes],
     "open files of any single process": [LIMITS.open_files],
     "the private `/tmp`, and any file": [LIMITS.disk_mib, LIMITS.files],
-    "output that is read before the process is stopped": [LIMITS.output_mib],
+    "answers and errors, before the process is stopped": [LIMITS.output_mib],
     "memory of a program that the judge runs, by the compiler's account": [
         exported_program.MAX_MEMORY_MIB
     ],
@@ -72,7 +71,6 @@ FIGURES = {
         archives.MAX_ENTRIES,
         2,  # which is how files_in is written
     ],
-    "pictures of an exercise": [grade_submission.MAX_PICTURES],
     "a cell of an export": [export.MAX_CELL],
     "free memory that each submission in progress needs": [executor.WORKER_MIB],
     "submissions of one lesson for which our own solution is compiled first": [

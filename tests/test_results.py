@@ -35,7 +35,6 @@ PART = ExerciseResult(
     message="It lies on one device.",
     details=(("called", "double(x)"),),
     source="def double(x): ...",
-    pictures=("iVBO",),
 )
 RESULT = Result("01_tiny", (PART,), Status.GRADED_WITH_NOTE, ("Repaired.",))
 

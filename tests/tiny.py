@@ -85,7 +85,7 @@ print("a demonstration")
 # - [twice] `double(x)` returns twice `x`.
 
 
-# %% exercise="double" minutes=3 difficulty=1
+# %% exercise="double" minutes=5 difficulty=1
 def double(x):
     """Returns twice `x`."""
     ### BEGIN SOLUTION
@@ -110,7 +110,7 @@ def double(x):
 # - [negative] `negate(x)` returns `-x`.
 
 
-# %% exercise="negate" minutes=12 difficulty=3
+# %% exercise="negate" minutes=10 difficulty=3
 def negate(x):
     """Returns `-x`."""
     ### BEGIN SOLUTION
@@ -124,6 +124,9 @@ def negate(x):
 # - From zero.
 
 # %% check="negate"
+
+# %% [markdown] built="negate"
+# Zero is its own opposite.
 
 # %% [markdown]
 # ## The end

@@ -37,6 +37,8 @@ from lessons.coursekit.card import MARKS
 from lessons.coursekit.outcomes import LATER, RIGHT
 
 COMMAND = "python -m grader build"
+# The READMEs' picture, and the lesson that draws it: its first of this title.
+PICTURES = {"array.png": ("04_sharding_api", 'x, P("data", "model")')}
 
 
 class BuildError(CourseError):
@@ -65,7 +67,7 @@ def build(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
             )
     made, _ = generated(lessons, root)
     files = {path.with_suffix(".ipynb"): run(path, lessons[path]) for path in chosen}
-    return write_differing(files | made) + write_differing(pictures(root))
+    return write_differing(files | made | pictures(root, files))
 
 
 def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
@@ -76,6 +78,7 @@ def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
         solved = path.with_suffix(".ipynb")
         files[solved] = with_outputs(path, lessons[path], cells_in(solved))
     made, missing = generated(lessons, root)
+    made |= pictures(root, files)
     found = dict.fromkeys(differing(files | made), "is not what a build writes")
     for path, texts in missing.items():
         named = "".join(f"\n  {text}" for text in texts)
@@ -210,16 +213,34 @@ def refuse_wrong_solutions(path: Path, solved: NotebookNode) -> None:
             )
 
 
-def pictures(root: Path) -> dict[Path, bytes]:
-    """Takes the READMEs' pictures from lessons: `02_collectives-5.png`, its fifth."""
+def pictures(root: Path, solved: Mapping[Path, bytes]) -> dict[Path, bytes]:
+    """Takes the READMEs' pictures from lessons: from `solved`, or as they are on disk.
+
+    Raises:
+        BuildError: a lesson draws no picture of this title.
+    """
     found = {}
-    for path in root.glob("docs/pictures/*-*.png"):
-        name, number = path.stem.rsplit("-", 1)
-        cells = cells_in(root / "solutions" / f"{name}.ipynb")
+    for file, (name, title) in PICTURES.items():
+        path, lesson = root / "docs/pictures" / file, root / f"solutions/{name}.ipynb"
+        if not path.exists():
+            continue
+        data = solved.get(lesson) or lesson.read_bytes()
+        cells = nbformat.reads(data.decode(), as_version=4).cells
         outputs = [one for cell in cells for one in cell.get("outputs", [])]
-        data = [one.data for one in outputs if "image/png" in one.get("data", {})]
-        found[path] = base64.b64decode(data[int(number) - 1]["image/png"])
+        drawn = [one for one in outputs if "image/png" in one.get("data", {})]
+        titled = [one for one in drawn if alternative(one).startswith(title)]
+        if not titled:
+            raise BuildError(
+                f"{lesson.name} has no picture of the title {title}, which {file} "
+                f"shows: choose another one in PICTURES of {Path(__file__).name}."
+            )
+        found[path] = base64.b64decode(titled[0].data["image/png"])
     return found
+
+
+def alternative(output: NotebookNode) -> str:
+    """Returns a picture's text alternative, which begins with its title."""
+    return output.get("metadata", {}).get("image/png", {}).get("alt", "")
 
 
 def read(path: Path, root: Path) -> NotebookNode:

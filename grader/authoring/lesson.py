@@ -22,14 +22,19 @@ from grader.authoring.check_source import (
     visible_source,
 )
 from grader.authoring.release import CHECK_PREFIX, COURSE, with_checks
-from grader.authoring.rules import MAX_LINES, MAX_SOLUTION_LINES, SourceError
+from grader.authoring.rules import (
+    MAX_LINES,
+    MAX_SOLUTION_LINES,
+    MAX_STATEMENTS,
+    SourceError,
+)
 
 MARKS = ("setup", "exercise", "hints", "check", "built", "scorecard")
 TEXTS = ("hints", "built")  # marks of text cells
 HEADER = re.compile(r"(?m)^#\s*%%(?=\s|$)")
 SOLUTION = re.compile(r"(?s)### BEGIN SOLUTION\n(.*?)### END SOLUTION")
 # A statement begins with its name, as a card shows it: "- [nan] Masked entries ..."
-STATEMENT_NAME = re.compile(r"(?m)^(- |)\[([a-z0-9][^\[\]\n]*)\] ")
+STATEMENT_NAME = re.compile(r"(?m)^- \[([a-z0-9][^\[\]\n]*)\] ")
 STATEMENTS = re.compile(r"(?m)(?:^- \[[a-z0-9].*\n?(?:^  .*\n?)*)+")
 ALWAYS_IMPORTED = ("check", "example", "observe", "scorecard")
 PYTHON = {
@@ -60,7 +65,7 @@ class Cell:
         self.is_code = cell.cell_type == "code"
         self.source, self.statements, self.unnamed = cell.source, [], []
         if not self.is_code:
-            self.statements = [name for _, name in STATEMENT_NAME.findall(self.source)]
+            self.statements = STATEMENT_NAME.findall(self.source)
             self.unnamed = re.findall(r"(?m)^- (?!\[[a-z0-9])(.*)", self.source)
 
     def fail(self, rule: str, **values: object) -> None:
@@ -99,7 +104,7 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
         if follower and follower.mark == "exercise":
             source = with_exercise_facts(source, follower, checks[follower.name])
         if not cell.is_code:
-            source = STATEMENT_NAME.sub(r"\1", source)
+            source = STATEMENT_NAME.sub("- ", source)
         name = cell.name if cell.is_code else ""
         if cell.mark == "check":
             name = CHECK_PREFIX + name
@@ -150,7 +155,7 @@ def read_cells(path: Path) -> list[Cell]:
         if (mark, mark) not in named:
             cells[-1].fail("set-up and scorecard", mark=mark)
     for (mark, name), cell in named.items():
-        for other in ("hints", "check"):
+        for other in ("hints", "check", "built"):
             if mark == "exercise" and (other, name) not in named:
                 cell.fail(other)
     return cells
@@ -162,12 +167,15 @@ def check_exercise(cell: Cell, previous: Cell | None) -> None:
     if not previous or previous.is_code or not re.match(heading, previous.source):
         cell.fail("task")
     minutes, difficulty = cell.marks.get("minutes"), cell.marks.get("difficulty")
-    if not isinstance(minutes, int) or minutes <= 0:
+    if not isinstance(minutes, int) or minutes <= 0 or minutes % 5:
         cell.fail("minutes", minutes=minutes)
     if difficulty not in (1, 2, 3):
         cell.fail("difficulty", difficulty=difficulty)
     solutions = SOLUTION.findall(cell.source)
     marks = re.findall("### (BEGIN|END) SOLUTION", cell.source)
+    if len(previous.statements) > MAX_STATEMENTS:
+        count = len(previous.statements)
+        previous.fail("number of statements", name=cell.name, count=count)
     count = num_lines("".join(solutions))
     if marks != ["BEGIN", "END"] * len(solutions) or not count:
         cell.fail("solution")

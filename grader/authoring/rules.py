@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grader import CourseError
 
-MAX_LINES, MAX_SOLUTION_LINES = 20, 15
+MAX_LINES, MAX_SOLUTION_LINES, MAX_STATEMENTS = 20, 15, 6
 RULES = {
     # A cell of solutions/NN_name.py
     "first cell": 'Text before the first cell. Begin with "# %% [markdown]".',
@@ -25,6 +25,8 @@ RULES = {
     "Add a cell '# %% [markdown] hints=\"{name}\"' after it.",
     "check": 'Exercise "{name}" has no check. '
     "Add a cell '# %% check=\"{name}\"' after it.",
+    "built": 'Exercise "{name}" does not say what the learner has built. '
+    "Add a cell '# %% [markdown] built=\"{name}\"' after its check.",
     "length of code": f"The code has {{lines}} lines. Split it: {MAX_LINES} at most.",
     "empty check": 'The check of "{name}" is written by the build. '
     "Move its code to {file}.",
@@ -32,7 +34,7 @@ RULES = {
     "task": 'Exercise "{name}" has no task right before it. '
     'Add a text cell that starts with "### Exercise N.M: {name}".',
     "minutes": 'Exercise "{name}" takes {minutes} minutes. '
-    "Write minutes=8 into its header.",
+    "Write a multiple of 5 into its header, such as minutes=10.",
     "difficulty": 'Exercise "{name}" has difficulty {difficulty}. Write 1, 2 or 3.',
     "solution": 'Exercise "{name}" has no solution. '
     "Put it between the lines ### BEGIN SOLUTION and ### END SOLUTION.",
@@ -43,6 +45,8 @@ RULES = {
     # Its statements, in the text and in solutions/checks/NN_name.py
     "named statement": 'A statement of {name} has no name: "{item}". '
     "Begin it with one: - [name] ...",
+    "number of statements": "{name} states {count} things. "
+    f"State {MAX_STATEMENTS} at most: what a reviewer at work would ask for.",
     "proven": 'Nothing proves "{statement}" of {name}. '
     'Name it in @visible, and prove it in a block: with statement("{statement}"):',
     "stated": 'The text of {name} does not state "{statement}". '

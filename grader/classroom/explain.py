@@ -13,11 +13,7 @@ from grader.results import Status
 
 
 def explain(folder: Path, student: str, lesson: str) -> int:
-    """Prints why a learner has this grade: by what, when, what each check observed.
-
-    Raises:
-        ValueError: no such submission, or not graded yet.
-    """
+    """Prints it; ValueError: no such submission, or not graded yet."""
     classroom = Classroom(folder)
     for submission in classroom.submissions():
         if submission.student == student and names_lesson(lesson, submission.lesson):

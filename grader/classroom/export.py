@@ -42,8 +42,6 @@ class Grade:
 
     Attributes:
         student: the id under which the work was graded, never a name.
-        lesson: the lesson's name.
-        status: one of five.
         score: the points, or None where there are none yet.
         max_score: points that can be earned.
         note: a comment for the student.

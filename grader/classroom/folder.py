@@ -37,11 +37,9 @@ class Classroom:
     """One course folder.
 
     Attributes:
-        folder: the folder.
         store: where its results and its log are kept.
         roster: the file that joins learners' ids with their names.
         db_url: the address of nbgrader's gradebook.
-        course_id: the course's id in the gradebook.
 
     Raises:
         ValueError: `folder` is no course folder.

@@ -73,7 +73,7 @@ def grade(
             finished = itertools.chain(finished, graded)
         else:
             print(f"{count}, 0 to grade.")
-        gradebook.add_lessons(classroom)  # while the first are graded
+        gradebook.add_lessons(classroom)
         for one in finished:
             submission = jobs[one.job]
             results[submission] = finish(classroom, submission, one)
@@ -162,9 +162,9 @@ def regrade(
         jobs = read_jobs(classroom, chosen, limits)
         options = {"most": len(jobs), "workers": workers, "trusted": trusted}
         with open_executor(classroom.lessons, limits, scheduler, **options) as executor:
-            finished = grade_jobs(executor, list(jobs))
-            gradebook.add_lessons(classroom)  # while the first are graded
-            graded = {jobs[one.job]: one for one in with_progress(finished, len(jobs))}
+            gradebook.add_lessons(classroom)
+            finished = with_progress(grade_jobs(executor, list(jobs)), len(jobs))
+            graded = {jobs[one.job]: one for one in finished}
         num_changed = 0
         for submission, one in sorted(graded.items()):
             earlier = classroom.published(submission)

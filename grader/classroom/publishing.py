@@ -31,7 +31,6 @@ def save(
         status=record.result.status,
         points=record.result.points,
         seconds=round(record.seconds, 2),
-        used=dict(record.used),
     )
 
 
@@ -77,13 +76,12 @@ def publish_reports(classroom: Classroom) -> None:
             result = with_given_points(classroom, submission, record.result)
             if result != record.result:
                 publish_page(classroom, submission, result)
-            record = dataclasses.replace(record, result=result)
-            published[submission.lesson][submission.student] = record
-    for name, records in published.items():
+            published[submission.lesson][submission.student] = result
+    for name, results in published.items():
         lesson = classroom.lessons[name]
         solutions = {name: cell.source for name, cell in exercises(lesson).items()}
         page = class_report(
-            name, records, title=title(lesson, name), solutions=solutions
+            name, results, title=title(lesson, name), solutions=solutions
         )
         write(classroom.folder / "grading" / "report" / f"{name}.html", page)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 
 from grader.atomic_files import write
+from grader.submissions.clean_text import clean_line
 
 COLUMNS = ["id", "name"]
 MAX_NAME = 200
@@ -26,7 +26,7 @@ def add_names(path: Path, names: Mapping[str, str]) -> None:
     columns, rows = read_rows(path)
     for student, name in names.items():
         row = rows.setdefault(student, {"id": student, "name": ""})
-        row["name"] = row["name"] or clean_name(name)
+        row["name"] = row["name"] or clean_line(name, MAX_NAME)
     if names:
         write_rows(path, columns, rows)
 
@@ -67,9 +67,3 @@ def read_rows(path: Path) -> tuple[list[str], dict[str, Row]]:
             problem = f"{path}, line {number}, has another number of columns."
             raise ValueError(f"{problem} Mend that line.")
     return columns, {row["id"]: row for row in rows}
-
-
-def clean_name(name: str) -> str:
-    """Keeps a name's letters: no control characters, one line, a bounded length."""
-    kept = (c if unicodedata.category(c)[0] != "C" else " " for c in name)
-    return " ".join("".join(kept).split())[:MAX_NAME]

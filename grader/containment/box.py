@@ -58,7 +58,6 @@ class Box:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that the process starts with."""
         base = {
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
             "HOME": "/tmp",

@@ -134,7 +134,6 @@ class Group:
             raise
 
     def starting(self, command: list[str]) -> list[str]:
-        """Lets a command start in this group."""
         script = 'echo 0 > "$0" && exec "$@"'
         return ["/bin/sh", "-c", script, str(self.folder / "cgroup.procs"), *command]
 
@@ -144,27 +143,20 @@ class Group:
         return self.count("cpu.stat", "usage_usec") / 1e6
 
     @property
-    def peak_mib(self) -> float:
-        """The most memory that it had at a time; 0 where nobody counts."""
-        return self.count("memory.peak") / 2**20
-
-    @property
     def ran_out_of_memory(self) -> bool:
-        """Whether Linux has killed it for its memory."""
         return self.count("memory.events", "oom_kill") > 0
 
-    def count(self, file: str, word: str = "") -> int:
-        """Reads a number after a word; what was read last once the group is gone."""
+    def count(self, file: str, word: str) -> int:
+        """Reads the number after a word; what was read last once the group is gone."""
         with contextlib.suppress(OSError):
             for line in Path(self.folder, file).read_text().splitlines():
-                *words, number = line.split()
-                if words == word.split():
-                    self.counted[file] = int(number)
+                if line.startswith(f"{word} "):
+                    self.counted[file] = int(line.split()[1])
         return self.counted.get(file, 0)
 
     def remove(self) -> None:
         """Kills what is left in it, and removes it; what it counted stays known."""
-        _ = self.cpu_s, self.peak_mib, self.ran_out_of_memory
+        _ = self.cpu_s, self.ran_out_of_memory
         with contextlib.suppress(OSError):
             Path(self.folder, "cgroup.kill").write_text("1")
         latest = time.monotonic() + REMOVE_S

@@ -60,7 +60,6 @@ def waited_s(pid: int) -> float:
 
 
 def used_s(pid: int) -> float:
-    """Returns how many seconds of processors a process has used."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(facts[11]) + int(facts[12])) / os.sysconf("SC_CLK_TCK")

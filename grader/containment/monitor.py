@@ -58,7 +58,6 @@ class Monitor(threading.Thread):
         self.ended = threading.Event()
 
     def run(self) -> None:
-        """Checks again and again until the box ends or exceeds a limit."""
         while not self.ended.wait(INTERVAL_S):
             with contextlib.suppress(psutil.Error, OSError):
                 self.exceeded = self.exceeded_limit()
@@ -98,7 +97,6 @@ class Monitor(threading.Thread):
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    """Lists a process's children, each followed by its own."""
     found = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError, psutil.Error):

@@ -58,7 +58,6 @@ class BoxProcess:
             raise
 
     def start(self, command: list[str], *streams: int | socket.socket) -> None:
-        """Starts the box, with a command in it or empty."""
         self.words = contained(command, self.box, self.name)
         words = self.group.starting(self.words) if self.group else self.words
         env = {name: os.environ[name] for name in HOST if name in os.environ}
@@ -89,7 +88,6 @@ class BoxProcess:
         return True
 
     def kill(self) -> None:
-        """Kills the box and everything in it."""
         self.process.kill()
         self.process.wait()
         if self.name != "bubblewrap":  # only the engine's client was killed above

@@ -322,7 +322,6 @@ def kind_of(array: Any) -> tuple[tuple[int, ...], Any]:
 
 
 def kinds(types: list) -> list[tuple[tuple[int, ...], np.dtype]]:
-    """Returns shape and dtype of a program's types."""
     dtypes = [jax.numpy.dtype(name) for name in DTYPES]
     by_name = {str(mlir.dtype_to_ir_type(dtype)): dtype for dtype in dtypes}
     types = [mlir.ir.RankedTensorType(kind) for kind in types]

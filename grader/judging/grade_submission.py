@@ -30,7 +30,6 @@ from grader.submissions.answers import (
 from grader.submissions.clean_text import clean_text
 from grader.submissions.read_submission import SubmittedFile
 
-MAX_PICTURES = 4  # per exercise
 MAX_SOURCE = 30_000  # characters of an exercise's code that are kept
 
 
@@ -44,12 +43,11 @@ def grade_submission(
     trusted: bool = False,
     compiled: Path | None = None,
     on_exercise: Callable[[], None] = lambda: None,
-    on_end: Callable[[dict[str, float]], None] = lambda used: None,
 ) -> Result:
     """Grades `submitted` by the solved `lesson` and its warm `judge`.
 
     Code runs contained unless `trusted`; programs in `compiled` need not be compiled
-    again. `on_end` receives what the learner's processes used.
+    again.
 
     Raises:
         SessionError, JudgeError, ContainmentError: our fault; there is no result.
@@ -64,7 +62,6 @@ def grade_submission(
     judge.begin_submission()
     trial = Trial(clean, lesson, judge, limits, trusted=trusted, compiled=compiled)
     checked = trial.run(on_exercise)
-    on_end(trial.used)
     sources = [*answers.exercises.values(), *(text for _, text in answers.extras)]
     reasons = [*evidence(sources), *trial.evidence]
     reasons += [
@@ -77,7 +74,7 @@ def grade_submission(
     return Result(
         lesson=lesson_name,
         exercises=tuple(
-            exercise_result(name, checked[name], answers, check, judge)
+            exercise_result(name, checked[name], answers, check)
             for name, check in checks(lesson).items()
         ),
         status=Status.NEEDS_REVIEW if reasons else status,
@@ -109,10 +106,8 @@ def exercise_result(
     checked: CheckedExercise,
     answers: Answers,
     check: NotebookNode,
-    judge: JudgeProcess,
 ) -> ExerciseResult:
     """Makes an exercise's result; what comes from the learner is cleaned and cut."""
-    drawn = checked.pictures[:MAX_PICTURES]
     return ExerciseResult(
         exercise=exercise,
         outcome=checked.outcome,
@@ -124,7 +119,6 @@ def exercise_result(
         message=clean_text(checked.message, 500),
         details=tuple((name, clean_text(text, 1000)) for name, text in checked.details),
         source=answers.exercises.get(exercise, "")[:MAX_SOURCE],
-        pictures=tuple(filter(None, map(judge.picture, drawn))),
     )
 
 

@@ -7,7 +7,6 @@ Learners' programs run in children of this process.
 
 from __future__ import annotations
 
-import base64
 import collections
 import contextlib
 import dataclasses
@@ -28,7 +27,6 @@ from grader.judging.program_process import ProgramProcess
 from grader.kernel.inside import responder
 from grader.kernel.inside.responder import free_compiled_programs
 from grader.results import Outcome
-from grader.submissions.pictures import safe_picture
 
 # What it means that there is no observation to check.
 ENDINGS = {
@@ -110,7 +108,6 @@ class Judge:
 
 
 def answer(question: dict, functions: Mapping[str, Any]) -> dict:
-    """Answers a question as a learner's process does."""
     return {"answer": json.dumps(responder.reply(question, functions))}
 
 
@@ -166,8 +163,6 @@ def main() -> None:
         if "check" in message:
             programs.wall_s = message["wall_s"]
             send(judge.check(message["check"]))
-        elif "picture" in message:  # decoding untrusted files can harm nobody in here
-            send({"picture": safe_picture(base64.b64decode(message["picture"]))})
         else:
             programs.begin_submission()
 

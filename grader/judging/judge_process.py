@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import os
 import subprocess
@@ -82,18 +80,6 @@ class JudgeProcess:
             reply = self.reply_to(answer)
         return reply
 
-    def picture(self, text: str) -> str | None:
-        """Encodes an untrusted picture (base64) anew; None where it is no good.
-
-        Raises:
-            ContainmentError: see `check`.
-        """
-        try:
-            data = base64.b64encode(base64.b64decode(text)).decode()
-            return self.reply_to({"picture": data})["picture"]
-        except (binascii.Error, ValueError, JudgeError):
-            return None
-
     def reply_to(self, message: dict) -> dict[str, Any]:
         if self.kill is None:
             self.start()
@@ -116,7 +102,6 @@ class JudgeProcess:
         self.receive()  # it is ready
 
     def begin(self, streams: Sequence[int]) -> Callable[[], object]:
-        """Starts the process; returns what ends it."""
         if not self.trusted:
             box = judge_box(self.compiled)
             return BoxProcess(MODULE, box, streams, fork_server()).kill

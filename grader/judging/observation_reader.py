@@ -120,7 +120,6 @@ def decode_observation(facts: Any, function: str, call: str) -> Observation:
 
 
 def read_changed(places: Any) -> tuple[int, ...]:
-    """Reads the positions of arguments that a function has changed."""
     require(fits(places, CHANGED) and sorted({*places}) == places, "no positions")
     return tuple(places)
 

@@ -90,7 +90,7 @@ class Observer:
         process exports it before it sees them. The program also tells how arrays are
         sharded, but not over which devices: it knows devices by their number alone. So
         the call's own layout is believed where it claims no more and no smaller shards
-        than the program makes. Under an axis the layout is `pmap`'s, and what can be
+        than the program makes. Under an axis each device holds its row, and what can be
         exported is not called.
 
         Where JAX cannot trace the function, nothing is known of a program, and value

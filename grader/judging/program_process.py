@@ -73,7 +73,6 @@ class ProgramProcess:
         return data.decode(errors="replace")
 
     def begin_submission(self) -> None:
-        """Gives the next program a new process."""
         self.server.send(None)
 
 

@@ -26,7 +26,6 @@ from grader.judging.cell_plan import Step, steps, stubs
 from grader.judging.judge_process import JudgeProcess
 from grader.kernel.session import (
     START_S,
-    CellResult,
     Session,
     SessionEnded,
     SessionError,
@@ -51,7 +50,6 @@ class CheckedExercise:
     share: float = 0.0
     statements: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     details: tuple[tuple[str, str], ...] = ()
-    pictures: list[str] = dataclasses.field(default_factory=list)
     is_missing: bool = False
     misses_name: bool = False
 
@@ -87,12 +85,11 @@ class Trial:
         self.judge, self.limits = judge, limits
         self.session_options = session_options
         self.sessions, self.begun = 0, time.monotonic()
-        self.cpu_s = self.peak_mib = 0.0  # of sessions that have ended
+        self.cpu_s = 0.0  # of sessions that have ended
         self.stopped: dict[str, CheckedExercise] = {}  # exercises that ended a session
         self.endings = collections.Counter[str]()  # how many sessions a cell has ended
         self.limits_hit: dict[str, None] = {}
         self.evidence: dict[str, None] = {}
-        self.ran: dict[str, CellResult] = {}
 
     def run(self, on_exercise=lambda: None) -> dict[str, CheckedExercise]:
         """Returns the result of each exercise.
@@ -111,18 +108,16 @@ class Trial:
                 found |= {name: self.not_reached for name in rest}
                 break
             with self.session() as session, contextlib.suppress(SessionEnded):
-                ran = self.load(session)
-                self.ran |= ran
+                errors = self.load(session)
                 for name in rest:
                     if session.ended or self.spent(session):
                         break
                     known = self.stopped.get(name)
-                    found[name] = known or self.check(name, session, ran)
+                    found[name] = known or self.check(name, session, errors)
                     on_exercise()
         for name, first in found.items():
             if first.may_be_retried:
                 found[name] = self.retry(name, first)
-            found[name].pictures = self.pictures(name)
         return found
 
     def retry(self, name: str, first: CheckedExercise) -> CheckedExercise:
@@ -136,18 +131,16 @@ class Trial:
         return again if again.share > first.share else first
 
     def check_alone(self, name: str, *, whole: bool) -> CheckedExercise:
-        """Checks an exercise in a session that is loaded for it alone."""
         if self.spent():
             return self.not_reached
         with self.session() as session:
             try:
-                ran = self.load(session, alone=name, whole=whole)
+                errors = self.load(session, alone=name, whole=whole)
             except SessionEnded as end:
                 return self.ended(end.why)
-            return self.check(name, session, ran)
+            return self.check(name, session, errors)
 
     def spent(self, session: Session | None = None) -> bool:
-        """Tells whether this submission has used all that it gets."""
         cpu_s = self.cpu_s + (session.cpu_s if session else 0)
         took_s = time.monotonic() - self.begun
         if not session and self.sessions >= MAX_SESSIONS:
@@ -161,12 +154,6 @@ class Trial:
         text += f"{self.limits.total_cpu_s:g} s of processors or {MAX_SESSIONS} starts."
         return CheckedExercise(Outcome.TIMED_OUT, text)
 
-    @property
-    def used(self) -> dict[str, float]:
-        """What the sessions used, where it was counted; see `Record`."""
-        found = {"cpu_s": round(self.cpu_s, 2), "peak_mib": round(self.peak_mib)}
-        return {name: value for name, value in found.items() if value}
-
     @contextlib.contextmanager
     def session(self) -> Iterator[Session]:
         """Starts a fresh session, with what is left of the time of processors."""
@@ -178,21 +165,21 @@ class Trial:
                 yield session
             finally:
                 self.cpu_s += session.cpu_s
-                self.peak_mib = max(self.peak_mib, session.peak_mib)
 
     def load(
         self, session: Session, *, alone: str = "", whole: bool = False
-    ) -> dict[str, CellResult]:
+    ) -> dict[str, str]:
         """Runs the lesson's cells and the learner's, or those for one exercise `alone`.
 
         Of the lesson's cells only the definitions run, unless they are to run `whole`.
+        Returns the errors of the learner's cells.
 
         Raises:
             SessionEnded: a learner's cell ended the session.
             SessionError: a cell of the lesson did.
         """
         first = [*itertools.takewhile(lambda step: step.kind == "extra", self.steps)]
-        ran = self.run_cells(session, first, alone)
+        errors = self.run_cells(session, first, alone)
         if problem := self.run_lesson(session, whole):
             if all(self.endings[step.name] > 1 for step in first):
                 raise SessionError(f"The lesson's own cells: {problem}.")
@@ -202,7 +189,7 @@ class Trial:
         own = [s for s in self.steps[len(first) :] if s.kind in ("exercise", "extra")]
         if alone:
             own = own[: [step.name for step in own].index(alone) + 1]
-        return ran | self.run_cells(session, own, alone)
+        return errors | self.run_cells(session, own, alone)
 
     def run_lesson(self, session: Session, whole: bool) -> str:
         """Runs the lesson's cells; returns what went wrong."""
@@ -221,22 +208,23 @@ class Trial:
 
     def run_cells(
         self, session: Session, cells: list[Step], alone: str
-    ) -> dict[str, CellResult]:
-        """Runs cells of the learner's until one ends the session."""
-        ran: dict[str, CellResult] = {}
+    ) -> dict[str, str]:
+        """Runs cells of the learner's until one ends the session; returns errors."""
+        errors = {}
         for step in cells:
             if not (source := self.source(step, alone)).strip():
                 continue
             if self.spent(session):
                 raise SessionEnded("timed out")
             try:
-                ran[step.name] = session.run(source)
+                result = session.run(source)
             except SessionEnded as end:
                 self.stop(step.name, end.why)
                 raise
-            if ran[step.name].replies:
+            errors[step.name] = result.error
+            if result.replies:
                 self.evidence["It sends answers that nobody asked for."] = None
-        return ran
+        return errors
 
     def source(self, step: Step, alone: str) -> str:
         """Returns what of a learner's cell runs.
@@ -257,7 +245,7 @@ class Trial:
         return self.stopped[name]
 
     def check(
-        self, name: str, session: Session, ran: dict[str, CellResult]
+        self, name: str, session: Session, errors: dict[str, str]
     ) -> CheckedExercise:
         why, begins = "", True
 
@@ -277,7 +265,7 @@ class Trial:
         said = self.judge.check(name, ask)
         if why:
             return self.stop(name, why)
-        return self.checked(said, ran.get(name, CellResult()).error)
+        return self.checked(said, errors.get(name, ""))
 
     def checked(self, said: dict[str, Any], error: str) -> CheckedExercise:
         ended, misses_name = said.get("ended"), said.get("misses_name", False)
@@ -320,13 +308,3 @@ class Trial:
         else:
             text = "It ended the process: by os._exit, a crash, or too much memory."
         return CheckedExercise(outcome, text)
-
-    def pictures(self, exercise: str) -> list[str]:
-        """Collects what an exercise's cell drew, and the learner's cells after it."""
-        found, current = [], ""
-        for step in self.steps:
-            if step.kind == "exercise":
-                current = step.name
-            if current == exercise and step.kind in ("exercise", "extra"):
-                found += self.ran[step.name].pictures if step.name in self.ran else []
-        return found

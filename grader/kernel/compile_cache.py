@@ -53,27 +53,23 @@ def find(hashes: Mapping[str, str]) -> Path:
     return Path(base) / "distributed-jax-course" / "compiled" / name
 
 
-def fill(folder: Path, run: Callable[[Path], None]) -> Path | None:
-    """Returns a folder of compiled programs; `run` makes them if it does not exist.
+def fill(folder: Path, run: Callable[[Path], None]) -> None:
+    """Lets `run` write compiled programs into a new folder, unless it exists.
 
-    Returns None if it cannot be written: then everything is compiled each time.
+    Where it cannot be written there is none: then everything is compiled each time.
     """
     if folder.is_dir():
-        return folder
-    try:
+        return
+    with contextlib.suppress(OSError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(prefix="part-", dir=folder.parent))
         try:
             run(part)
             for path in (part, *part.iterdir()):
                 path.chmod(0o755 if path is part else 0o644)
-            with contextlib.suppress(OSError):  # another process was faster
-                part.rename(folder)
+            part.rename(folder)  # fails where another process was faster
         finally:
             shutil.rmtree(part, ignore_errors=True)
-    except OSError:
-        return None
-    return folder if folder.is_dir() else None
 
 
 def processor() -> bytes:

@@ -20,21 +20,15 @@ _server: ForkServer | None = None
 _lock = threading.Lock()
 
 
-def learner_packages(root: Path = ROOT) -> dict[str, Path]:
+def learner_packages() -> dict[str, Path]:
     """Lists the folders that a learner's process imports, by their path in the box."""
     inside = "grader/kernel/inside"
-    return {"coursekit": coursekit.folder(root), inside: ROOT / inside}
+    return {"coursekit": coursekit.folder(), inside: ROOT / inside}
 
 
-def learner_box(limits: Limits, root: Path = ROOT, compiled: Path | None = None) -> Box:
-    """Makes the box of a learner's process.
-
-    Args:
-        limits: what it may use.
-        root: the course whose modules are in it.
-        compiled: a folder of compiled programs; see compile_cache.py.
-    """
-    packages = learner_packages(root).items()
+def learner_box(limits: Limits, compiled: Path | None = None) -> Box:
+    """Makes the box of a learner's process; `compiled` is as in compile_cache.py."""
+    packages = learner_packages().items()
     found = [(path, f"{INSIDE}/{name}") for name, path in packages]
     found += [(compiled, compile_cache.INSIDE)] if compiled else []
     env = {"PYTHONPATH": INSIDE, "MPLCONFIGDIR": "/tmp/.matplotlib"}

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import queue
 import select
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,22 +20,15 @@ from grader.containment.limits import Limits
 from grader.containment.monitor import Monitor, StderrTail
 from grader.containment.process import BoxProcess
 from grader.kernel import compile_cache
-from grader.kernel.inside.frames import (
-    DONE,
-    ERROR,
-    PICTURE,
-    REPLY,
-    REQUEST,
-    TEXT,
-    FrameReader,
-)
-from grader.kernel.learner_box import fork_server, learner_box, learner_packages
+from grader.kernel.inside.frames import DONE, ERROR, FRAME, REPLY, REQUEST
+from grader.kernel.learner_box import fork_server, learner_box
 
 RUNNER = "grader.kernel.inside.runner"
 START_S = 60
-LOOK_AGAIN_S = 0.2
+LOOK_AGAIN_MS = 200
 EXIT_S = 5
-MAX_TEXT = 20_000  # characters of one cell's printed text
+MAX_ERROR = 20_000  # characters
+FRAME_BYTES = 256  # that a frame counts for, in addition to its text
 DISCONNECTED = "limit: output: the connection to the grader was closed"
 
 
@@ -59,23 +50,10 @@ class SessionEnded(Exception):
 
 @dataclasses.dataclass
 class CellResult:
-    """What one cell did: its error ("" if none), text, pictures and replies."""
+    """What one cell did: its error ("" if none), and its replies."""
 
     error: str = ""
-    text: str = ""
-    pictures: list[str] = dataclasses.field(default_factory=list)
     replies: list[str] = dataclasses.field(default_factory=list)
-
-    def add(self, kind: bytes, text: str) -> None:
-        """Adds a frame's text, if its kind is known."""
-        if kind == TEXT:
-            self.text += text[: MAX_TEXT - len(self.text)]
-        elif kind == ERROR:
-            self.error = self.error or text[:MAX_TEXT]
-        elif kind == REPLY:
-            self.replies.append(text)
-        elif kind == PICTURE:
-            self.pictures.append(text)
 
 
 class Session:
@@ -86,7 +64,6 @@ class Session:
     Args:
         limits: what it may use.
         trusted: whether it runs with the grader's privileges, not contained.
-        root: the course whose modules it imports.
         compiled: a folder of compiled programs, to which a trusted process adds.
 
     Attributes:
@@ -104,25 +81,21 @@ class Session:
         limits: Limits,
         *,
         trusted: bool = False,
-        root: Path = ROOT,
         compiled: Path | None = None,
     ):
         self.limits, self.ended, self.cell = limits, "", 0
+        self.output_left = limits.output_mib * 2**20
         self.monitor: Monitor | None = None
         self.group: Group | None = None
         start = self.start_trusted if trusted else self.start_contained
         with contextlib.ExitStack() as self.cleanup:
             streams = self.make_pipes()
             try:
-                start(streams, root, compiled)
+                start(streams, compiled)
             finally:
                 for end in streams:
                     os.close(end)
-            most = limits.output_mib * 2**20
-            self.reader = FrameReader(self.frames, most, self.process.kill)
-            self.reader.start()
-            self.cleanup.callback(self.reader.stop)
-            self.cleanup.callback(self.kill)  # so that the reader finds an end
+            self.cleanup.callback(self.kill)
             self.await_start()
             self.cleanup = self.cleanup.pop_all()
 
@@ -131,16 +104,17 @@ class Session:
         pipes = [os.pipe() for _ in range(3)]
         self.requests, self.frames = pipes[0][1], pipes[1][0]
         os.set_blocking(self.requests, False)  # the process may not read, on purpose
+        self.readable, self.writable = select.poll(), select.poll()
+        self.readable.register(self.frames, select.POLLIN)
+        self.writable.register(self.requests, select.POLLOUT)
         for end in (self.requests, self.frames):
             self.cleanup.callback(os.close, end)
         self.stderr_tail = StderrTail(pipes[2][0])
         self.stderr_tail.start()
         return [pipes[0][0], pipes[1][1], pipes[2][1]]
 
-    def start_contained(
-        self, streams: Sequence[int], root: Path, compiled: Path | None
-    ) -> None:
-        box = learner_box(self.limits, root, compiled)
+    def start_contained(self, streams: Sequence[int], compiled: Path | None) -> None:
+        box = learner_box(self.limits, compiled)
         self.boxed = BoxProcess(RUNNER, box, streams, fork_server())
         self.process, self.kill = self.boxed.process, self.boxed.kill
         self.group = self.boxed.group
@@ -148,15 +122,12 @@ class Session:
         self.monitor.start()
         self.cleanup.callback(self.monitor.stop)
 
-    def start_trusted(
-        self, streams: Sequence[int], root: Path, compiled: Path | None
-    ) -> None:
+    def start_trusted(self, streams: Sequence[int], compiled: Path | None) -> None:
         """Starts the process in a temporary folder."""
         home = tempfile.TemporaryDirectory(prefix="learner-")
         self.cleanup.callback(home.cleanup)
-        for name, path in learner_packages(root).items():
-            shutil.copytree(path, Path(home.name) / name)
-        env = environment(home.name) | {"PYTHONPATH": home.name}
+        packages = os.pathsep.join([str(ROOT / "lessons"), str(ROOT)])
+        env = environment(home.name) | {"PYTHONPATH": packages}
         if compiled:
             env |= compile_cache.variables(compiled, writes=True)
         stdin, stdout, stderr = streams
@@ -176,16 +147,15 @@ class Session:
 
     def await_start(self) -> None:
         """Waits until the process can run cells; SessionError: it cannot."""
-        deadline, said = self.deadline(START_S), CellResult()
+        deadline = self.deadline(START_S)
         try:
-            while (frame := self.receive(deadline))[0] != DONE:
-                said.add(frame[0], frame[2])
+            while self.receive(deadline)[0] != DONE:
+                pass
         except SessionEnded as end:
             why = f"It {end.why}"
             if end.why == "timed out":
                 why = f"It did not respond in {START_S} s"
-            last = f"{said.text} {self.stderr_tail}".strip()[-500:]
-            text = f"A learner's process did not start. {why}. {last}"
+            text = f"A learner's process did not start. {why}. {self.stderr_tail}"
             raise SessionError(text.strip()) from None
 
     def run(
@@ -208,10 +178,12 @@ class Session:
                 continue
             if kind == DONE:
                 return result
-            result.add(kind, text)
+            if kind == ERROR:
+                result.error = result.error or text[:MAX_ERROR]
+            elif kind == REPLY:
+                result.replies.append(text)
 
     def deadline(self, seconds: float) -> Deadline:
-        """Makes the deadline of a cell that begins now."""
         monitor, pid = self.monitor, self.process.pid
         if monitor is None:
             return Deadline(seconds, lambda: [pid], lambda: used_s(pid))
@@ -228,41 +200,44 @@ class Session:
             return self.group.cpu_s
         return self.monitor.cpu_s if self.monitor else 0.0
 
-    @property
-    def peak_mib(self) -> float:
-        """The most memory that the box had at a time; 0 where nobody counts."""
-        return self.group.peak_mib if self.group else 0.0
-
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Sends a request to a process that may not take it."""
-        ready, left = select.poll(), memoryview(data)
-        ready.register(self.requests, select.POLLOUT)
+        left = memoryview(data)
         while left:
             try:
                 left = left[os.write(self.requests, left) :]
             except BlockingIOError:
-                ready.poll(LOOK_AGAIN_S * 1000)
+                self.writable.poll(LOOK_AGAIN_MS)
                 self.look(deadline)
             except BrokenPipeError:
                 self.end_of_process()
 
     def receive(self, deadline: Deadline) -> tuple[bytes, int, str]:
-        """Returns the next frame: its kind, the number of its cell, and its text."""
-        while True:
-            with contextlib.suppress(queue.Empty):
-                frame = self.reader.frames.get(timeout=LOOK_AGAIN_S)
-                if frame is None:
-                    self.end_of_process()
-                self.look(deadline)
-                return frame
+        """Returns the next frame: its kind, the number of its cell, and its text.
+
+        Bytes are counted before they are read, so that this process never holds more.
+        """
+        kind, cell, size = FRAME.unpack(self.read(FRAME.size, deadline))
+        self.output_left -= size + FRAME_BYTES
+        if self.output_left < 0:
+            self.end(f"limit: output: more than {self.limits.output_mib} MiB")
+        return kind, cell, self.read(size, deadline).decode("utf-8", "replace")
+
+    def read(self, size: int, deadline: Deadline) -> bytes:
+        """Reads so many bytes from the process, which may never send them."""
+        found = bytearray()
+        while len(found) < size:
             self.look(deadline)
-            if self.process.poll() is not None:
+            if self.readable.poll(LOOK_AGAIN_MS):
+                block = os.read(self.frames, min(size - len(found), 2**16))
+                if not block:
+                    self.end_of_process()
+                found += block
+            elif self.process.poll() is not None:
                 self.end_of_process()
+        return bytes(found)
 
     def look(self, deadline: Deadline) -> None:
-        """Ends a session that sends too much or takes too long."""
-        if self.reader.over_limit:
-            self.end(self.exceeded())
         if deadline.passed:
             self.end("timed out")
 
@@ -281,8 +256,6 @@ class Session:
 
     def exceeded(self) -> str:
         """Names the limit for which the process was killed, or returns ""."""
-        if self.reader.over_limit:
-            return f"limit: output: more than {self.limits.output_mib} MiB"
         exceeded = self.monitor.exceeded if self.monitor else ""
         if self.group and self.group.ran_out_of_memory:
             exceeded = exceeded or f"memory: more than {self.limits.memory_mib} MiB"

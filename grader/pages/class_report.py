@@ -12,38 +12,37 @@ from typing import Any
 from grader.pages.page import PageBudget, render
 from grader.pages.similar_work import similar_work
 from grader.pages.wording import OUTCOMES, STATUSES
-from grader.results import ExerciseResult, Outcome, Record, Result, Status
+from grader.results import ExerciseResult, Outcome, Result, Status
 from grader.submissions.clean_text import clean_line
 from lessons.coursekit.outcomes import FAILS, HOLDS
 
-MAX_EXERCISES, MAX_FAILURES, MAX_LEARNERS, MAX_REASONS = 100, 5, 300, 5
+MAX_FAILURES, MAX_LEARNERS, MAX_REASONS = 5, 300, 5
 
 
 def class_report(
     lesson: str,
-    records: Mapping[str, Record],
+    results: Mapping[str, Result],
     *,
     title: str,
     solutions: Mapping[str, str],
 ) -> str:
     """Returns an instructor's page on a class's work for one lesson.
 
-    Args:
-        lesson: the lesson's name.
-        records: each student's result; the keys are ids, never names.
-        title: the lesson's title.
-        solutions: the source of each exercise as solved.
+    The keys of `results` are students' ids, never names; `solutions` holds the source
+    of each exercise as solved.
     """
     budget = PageBudget(text_bytes=1_000_000)
-    records = dict(sorted(records.items()))
-    results = {student: record.result for student, record in records.items()}
+    results = dict(sorted(results.items()))
     graded = [result for result in results.values() if result.is_graded]
     counts = Counter(result.status for result in results.values())
+    answers = defaultdict(list)  # by exercise, in the lesson's order
+    for one in itertools.chain.from_iterable(result.exercises for result in graded):
+        answers[one.exercise].append(one)
 
     def people(texts: Mapping[str, Sequence[str]]) -> tuple[list, int]:
         """Makes a row for each student, and counts those left out."""
         rows = [
-            (budget.line(student, 100), budget.lines(own, MAX_REASONS))
+            (budget.line(student, 100), budget.lines(own[:MAX_REASONS]))
             for student, own in itertools.islice(texts.items(), MAX_LEARNERS)
         ]
         return rows, len(texts) - len(rows)
@@ -69,8 +68,7 @@ def class_report(
         similar=people(similar_work(results, solutions)),
         scores=_scores(results.values()),
         columns=[wording.column for wording in OUTCOMES.values()],
-        exercises=_exercises(graded, budget),
-        times=_times(records, budget),
+        exercises=[_exercise(name, same, budget) for name, same in answers.items()],
         budget=budget,
     )
 
@@ -100,15 +98,6 @@ def _scores(results: Iterable[Result]) -> dict[str, Any] | None:
             for k in reversed(range(10))
         ],
     }
-
-
-def _exercises(graded: Iterable[Result], budget: PageBudget) -> list[dict[str, Any]]:
-    """Describes each exercise by all answers to it, in the lesson's order."""
-    answers = defaultdict(list)
-    for one in itertools.chain.from_iterable(result.exercises for result in graded):
-        answers[one.exercise].append(one)
-    shown = itertools.islice(answers.items(), MAX_EXERCISES)
-    return [_exercise(name, same, budget) for name, same in shown]
 
 
 def _exercise(
@@ -149,24 +138,3 @@ def _exercise(
         "num_more": len(rarer),
         "num_in_more": sum(same.total() for _, same in rarer),
     }
-
-
-def _times(records: Mapping[str, Record], budget: PageBudget) -> dict[str, Any]:
-    """Describes the time that grading took, with the three slowest submissions."""
-    seconds = {student: record.seconds for student, record in records.items()}
-    slowest = sorted(seconds.items(), key=lambda item: (-item[1], item[0]))[:3]
-    return {
-        "total": _duration(sum(seconds.values())),
-        "median": _duration(statistics.median(seconds.values())),
-        "slowest": [(budget.line(s, 100), _duration(t)) for s, t in slowest],
-    }
-
-
-def _duration(seconds: float) -> str:
-    """Writes seconds for people: 12.3 s, 4 min 10 s, 2 h 3 min."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"

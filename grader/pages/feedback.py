@@ -12,7 +12,6 @@ from grader.pages.wording import OUTCOMES, STATUSES, points_of
 from grader.results import ExerciseResult, Outcome, Result, Status
 from lessons.coursekit.card import html_card
 
-MAX_EXERCISES, MAX_STATEMENTS, MAX_ROWS, MAX_LISTED, MAX_PICTURES = 100, 20, 12, 20, 8
 LONG_CODE = 30  # lines; longer code is folded
 
 
@@ -30,7 +29,6 @@ def feedback_page(result: Result, *, title: str, student: str) -> str:
     """
     budget, is_error = PageBudget(), result.status is Status.STUDENT_ERROR
     wording = STATUSES[result.status]
-    exercises = result.exercises[:MAX_EXERCISES]
     describe = _graded if result.is_graded else _received
     return render(
         "feedback.html.j2",
@@ -42,13 +40,10 @@ def feedback_page(result: Result, *, title: str, student: str) -> str:
         is_error=is_error,
         score=_score(result),
         num_right=sum(e.outcome is Outcome.PASSED for e in result.exercises),
-        reasons=budget.lines(result.reasons, MAX_LISTED) if is_error else [],
-        notes=budget.lines(result.notes, MAX_LISTED),
-        limits=budget.lines(result.limits, MAX_LISTED)
-        if result.is_graded or is_error
-        else [],
-        exercises=[describe(entry, budget) for entry in exercises],
-        num_more=len(result.exercises) - len(exercises),
+        reasons=budget.lines(result.reasons) if is_error else [],
+        notes=budget.lines(result.notes),
+        limits=budget.lines(result.limits) if result.is_graded or is_error else [],
+        exercises=[describe(entry, budget) for entry in result.exercises],
         budget=budget,
     )
 
@@ -79,18 +74,14 @@ def _received(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
 
 
 def _graded(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
-    """Describes a graded exercise."""
     needs_no_work = entry.outcome in (Outcome.PASSED, Outcome.NOT_ATTEMPTED)
     facts = _received(entry, budget)
-    pictures = [budget.picture(text) for text in entry.pictures[:MAX_PICTURES]]
-    budget.dropped += len(entry.pictures[MAX_PICTURES:])
     return facts | {
         "wording": OUTCOMES[entry.outcome],
         "points": points_of(entry.points, entry.max_points),
         "unit": _unit(entry.max_points),
         "card": Markup(card(_cut(entry, budget), heading=False)),
         "folded": facts["folded"] or needs_no_work,
-        "pictures": [picture for picture in pictures if picture],
     }
 
 
@@ -100,7 +91,7 @@ def _cut(entry: ExerciseResult, budget: PageBudget) -> ExerciseResult:
     def cut_rows(rows):
         return tuple(
             (budget.line(name, 40), budget.text(text, 1500, max_lines=20))
-            for name, text in rows[:MAX_ROWS]
+            for name, text in rows
             if budget.has_room(ROW_BYTES)
         )
 
@@ -112,7 +103,7 @@ def _cut(entry: ExerciseResult, budget: PageBudget) -> ExerciseResult:
             rows=cut_rows(one.rows),
             layouts=budget.layouts(one.layouts),
         )
-        for one in entry.statements[:MAX_STATEMENTS]
+        for one in entry.statements
         if budget.has_room(STATEMENT_BYTES)
     )
     wording, is_right = OUTCOMES[entry.outcome], entry.outcome is Outcome.PASSED

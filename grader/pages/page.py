@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import escape
 
 from grader.submissions.clean_text import ENDING, clean_line, clean_text
-from grader.submissions.pictures import picture_size
 
 # The most that a card takes beside its texts: for a statement, for a row of it, and for
 # a part of an array in a drawing of a layout.
@@ -29,19 +28,17 @@ TEMPLATES = Environment(
 class PageBudget:
     """How much a page may still hold: all untrusted text passes through here.
 
-    With the limits on how many things a page lists, it stays below 2 MB.
+    It stays below 2 MB, as there are as many exercises and statements as we wrote.
 
     Attributes:
         text_bytes: bytes left for text, as written in the page.
-        picture_bytes: bytes left for pictures, in base64, and for drawn layouts.
-        cut: whether text was left out because the budget was spent.
-        dropped: pictures left out because the budget was spent, or as unreadable.
+        drawing_bytes: bytes left for drawn layouts.
+        cut: whether anything was left out because the budget was spent.
     """
 
     text_bytes: int = 600_000
-    picture_bytes: int = 800_000
+    drawing_bytes: int = 800_000
     cut: bool = False
-    dropped: int = 0
 
     def text(self, value: str, limit: int, max_lines: int) -> str:
         shown = clean_text(value, limit).strip("\n")
@@ -53,9 +50,8 @@ class PageBudget:
     def line(self, value: str, limit: int) -> str:
         return self._take(clean_line(value, limit))
 
-    def lines(self, values: Sequence[str], most: int) -> list[str]:
-        """Takes in the first of several texts, each as one line."""
-        return [self.line(value, 500) for value in values[:most]]
+    def lines(self, values: Iterable[str]) -> list[str]:
+        return [self.line(value, 500) for value in values]
 
     def _take(self, shown: str) -> str:
         return shown if self.has_room(len(escape(shown).encode())) else ENDING
@@ -68,22 +64,13 @@ class PageBudget:
         self.text_bytes -= size
         return True
 
-    def picture(self, text: str) -> dict[str, Any] | None:
-        """Takes in a PNG that `safe_picture` made, or counts it as dropped."""
-        size = picture_size(text) if len(text) <= self.picture_bytes else None
-        if size is None:
-            self.dropped += 1
-            return None
-        self.picture_bytes -= len(text)
-        return {"base64": text, "width": size[0], "height": size[1]}
-
     def layouts(self, found: tuple | None) -> tuple | None:
         """Takes in two layouts of an array, to be drawn, if they still fit."""
         size = PART_BYTES * sum(map(len, found[1:])) if found else 0
-        if size > self.picture_bytes:
-            self.dropped += 1
+        if size > self.drawing_bytes:
+            self.cut = True
             return None
-        self.picture_bytes -= size
+        self.drawing_bytes -= size
         return found
 
 

@@ -78,7 +78,6 @@ class Renamed(ast.NodeTransformer):
         return ast.Name(self.numbers.get(node.id, node.id), node.ctx)
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
-        """Renames an argument and drops its type."""
         return ast.arg(self.numbers[node.arg])
 
     def visit_keyword(self, node: ast.keyword) -> ast.keyword:
@@ -87,7 +86,6 @@ class Renamed(ast.NodeTransformer):
         return ast.keyword(name, self.visit(node.value))
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        """Drops the type of a variable."""
         self.generic_visit(node)
         return ast.Assign([node.target], node.value) if node.value else ast.Pass()
 

@@ -56,7 +56,6 @@ def summary(result: Result) -> str:
 
 
 def differences(old: Result, new: Result) -> list[str]:
-    """Lists what another grading changes."""
     lines = []
     if old.status != new.status:
         lines.append(f"status {old.status} -> {new.status}")

@@ -141,7 +141,6 @@ def is_code(cell: NotebookNode) -> bool:
 
 
 def defines(cell: NotebookNode, name: str) -> bool:
-    """Tells whether a code cell defines a function of that name."""
     return has_line(cell, name, rf"(?:async[ \t]+)?def[ \t]+{name}[ \t]*[(\[]")
 
 

@@ -46,6 +46,5 @@ def added_definitions(source: str, original: str, taken: Collection[str]) -> str
 
 
 def defined(source: str) -> list[str]:
-    """Names the functions and classes that a cell defines."""
     kinds = ast.FunctionDef | ast.ClassDef
     return [node.name for node in parse(source).body if isinstance(node, kinds)]

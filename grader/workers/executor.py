@@ -54,80 +54,68 @@ def open_executor(
 
 
 def grade_jobs(executor: LocalExecutor, jobs: Sequence[Job]) -> Iterator[FinishedJob]:
-    """Starts at once; yields each job when it has finished, in any order.
+    """Yields each job when it has finished, in any order.
 
     `executor` may be a DaskExecutor, too. Each job that failed is retried once, alone,
     after all others.
     """
-    return _with_retries(executor, _Run(executor, jobs))
-
-
-def _with_retries(executor: LocalExecutor, run: _Run) -> Iterator[FinishedJob]:
     failed = []
-    for finished in run:
+    for finished in _run(executor, jobs):
         if finished.error:
             failed.append(finished.job)
         else:
             yield finished
     for job in failed:
-        yield from _Run(executor, [job])
+        yield from _run(executor, [job])
 
 
-class _Run:
+def _run(executor: LocalExecutor, jobs: Sequence[Job]) -> Iterator[FinishedJob]:
     """Runs jobs, never more at a time than the executor has slots.
 
-    The others wait here: a job that kills its worker takes no other one with it.
+    The others wait here: a job that kills its worker takes no other one with it. A free
+    slot is filled before a result is yielded.
     """
-
-    def __init__(self, executor: LocalExecutor, jobs: Sequence[Job]):
-        self.executor = executor
-        self.waiting: dict[str, list[Job]] = {}  # by lesson
-        for job in jobs:
-            self.waiting.setdefault(job.lesson, []).append(job)
-        self.sizes = {lesson: len(same) for lesson, same in self.waiting.items()}
-        self.running: dict[Future[Record], Job] = {}
-        self.finished: list[FinishedJob] = []
-        self.fill([])
-
-    def __iter__(self) -> Iterator[FinishedJob]:
-        while self.running or self.waiting or self.finished:
-            done, _ = wait(self.running, 0.5, FIRST_COMPLETED)  # workers may join
-            jobs = [self.running.pop(future) for future in done]
-            self.finished += map(_finished, jobs, done)
-            self.fill([job.lesson for job in jobs])
-            finished, self.finished = self.finished, []
-            yield from finished
-
-    def fill(self, lessons: list[str]) -> None:
-        """Starts jobs in all free slots; judges of `lessons` are idle."""
+    waiting: dict[str, list[Job]] = {}  # by lesson
+    for job in jobs:
+        waiting.setdefault(job.lesson, []).append(job)
+    sizes = {lesson: len(same) for lesson, same in waiting.items()}
+    running: dict[Future[Record], Job] = {}
+    finished: list[FinishedJob] = []
+    while running or waiting or finished:
+        idle = [one.job.lesson for one in finished]  # their judges
         try:
-            while self.waiting and len(self.running) < self.executor.slots():
-                self.start(self.next_job(lessons.pop() if lessons else ""))
+            while waiting and len(running) < executor.slots():
+                job = _next_job(waiting, idle.pop() if idle else "")
+                precompile = sizes[job.lesson] >= MIN_JOBS_TO_PRECOMPILE
+                running[_start(executor, job, precompile)] = job
         except ExecutorError as error:
-            left = [*self.running.values(), *itertools.chain(*self.waiting.values())]
-            self.finished += [FinishedJob(job, error=str(error)) for job in left]
-            self.running.clear()
-            self.waiting.clear()
+            left = [*running.values(), *itertools.chain(*waiting.values())]
+            finished += [FinishedJob(job, error=str(error)) for job in left]
+            running, waiting = {}, {}
+        yield from finished
+        done, _ = wait(running, 0.5, FIRST_COMPLETED)  # workers may join
+        finished = [_finished(running.pop(future), future) for future in done]
 
-    def next_job(self, lesson: str) -> Job:
-        """Takes a job of `lesson`, else of the lesson with the most jobs waiting."""
-        if lesson not in self.waiting:
-            lesson = max(self.waiting, key=lambda name: (len(self.waiting[name]), name))
-        job = self.waiting[lesson].pop()
-        if not self.waiting[lesson]:
-            del self.waiting[lesson]
-        return job
 
-    def start(self, job: Job) -> None:
-        try:
-            if isinstance(job.submitted, OSError):
-                raise job.submitted
-            precompile = self.sizes[job.lesson] >= MIN_JOBS_TO_PRECOMPILE
-            future = self.executor.submit(job, precompile)
-        except Exception as error:  # the connection to the scheduler may be lost
-            future = Future()
-            future.set_exception(error)
-        self.running[future] = job
+def _next_job(waiting: dict[str, list[Job]], lesson: str) -> Job:
+    """Takes a job of `lesson`, else of the lesson with the most jobs waiting."""
+    if lesson not in waiting:
+        lesson = max(waiting, key=lambda name: (len(waiting[name]), name))
+    job = waiting[lesson].pop()
+    if not waiting[lesson]:
+        del waiting[lesson]
+    return job
+
+
+def _start(executor: LocalExecutor, job: Job, precompile: bool) -> Future[Record]:
+    try:
+        if isinstance(job.submitted, OSError):
+            raise job.submitted
+        return executor.submit(job, precompile)
+    except Exception as error:  # the connection to the scheduler may be lost
+        future: Future[Record] = Future()
+        future.set_exception(error)
+        return future
 
 
 def _finished(job: Job, future: Future[Record]) -> FinishedJob:

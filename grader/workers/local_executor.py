@@ -52,7 +52,6 @@ class LocalExecutor:
         self.compiling = {name: threading.Lock() for name in lessons}
 
     def slots(self) -> int:
-        """Returns how many jobs may be running."""
         return self.workers
 
     def submit(self, job: Job, precompile: bool) -> Future[Record]:
@@ -67,7 +66,7 @@ class LocalExecutor:
             wall_s=self.limits.wall_s,
             compiled=self.compiled(job, precompile),
         )
-        start, used = time.monotonic(), {}
+        start = time.monotonic()
         try:
             result = grade_submission(
                 job.submitted,
@@ -77,14 +76,13 @@ class LocalExecutor:
                 self.limits,
                 trusted=self.trusted,
                 compiled=judge.compiled,
-                on_end=used.update,
             )
         except BaseException:
             judge.close()
             raise
         with self.lock:
             self.idle_judges.append((job.lesson, judge))
-        return Record(job.key, job.hashes, result, time.monotonic() - start, used)
+        return Record(job.key, job.hashes, result, time.monotonic() - start)
 
     def take_judge(self, lesson: str) -> JudgeProcess | None:
         """Takes an idle judge of a lesson; if there is none, ends one of another."""

@@ -66,6 +66,10 @@ CAUSES = (  # what errors of Python's and JAX's mean in a lesson
         " the value as it is",
     ),
     (
+        r"Differentiation rule for 'pm(ax|in)'",
+        "pmax and pmin have no derivative: put lax.stop_gradient around what goes in",
+    ),
+    (
         r"only defined for scalar-output",
         "only a single number can be differentiated: is a sum or a mean missing?",
     ),

@@ -86,19 +86,23 @@ def check(exercise: str, *, points: float | None = None, show: bool = False) -> 
     found, solution = module.checks[exercise], ""
     if verdict.share == 1:
         solution = sources.get(exercise, "")
-        show_at_work(module.demos.get(exercise))
+        if exercise in module.demos and jax.device_count() >= MOST_DEVICES:
+            show_at_work(module, exercise)
     points = found.points if points is None else points
     return shown(verdict, points, found.is_bonus, solution)
 
 
-def show_at_work(demo: Callable[[], None] | None) -> None:
-    """Shows a right answer at work, unless that takes more than this machine has."""
-    if not demo or jax.device_count() < MOST_DEVICES:
-        return
+def show_at_work(module: CheckModule, exercise: str) -> None:
+    """Shows a right answer at work, and what this prints in the learner's language."""
+
+    def say(*words: object, **how: Any) -> None:
+        print(*(translated(str(word)) for word in words), **how)
+
+    module.namespace["print"] = say
     try:
-        demo()
+        module.demos[exercise]()
     except Exception as error:
-        print(translated(f"The demonstration failed: {type(error).__name__}: {error}"))
+        say(f"The demonstration failed: {type(error).__name__}: {error}")
 
 
 def verdict_of(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
-from jax.sharding import Mesh
+from jax.sharding import Mesh, PartitionSpec
 
 from . import tracing
 from .compiled_program import CompiledProgram
@@ -60,8 +60,9 @@ def observe(
         traced: also list the arrays and the collectives of the program that JAX
             traces.
         compiled: the same of what the compiler makes of it, for one device.
-        axis: map the function by `pmap` under this axis name: each device receives its
-            row of every array's leading axis, and everything else whole.
+        axis: map the function over the devices by `shard_map`, under this axis name:
+            each device receives its row of every array's leading axis (the row, without
+            that axis), and everything else in full.
     """
     name = getattr(function, "__name__", type(function).__name__)
     call = describe_call(name, arguments, axis)
@@ -174,9 +175,26 @@ def on_devices(function: Callable, axis: str) -> Callable:
     @functools.wraps(function)
     def mapped(*arguments):
         run, arrays = tracing.program_of(function, arguments)
-        return jax.pmap(run, axis_name=axis)(*arrays)
+        if not arrays:
+            raise ValueError("no argument has an axis for the devices")
+        return over_devices(run, axis, len(arrays[0]))(*arrays)
 
     return mapped
+
+
+def over_devices(function: Callable, axis: str, num_devices: int) -> Callable:
+    """Maps a function of arrays: each device gets its row, without the leading axis.
+
+    What varies over the devices is not checked, so that all maps that `pmap` maps.
+    """
+
+    def one_device(*blocks):
+        rows = jax.tree.map(lambda block: jax.numpy.squeeze(block, 0), blocks)
+        return jax.tree.map(lambda row: jax.numpy.expand_dims(row, 0), function(*rows))
+
+    mesh, rows = Mesh(jax.devices()[:num_devices], axis), PartitionSpec(axis)
+    specs = {"mesh": mesh, "in_specs": rows, "out_specs": rows}
+    return jax.jit(jax.shard_map(one_device, **specs, check_vma=False))
 
 
 def num_compiles() -> int:

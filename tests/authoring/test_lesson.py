@@ -141,8 +141,8 @@ def test_exercise_starts_with_a_comment_that_names_it(lesson):
 @pytest.mark.parametrize(
     "exercise, facts",
     [
-        ("1.1: double", "About 3 minutes. Difficulty 1 of 3. 1 point."),
-        ("1.2: negate", "About 12 minutes. Difficulty 3 of 3. 2 points."),
+        ("1.1: double", "About 5 minutes. Difficulty 1 of 3. 1 point."),
+        ("1.2: negate", "About 10 minutes. Difficulty 3 of 3. 2 points."),
     ],
 )
 def test_facts_of_an_exercise_stand_below_its_heading(lesson, exercise, facts):

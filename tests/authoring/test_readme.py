@@ -1,5 +1,8 @@
-"""Each README lists all lessons in order; a picture in it is the one that is drawn."""
+"""Each README lists all lessons in order, and its pictures are those of today."""
 
+import re
+
+import jax
 import nbformat
 import pytest
 
@@ -8,6 +11,7 @@ from grader.authoring.build import pictures, released_path
 from grader.authoring.lesson import colab_badge, repository_address
 from grader.authoring.release import lesson_paths, title
 from grader.authoring.translation import languages
+from tools.draw_card import digest, digest_in, pages
 
 # (file, the lessons' folder seen from it, language)
 READMES = [("README.md", "lessons/", ""), ("lessons/README.md", "", "")]
@@ -30,7 +34,30 @@ def test_readme_lists_every_lesson_in_order_with_its_badge(readme, folder, langu
     assert listed == wanted, write
 
 
-def test_picture_is_the_one_that_the_solved_lesson_shows():
-    [(path, drawn)] = pictures(ROOT).items()
+def test_devices_picture_is_the_one_that_the_solved_lesson_draws():
+    [(path, drawn)] = pictures(ROOT, {}).items()
     assert path.read_bytes() == drawn, f"{path} is old: run `python -m grader build`."
-    assert f"](docs/pictures/{path.name})" in (ROOT / "README.md").read_text()
+
+
+def test_card_is_what_the_check_says_today():
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        made = pages()
+    write = "The READMEs' card is old: run `python tools/draw_card.py`."
+    assert {path: digest_in(path) for path in made} == {
+        path: digest(page) for path, page in made.items()
+    }, write
+
+
+PICTURE = re.compile(r'(?:src|srcset)="([^"]+)"|!\[[^]]*\]\(([^)]+\.png)\)')
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.ko.md", "docs/index.md"])
+def test_page_opens_with_the_pictures_and_what_they_show(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    top, rest = re.split(r"(?m)^## |```\{include}", text, maxsplit=1)
+    shown = [(ROOT / page).parent / (a or b) for a, b in PICTURE.findall(top)]
+    shown += [ROOT / "docs" / name for name in re.findall(r"\{image} (\S+)", top)]
+    assert {*shown} == {*(ROOT / "docs" / "pictures").iterdir()}
+    assert len(re.findall(r'alt="[^"]{40,}"|:alt: .{40,}|!\[[^]]{40,}]', top)) >= 2
+    assert "make lab" in top
+    assert ".png" not in rest

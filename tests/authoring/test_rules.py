@@ -10,8 +10,8 @@ from grader.authoring.lesson import read_lesson
 from grader.authoring.rules import RULES, SourceError
 
 DEMO = "# %%\nprint("
-DOUBLE = '# %% exercise="double" minutes=3 difficulty=1'
-NEGATE = '# %% exercise="negate" minutes=12 difficulty=3'
+DOUBLE = '# %% exercise="double" minutes=5 difficulty=1'
+NEGATE = '# %% exercise="negate" minutes=10 difficulty=3'
 DOUBLE_HINTS = '# %% [markdown] hints="double"'
 NEGATE_HINTS = '# %% [markdown] hints="negate"'
 DOUBLE_CHECK = '# %% check="double"'
@@ -50,15 +50,15 @@ IN_LESSON = {
     "duplicate exercise": (
         "one of each",
         NEGATE,
-        DOUBLE.replace("3", "4"),
-        DOUBLE.replace("3", "4"),
+        DOUBLE.replace("5", "15"),
+        DOUBLE.replace("5", "15"),
         'Duplicate exercise "double".',
     ),
     "duplicate check": (
         "one of each",
         NEGATE_CHECK,
         DOUBLE_CHECK,
-        DOUBLE_CHECK + "\n\n# %% [markdown]\n# ## The end",
+        DOUBLE_CHECK + '\n\n# %% [markdown] built="negate"',
         'Duplicate check "double".',
     ),
     "duplicate hints": (
@@ -117,16 +117,37 @@ IN_LESSON = {
         NEGATE,
         'Exercise "negate" has no check.',
     ),
+    "nothing about what was built": (
+        "built",
+        '# %% [markdown] built="negate"',
+        "# %% [markdown]",
+        NEGATE,
+        'Exercise "negate" does not say what the learner has built.',
+    ),
+    "odd minutes": (
+        "minutes",
+        "minutes=10",
+        "minutes=12",
+        '# %% exercise="negate"',
+        'Exercise "negate" takes 12 minutes.',
+    ),
+    "seven statements": (
+        "number of statements",
+        TWICE,
+        TWICE + "".join(f"\n# - [of {number}] Too." for number in range(6)),
+        "# %% [markdown]\n# ### Exercise 1.1: double",
+        "double states 7 things. State 6 at most",
+    ),
     "no minutes": (
         "minutes",
-        " minutes=12",
+        " minutes=10",
         "",
         '# %% exercise="negate"',
         'Exercise "negate" takes None minutes.',
     ),
     "negative minutes": (
         "minutes",
-        "minutes=12",
+        "minutes=10",
         "minutes=-1",
         '# %% exercise="negate"',
         'Exercise "negate" takes -1 minutes.',

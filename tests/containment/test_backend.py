@@ -16,6 +16,7 @@ import tempfile
 import types
 from pathlib import Path
 
+import printed
 import pytest
 
 from grader import ROOT
@@ -114,7 +115,7 @@ def session(contained_here, host, request):
 
 def probe(session, code):
     """Runs `code` in a learner's kernel and returns what it tells."""
-    result = session.run(code)
+    result = printed.run(session, code)
     assert result.error == ""
     return json.loads(result.text.splitlines()[-1])
 
@@ -557,7 +558,7 @@ def test_refused_user_namespaces_are_explained(programs):
     said = "bwrap: setting up uid map: Permission denied"
     programs("bwrap", f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
     with pytest.raises(ContainmentError) as refusal:
-        backend("bubblewrap")
+        backend()
     assert said in str(refusal.value)
     assert "kernel.apparmor_restrict_unprivileged_userns=0" in str(refusal.value)
 
@@ -567,24 +568,19 @@ def test_files_that_only_root_can_read_are_explained(programs, monkeypatch):
     said = "can't open file '/box_init.py': [Errno 13] Permission denied"
     programs("bwrap", f'#!/bin/sh\necho "{said}" >&2\nexit 2\n')
     with pytest.raises(ContainmentError, match="every user must be able to read"):
-        backend("bubblewrap")
+        backend()
 
 
 def test_a_program_that_contains_nothing_is_refused(programs):
     programs("bwrap", "#!/bin/sh\nexit 0\n")
     with pytest.raises(ContainmentError, match="exit status 0"):
-        backend("bubblewrap")
+        backend()
 
 
 def test_an_engine_without_its_daemon_is_refused_with_its_words(programs):
     programs("docker", "#!/bin/sh\necho 'Cannot connect to the daemon' >&2\nexit 1\n")
     with pytest.raises(ContainmentError, match="Cannot connect to the daemon"):
-        backend("docker")
-
-
-def test_an_unknown_containment_is_refused_with_the_known_ones():
-    with pytest.raises(ContainmentError, match=r"jail.*bubblewrap, docker, podman"):
-        backend("jail")
+        backend()
 
 
 def test_a_course_inside_of_pythons_folder_is_refused(monkeypatch):

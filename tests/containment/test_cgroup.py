@@ -75,12 +75,11 @@ def test_what_a_group_lacks_is_not_written(fake):
 
 def test_what_a_group_has_counted_is_known_when_it_is_gone(fake):
     group = Group(Tree("", fake), LIMITS, cores=1)
-    assert (group.cpu_s, group.peak_mib, group.ran_out_of_memory) == (0, 0, False)
+    assert (group.cpu_s, group.ran_out_of_memory) == (0, False)
     write(group.folder / "cpu.stat", "usage_usec 2500000\nuser_usec 7")
-    write(group.folder / "memory.peak", 3 * 2**20)
     write(group.folder / "memory.events", "low 0\noom_kill 2")
     group.remove()
-    assert (group.cpu_s, group.peak_mib, group.ran_out_of_memory) == (2.5, 3, True)
+    assert (group.cpu_s, group.ran_out_of_memory) == (2.5, True)
 
 
 def test_a_command_starts_in_its_group(fake):

@@ -7,10 +7,10 @@ import socket
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
+import printed
 import pytest
 
 from grader import ROOT
-from grader.authoring import coursekit
 from grader.containment import process
 from grader.containment.fork_server import ForkServerError
 from grader.containment.limits import Limits
@@ -54,13 +54,15 @@ def none_yet(contained_here, monkeypatch):
 
 def facts():
     with Session(LIMITS) as session:
-        result = session.run(FACTS)
+        result = printed.run(session, FACTS)
         assert result.error == ""
         return json.loads(result.text)
 
 
 def forked(session):
-    return "True" in session.run("import sys; print('jax' in sys.modules)").text
+    return (
+        "True" in printed.run(session, "import sys; print('jax' in sys.modules)").text
+    )
 
 
 def test_a_forked_kernel_finds_what_another_one_finds(server, monkeypatch):
@@ -81,23 +83,11 @@ def test_modules_come_from_the_box_and_not_from_the_server(server):
     )
     with Session(LIMITS) as session:
         place = "/tmp/course/coursekit/observation.py"
-        assert session.run(code).text == f"{place} f()\n"
+        assert printed.run(session, code).text == f"{place} f()\n"
         linked = (
             "import inspect; print(inspect.getsource(observation.describe_call)[:3])"
         )
-        assert session.run(linked).text == "def\n"
-
-
-def test_a_box_with_other_modules_has_its_own(server, tmp_path):
-    coursekit.copy(tmp_path / "lessons")
-    with (coursekit.folder(tmp_path) / "observation.py").open("a") as file:
-        file.write("\nADDED = 'here alone'\n")
-    code = (
-        "from coursekit import observation\nprint(getattr(observation, 'ADDED', None))"
-    )
-    with Session(LIMITS, root=tmp_path) as session:
-        assert forked(session)
-        assert session.run(code).text == "here alone\n"
+        assert printed.run(session, linked).text == "def\n"
 
 
 def test_nothing_of_one_kernel_is_left_for_the_next(server):
@@ -110,7 +100,7 @@ left = [os.path.exists(f"{folder}/left") for folder in ("/tmp", "/dev/shm")]
 print(jax.config.jax_enable_x64, hasattr(jax, "left"), *left)
 """
     with Session(LIMITS) as session:
-        assert session.run(code).text == "False False False False\n"
+        assert printed.run(session, code).text == "False False False False\n"
 
 
 def test_without_a_server_kernels_start_as_usual(none_yet):

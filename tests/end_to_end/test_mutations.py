@@ -41,9 +41,6 @@ class Judge:
     def begin_submission(self):
         pass
 
-    def picture(self, text):
-        return None
-
 
 def without_running(trial, on_exercise=None):
     return {

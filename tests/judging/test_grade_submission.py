@@ -1,13 +1,10 @@
 """A submission gets the points of its right answers, whatever else it does."""
 
-import base64
 import contextlib
-import io
 
 import nbformat
 import pytest
 import tiny
-from PIL import Image
 
 from grader.authoring.release import dumps, exercises, release
 from grader.containment.backend import backend
@@ -21,11 +18,6 @@ from grader.submissions.read_submission import parse_submission
 DOUBLE = "def double(x):\n    return x + x\n"
 NEGATE = "def negate(x):\n    return 0 - x\n"
 EXIT = "import os\n\n\ndef {}(x):\n    os._exit(0)"
-PICTURE = """\
-import matplotlib.pyplot as plt
-plt.plot([1, 2, 3])
-plt.show()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -320,15 +312,6 @@ def test_answer_may_use_it_also_beside_one_that_breaks_something(trusted, tmp_pa
             intake, lesson, "01_tiny", judge, Limits(), trusted=trusted
         )
     assert {one.outcome for one in result.exercises} == {Outcome.PASSED}
-
-
-def test_pictures_of_an_exercise_are_kept_as_plain_png(lesson, grade):
-    submitted = submission(lesson, double=DOUBLE + PICTURE)
-    _, found = grade(submitted)
-    [picture] = found["double"].pictures
-    assert found["negate"].pictures == ()
-    with Image.open(io.BytesIO(base64.b64decode(picture))) as image:
-        assert image.format == "PNG" and image.info == {}
 
 
 def test_result_says_what_was_seen_and_expected_and_keeps_the_code(lesson, grade):

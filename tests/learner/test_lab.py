@@ -1,5 +1,6 @@
 """A learner opens the lesson in JupyterLab, solves two exercises, sees the outcomes."""
 
+import json
 import os
 import shutil
 import socket
@@ -17,7 +18,7 @@ NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "tests", "answers")
 ANSWERS = {
     "parallel_square": "    return jax.pmap(lambda row: row**2)(x)",
     # wrong: one device does all of the work
-    "parallel_predict": "    return jax.vmap(predict, in_axes=(None, 0))(params, x)",
+    "parallel_predict": "    return predict(params, jnp.asarray(x))",
 }
 # All cells stay in the page, so that the test can find them without scrolling.
 SETTINGS = '{"@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"}}'
@@ -34,7 +35,9 @@ def lab(tmp_path_factory):
     (labconfig / "default_setting_overrides.json").write_text(SETTINGS)
     env = jupyter_env(folder) | {"JUPYTER_CONFIG_PATH": str(folder / "more")}
     command = [*LAB, "--port", str(free_port())]
-    with browser_page() as page, server(command, cwd=course, env=env) as address:
+    more = {"cwd": course, "env": env, "printed": []}
+    with browser_page() as page, server(command, **more) as address:
+        page.address, page.printed = address, more["printed"]
         page.goto(address)
         yield page
 
@@ -87,10 +90,10 @@ def test_run_all_shows_a_pass_a_failure_and_the_scorecard(lab):
     assert failed.get_attribute("aria-label") == label
     words = " ".join(failed.inner_text().split())
     for part in (
-        'called parallel_predict({"w": f32[7,5], "b": f32[5]}, f32[8,3,7])',
-        "seen f32[8,3,5] on 1 device",
-        "expected 8 devices with one row of the leading axis each",
-        "likely jax.pmap runs on a device per row; here is one",
+        'called parallel_predict({"w": f32[7,5], "b": f32[5]}, f32[24,7], 8)',
+        "Device 0 holds [0:24, 0:5] of the result.",
+        "expected [0:3, 0:5]",
+        "likely all rows are on one device: map over a mesh",
         "again observe(parallel_predict, *example(1)",
     ):
         assert part in words
@@ -98,7 +101,7 @@ def test_run_all_shows_a_pass_a_failure_and_the_scorecard(lab):
     rows = [line.split(maxsplit=4) for line in card.inner_text().strip().splitlines()]
     assert rows[2] == ["parallel_square", "1", "of", "1", "right"]
     assert rows[3] == ["parallel_predict", "0", "of", "2", "wrong"]
-    assert rows[4] == ["pairwise_distances", "0", "of", "3", "not attempted yet"]
+    assert rows[4] == ["local_sgd_steps", "0", "of", "3", "not attempted yet"]
     assert rows[-1] == ["total", "1", "of", "15"]
     for name, cell in (
         ("3-pass", "parallel_square"),
@@ -118,6 +121,26 @@ def test_a_key_unfolds_a_picture_in_words(lab):
     lab.keyboard.press("Enter")
     unfolded.first.wait_for()
     take_screenshot(lab, "6-picture-in-words")
+
+
+def test_side_bars_and_menus_hold_nothing_for_instructors(lab):
+    tabs = lab.locator(".jp-SideBar .lm-TabBar-tab")
+    titles = [tab.get_attribute("title") for tab in tabs.all()]
+    assert "Table of Contents" in titles
+    assert [title for title in titles if "assignment" in title.lower()] == []
+    assert "Help" in lab.locator(".lm-MenuBar-item").all_inner_texts()
+    assert lab.get_by_role("menuitem", name="Nbgrader").count() == 0
+
+
+def test_nobody_is_asked_about_news(lab):
+    assert lab.get_by_text("Jupyter news").count() == 0
+    assert lab.locator(".Toastify__toast").count() == 0
+
+
+def test_terminal_shows_one_line_and_the_address(lab):
+    [line, address] = lab.printed  # after all that was opened and run above
+    assert line.startswith("Open this address in your browser. Ctrl+C twice ends")
+    assert address == f"{lab.address}\n"
 
 
 def test_no_cell_of_the_page_shows_a_traceback(lab):
@@ -141,6 +164,19 @@ def test_port_in_use_is_named(port_in_use, tmp_path):
     )
     assert run.returncode == 1
     assert f"because port {port_in_use} is not available" in run.stderr
+
+
+def test_extension_that_does_not_load_is_named(tmp_path):
+    (tmp_path / "faulty_extension.py").touch()
+    folder = tmp_path / "config" / "jupyter_server_config.d"
+    folder.mkdir(parents=True)
+    enabled = {"ServerApp": {"jpserver_extensions": {"faulty_extension": True}}}
+    (folder / "faulty.json").write_text(json.dumps(enabled))
+    env = jupyter_env(tmp_path) | {"PYTHONPATH": str(tmp_path)}
+    printed = []
+    command = [*LAB, "--port", str(free_port())]
+    with server(command, cwd=ROOT, env=env, printed=printed):
+        assert "faulty_extension" in "".join(printed)
 
 
 def test_without_a_port_another_free_one_is_taken(port_in_use, tmp_path):

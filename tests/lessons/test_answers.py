@@ -186,7 +186,7 @@ def untranslated(verdict, lesson):
     for one in verdict.statements:
         rows = dict(one.rows)
         texts += [one.name, rows.get("likely", "")]
-        if not re.match(r"\w+(Error|Exception|Exit): ", one.headline):
+        if not re.match(r"\w+(Error|Exception|Exit|Iteration): ", one.headline):
             texts.append(one.headline)  # else it is what an answer raised
     texts = [
         text for text in texts if not any(p.fullmatch(text) for p in lesson.hidden)

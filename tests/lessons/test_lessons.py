@@ -17,7 +17,6 @@ FOLDED = re.compile(r"<details><summary>.*In words.*</summary>(.*)</details>")
 LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.ipynb"))
 EVERY_FILE = sorted((ROOT / "lessons").glob("**/[0-9][0-9]_*.ipynb"))
 EIGHT = "--xla_force_host_platform_device_count=8"
-WITH_A_CORE = [path for path in LESSONS if path.stem[:2] in ("01", "02", "04")]
 every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 every_file = pytest.mark.parametrize(
     "path", EVERY_FILE, ids=lambda path: f"{path.parent.name}-{path.stem}"
@@ -27,11 +26,6 @@ every_file = pytest.mark.parametrize(
 def cells(path, kind):
     notebook = nbformat.read(path, as_version=4)
     return [cell for cell in notebook.cells if cell.cell_type == kind]
-
-
-def num_words(texts):
-    """Counts the words of texts, without marks."""
-    return len(re.sub(r"<[^>]*>|\||---", " ", "\n".join(texts)).split())
 
 
 def test_there_is_a_lesson():
@@ -53,42 +47,9 @@ def core(path, kind):
 
 
 @every_lesson
-def test_lesson_is_no_longer_than_promised(path):
-    texts = [cell.source for cell in cells(path, "markdown")]
-    above = [cell.source for cell in core(path, "markdown")]
-    assert len(core(path, "code")) <= 32
-    # Hints, questions and exact contracts included.
-    assert num_words(above) <= 2475
-    assert num_words(texts) <= 4135  # bonuses included
-
-
-@pytest.mark.parametrize("path", WITH_A_CORE, ids=lambda path: path.stem)
-def test_core_is_short_and_says_how_long_the_rest_takes(path):
-    texts = [cell.source for cell in cells(path, "markdown")]
-    above = [cell.source for cell in core(path, "markdown")]
-    assert any("**A good place for a pause.**" in text for text in above)
-    facts = re.compile(r"(?m)^(\[!\[Open in Colab|\*About \d+ minutes).*$")
-    plain = [facts.sub("", t) for t in above if "<summary>Hint" not in t]
-    assert num_words(plain) <= 2000
-    in_all, in_core = (
-        sum(map(int, re.findall(r"\*About (\d+) minutes\.", "\n".join(part))))
-        for part in (texts, above)
-    )
-    assert in_core <= 60  # reading, predicting and running take 30 more
-    words = " ".join("\n".join(above).split())
-    second = re.search(r"second part of (\d+)\.", words)
-    if second:  # its minutes include reading, and no bonus
-        bonus = sum(
-            map(int, re.findall(r"\*About (\d+) minutes\..* bonus", "\n".join(texts)))
-        )
-        assert in_all - in_core - bonus < int(second[1]) <= 130
-    else:
-        assert f'"Going further", {in_all - in_core}.' in words
-
-
-@every_lesson
 def test_lesson_has_a_title_a_badge_three_questions_and_a_recap(path):
     prose = "\n".join(cell.source for cell in cells(path, "markdown"))
+    prose = re.sub(r"(?ms)^```.*?^```", "", prose)  # an example's comments
     assert len(re.findall(r"(?m)^# ", prose)) == 1
     assert f"lessons/{path.name})" in prose
     assert "**Common mistake" in prose
@@ -142,13 +103,15 @@ def test_released_file_holds_no_solution_and_no_hidden_test(path):
 
 @every_lesson
 def test_exercise_minutes_fit_into_the_lesson(path):
+    """Reading, predicting and running take the rest of a lesson's time."""
     prose = "\n".join(cell.source for cell in core(path, "markdown"))
-    minutes = map(int, re.findall(r"\*About (\d+) minutes\.", prose))
+    assert "pause" in prose
+    minutes = [*map(int, re.findall(r"\*About (\d+) minutes\.", prose))]
     [whole] = re.findall(r"about\s+(\d+)\s+minutes", prose)
     sittings = re.findall(r"minutes\s+in\s+three\s+sittings\s+of\s+(\d+)", prose)
     assert not sittings or int(whole) == 3 * int(sittings[0])
     assert 60 <= int(sittings[0] if sittings else whole) <= 90
-    assert sum(minutes) < int(whole)
+    assert int(whole) / 2 <= sum(minutes) < int(whole)
 
 
 @every_lesson

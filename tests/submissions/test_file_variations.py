@@ -37,9 +37,6 @@ class Judge:
     def begin_submission(self):
         pass
 
-    def picture(self, text):
-        return None
-
 
 def without_running(trial, on_exercise=None):
     return dict.fromkeys(trial.exercises, CheckedExercise(Outcome.FAILED))
@@ -369,8 +366,8 @@ REPAIRED = {
     ),
     "NaN": (changed(nan_in_metadata), NOTE, "NaN or Infinity"),
     "format 3": (format_3, NOTE, "converted to format 4"),
-    "no ids": (lambda facts: minor(5)(facts), NOTE, "unique id: 14."),
-    "one id for all": (each(lambda c, n: c.update(id="x")), NOTE, "unique id: 13."),
+    "no ids": (lambda facts: minor(5)(facts), NOTE, "unique id: 16."),
+    "one id for all": (each(lambda c, n: c.update(id="x")), NOTE, "unique id: 15."),
     "entries that are no cells": (
         changed(lambda f: f["cells"].extend([None, 3, "x", [[]], {"a": 1}])),
         NOTE,

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import nbformat
+import printed
 import pytest
 import tiny
 
@@ -164,7 +165,7 @@ def test_whatever_a_judge_imports_decides():
 def test_whatever_a_learners_process_imports_decides(contained_here):
     with Session(Limits()) as session:
         responder = "import grader.kernel.inside.responder"
-        found = json.loads(session.run(f"{responder}\n{LISTED}").text)
+        found = json.loads(printed.run(session, f"{responder}\n{LISTED}").text)
     places = {
         f"/tmp/course/{path.relative_to(ROOT)}" for path in deciding_modules(ROOT)
     }

@@ -89,7 +89,8 @@ def test_a_closed_executor_starts_nothing_more(judges, grading):
 
     grading(work)
     with opened(1) as executor:
-        grade_jobs(executor, jobs("aaaa"))
+        for job in jobs("aaaa"):
+            executor.submit(job, False)
     may_end.set()
     executor.pool.shutdown()
     assert len(started) <= 1

@@ -111,7 +111,6 @@ def copy_stdin(pipe: int) -> None:
 
 
 def exit_when_stdin_closes() -> None:
-    """Ends this process, and with it the box, when the standard input closes."""
     end = select.poll()
     end.register(0, 0)  # no events but its end, whatever is still unread
     end.poll()
@@ -119,7 +118,6 @@ def exit_when_stdin_closes() -> None:
 
 
 def main(mode: str, *command: str) -> None:
-    """Runs the command, in one of the modes above."""
     install_seccomp_filter()
     if mode == "wait":
         protect()

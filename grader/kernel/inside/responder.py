@@ -218,7 +218,6 @@ def program(function: Any, arguments: list, axis: str | None) -> dict[str, Any]:
 def exported_text(
     function: Any, arguments: list, as_it_is: bool = False
 ) -> dict[str, Any]:
-    """Exports a program as text; raises where there is none."""
     program, result = exported(function, arguments, as_it_is)
     module = stablehlo.deserialize_portable_artifact(
         ir_context(), program.mlir_module_serialized

@@ -1,7 +1,8 @@
 """Runs cells as a notebook's kernel does, for the grader at the other end of two pipes.
 
 A learner's code can write to the pipes, too: the grader believes nothing because of the
-way by which it came.
+way by which it came. What cells print is dropped; the grader keeps the end of what they
+write to the standard error.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import builtins
 import getpass
-import io
 import os
 import select
 import signal
@@ -17,16 +17,14 @@ import sys
 import threading
 from typing import Any
 
-from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.error import StdinNotImplementedError
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
-from .frames import DONE, ERROR, FRAME, PICTURE, REPLY, REPLY_TYPE, REQUEST, TEXT
+from .frames import DONE, ERROR, FRAME, REPLY, REPLY_TYPE, REQUEST
 
-BUFFER = 8192  # characters of printed text that may wait
 MAGICS = "autosave clear connect_info edit less man more qtconsole subshell".split()
 # As in a notebook's kernel: a pager would wait for keys.
 ENVIRONMENT = {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat"}
@@ -54,61 +52,12 @@ class Channel:
                 data = data[os.write(self.descriptor, data) :]
 
 
-class Stream(io.TextIOBase):
-    """A standard stream whose text goes to the channel."""
-
-    encoding, errors = "UTF-8", "replace"
-
-    def __init__(self, channel: Channel, number: int, name: str):
-        self.channel, self.number, self.name = channel, number, name
-        self.waiting: list[str] = []
-        self.size = 0  # of what is waiting
-
-    def fileno(self) -> int:
-        return self.number
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        if not isinstance(text, str):
-            raise TypeError(f"write() takes text, not {type(text).__name__}")
-        self.waiting.append(text)
-        self.size += len(text)
-        if self.size > BUFFER:
-            self.flush()
-        return len(text)
-
-    def flush(self) -> None:
-        waiting, self.waiting, self.size = self.waiting, [], 0
-        if text := "".join(waiting):
-            self.channel.send(TEXT, text)
-
-
 class Publisher(DisplayPublisher):
-    """Sends what the grader collects of a display message: a reply, or a picture."""
+    """Sends answers to questions; whatever else is displayed is dropped."""
 
     def publish(self, data, metadata=None, **others):
         if REPLY_TYPE in data:
             self.shell.channel.send(REPLY, data[REPLY_TYPE])
-        elif "image/png" in data:
-            self.shell.channel.send(PICTURE, data["image/png"])
-
-    def clear_output(self, wait=False):
-        """Keeps everything: it has been sent."""
-
-
-class Hook(DisplayHook):
-    """Publishes the value of a cell's last expression, and prints nothing."""
-
-    def write_format_data(self, format_dict, md_dict=None):
-        self.shell.display_pub.publish(format_dict)
-
-    def write_output_prompt(self):
-        """Prints none."""
-
-    def finish_displayhook(self):
-        """Ends no line."""
 
 
 class Shell(InteractiveShell):
@@ -119,18 +68,15 @@ class Shell(InteractiveShell):
     """
 
     display_pub_class = Type(Publisher)
-    displayhook_class = Type(Hook)
 
     def __init__(self, channel: Channel):
         self.channel = channel
-        self.streams = Stream(channel, 1, "<stdout>"), Stream(channel, 2, "<stderr>")
         super().__init__(config=Config(HistoryManager={"enabled": False}))
 
     def init_environment(self):
         os.environ.update(ENVIRONMENT)
 
     def init_io(self):
-        sys.stdout, sys.stderr = self.streams
         builtins.input = getpass.getpass = no_input
 
     def init_magics(self):
@@ -148,7 +94,6 @@ class Shell(InteractiveShell):
         self.user_ns["exit"] = self.user_ns["quit"] = sys.exit
 
     def _showtraceback(self, etype, evalue, stb):
-        """Sends an error's name and message."""
         try:
             message = str(evalue)
         except Exception as error:
@@ -197,8 +142,6 @@ async def serve(shell: Shell, requests: Any) -> None:
             await run(shell, source.decode(), silent)
         except (Exception, KeyboardInterrupt, asyncio.CancelledError) as error:
             shell.showtraceback((type(error), error, error.__traceback__))
-        for stream in shell.streams:
-            stream.flush()
         channel.send(DONE)
 
 
@@ -215,6 +158,7 @@ def main() -> None:
     with open(os.devnull, "r+b", buffering=0) as null:
         os.dup2(null.fileno(), 0)
         os.dup2(null.fileno(), 1)
+    sys.stdout.reconfigure(errors="replace")
     descriptor = (requests.fileno(),)
     threading.Thread(target=end_with_grader, args=descriptor, daemon=True).start()
     # The working directory comes behind Python's own modules, as in a notebook.

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from ..observation import describe, leaves
-from .canvas import arrow, box, canvas, listed, named, show, styled
+from .canvas import INK, arrow, box, canvas, listed, named, show, styled
 
 SYNC_WIDTH = 2.6  # of the box for what devices combine
 
@@ -116,12 +116,48 @@ def draw_pmap(
         whole = ", ".join(
             f"{key}: {describe(value)}" for key, value in broadcast.items()
         )
-        text = f"to every device, whole (in_axes=None)   {whole}"
+        text = f"a full copy to every device (in_axes=None)   {whole}"
         box(axes, 0, 3.3, text, None, width=num_devices)
         for device in range(num_devices):
             _down(axes, device + 0.88, 3.3, 1.88)
-        alt += f" Every device also receives the whole of {whole}."
+        alt += f" Every device also receives a full copy of {whole}."
     show(axes.figure, alt)
+
+
+@styled
+def draw_trace(name: str, program: Any, num_devices: int) -> None:
+    """Draws how a function becomes a program, and the program runs on devices.
+
+    Args:
+        name: the function's name.
+        program: what `jax.make_jaxpr` returns; its steps are shown.
+        num_devices: how many devices run it.
+    """
+
+    def kind(variable):
+        return describe(jax.ShapeDtypeStruct(variable.aval.shape, variable.aval.dtype))
+
+    taken = ", ".join(map(kind, program.jaxpr.invars))
+    steps = [f"{one.primitive.name}: {kind(one.outvars[0])}" for one in program.eqns]
+    axes = canvas((9, 2.9), (0, 8), (-0.1, 2.9))
+    text = f"{name}, in Python\nruns once, on a stand-in\n{taken}, no numbers"
+    box(axes, 0, 1.9, text, None, width=3.4)
+    arrow(axes, (3.4, 2.29), (4.55, 2.29))
+    axes.text(3.98, 2.42, "trace", ha="center", fontsize=9)
+    text = "\n".join(["the traced program", *steps[:2], *["..."] * (len(steps) > 2)])
+    box(axes, 4.6, 1.9, text, None, width=3.4, bold=True)
+    axes.text(6.42, 1.42, "compile", fontsize=9)
+    arrow(axes, (6.3, 1.88), (6.3, 1.2), linewidth=1)
+    width = 8 / num_devices
+    for device in range(num_devices):
+        box(axes, device * width, 0.1, f"device {device}", device, width=width)
+    axes.plot([width / 2, 8 - width / 2], [1.15, 1.15], color=INK, linewidth=1)
+    for device in range(num_devices):
+        middle = (device + 0.5) * width
+        arrow(axes, (middle, 1.15), (middle, 0.88), linewidth=1)
+    alt = f"{name} runs once in Python, on a stand-in {taken} without numbers. Tracing "
+    alt += f"makes a program of it: {listed(steps, 120)}. It is compiled, and "
+    show(axes.figure, f"{alt}devices 0 to {num_devices - 1} run it.")
 
 
 def _down(axes: Any, x: float, start: float, stop: float) -> None:

@@ -17,7 +17,9 @@ SOLID = SHADES[2], SHADES[5]  # the second of them may cover a broken one
 
 
 @styled
-def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
+def draw_replicas(
+    history: Any, ylabel: str, title: str = "", *, xlabel: str = "step"
+) -> None:
     """Plots one line per device over the steps of a run, each labelled at its end.
 
     Each has its device's colour, and is thinner than the one before, so that lines that
@@ -27,10 +29,12 @@ def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
         history: f32[num_steps, num_devices], a value per step and device.
         ylabel: what the value is, with its unit where it has one.
         title: a line above the picture.
+        xlabel: what the rows of `history` count.
     """
     history = np.asarray(history)
     num_devices = history.shape[1]
     axes = step_axes(ylabel, title)
+    axes.set_xlabel(xlabel)
     for device in range(num_devices):
         style = {"color": SHADES[device % len(SHADES)]}
         style["linewidth"] = 4 - 2.8 * device / max(1, num_devices - 1)
@@ -38,8 +42,8 @@ def draw_replicas(history: Any, ylabel: str, title: str = "") -> None:
     label_ends(axes, [f"device {device}" for device in range(num_devices)])
     axes.figure.tight_layout()
     atol = 1e-5 * np.abs(history[np.isfinite(history)]).max(initial=0)
-    alt = f"{ylabel}, a line per device. At step 0 {_agreement(history[0], atol)}; "
-    alt += f"at step {len(history) - 1} {_agreement(history[-1], atol)}."
+    alt = f"{ylabel}, a line per device. At {xlabel} 0 {_agreement(history[0], atol)}; "
+    alt += f"at {xlabel} {len(history) - 1} {_agreement(history[-1], atol)}."
     show(axes.figure, titled(title, alt))
 
 
@@ -142,7 +146,7 @@ def _agreement(values: np.ndarray, atol: float) -> str:
         return f"they disagree: {', '.join(texts)}"
     low, high = int(np.argmin(values)), int(np.argmax(values))
     return (
-        f"they stand at {len(groups)} different values, from {_rounded(values[low])} "
+        f"they are at {len(groups)} different values, from {_rounded(values[low])} "
         f"on device {low} to {_rounded(values[high])} on device {high}"
     )
 

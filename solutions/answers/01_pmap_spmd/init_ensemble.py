@@ -14,7 +14,7 @@ def init_ensemble(key, num_devices, sizes):
     return jax.pmap(init)(jax.random.split(jax.random.key(0), num_devices))
 
 
-# %% wrong="counts the bias" fails="normal weights"
+# %% wrong="counts the bias" fails="weight scale"
 """Standard deviation 1 / sqrt(n_in + 1), counting the bias as an input ("1 /
 sqrt(n_in)"); for n_in = 1 it is 0.71 in place of 1.
 """
@@ -32,7 +32,7 @@ def init_ensemble(key, num_devices, sizes):
     return jax.pmap(init)(jax.random.split(key, num_devices))
 
 
-# %% wrong="cuts layers out of one draw" fails="a key for each"
+# %% wrong="cuts layers out of one draw" fails="independent draws"
 # cause: the layers share a key
 """Draws one large matrix per device, and cuts each layer out of its corner."""
 
@@ -64,7 +64,7 @@ def init_ensemble(key, num_devices, sizes):
     ]
 
 
-# %% wrong="knows two layers" fails="a list of layers"
+# %% wrong="knows two layers" fails="one dict per layer"
 """Writes the number of layers into the code."""
 
 
@@ -80,7 +80,7 @@ def init_ensemble(key, num_devices, sizes):
     return jax.vmap(init)(jax.random.split(key, num_devices))
 
 
-# %% wrong="layers share a key" fails="a key for each"
+# %% wrong="layers share a key" fails="independent draws"
 # cause: the layers share a key
 """Uses a member's key for each of its layers: layers of one shape are equal."""
 
@@ -98,7 +98,7 @@ def init_ensemble(key, num_devices, sizes):
     return jax.pmap(init)(jax.random.split(key, num_devices))
 
 
-# %% wrong="mirrors every second member" fails="a key for each"
+# %% wrong="mirrors every second member" fails="independent draws"
 """Gives every second device its neighbour's weights with the other sign."""
 
 
@@ -117,7 +117,7 @@ def init_ensemble(key, num_devices, sizes):
     return [layer | {"w": layer["w"] * signs} for layer in jax.vmap(init)(keys)]
 
 
-# %% wrong="neighbours share keys" fails="a key for each"
+# %% wrong="neighbours share keys" fails="independent draws"
 """Numbers the keys by device + layer: a layer equals the neighbour's next one."""
 
 
@@ -132,7 +132,7 @@ def init_ensemble(key, num_devices, sizes):
     return layers
 
 
-# %% wrong="no scaling" fails="normal weights"
+# %% wrong="no scaling" fails="weight scale"
 # cause: they are not scaled by 1 / sqrt(n_in)
 """Draws standard normals: activations grow with the width."""
 
@@ -150,7 +150,7 @@ def init_ensemble(key, num_devices, sizes):
     return jax.pmap(init)(jax.random.split(key, num_devices))
 
 
-# %% wrong="one key for all" fails="a key for each"
+# %% wrong="one key for all" fails="independent draws"
 # cause: the devices share a key
 """Broadcasts the key: right on one device, eight identical members on eight."""
 
@@ -167,7 +167,7 @@ def init_ensemble(key, num_devices, sizes):
     return layers
 
 
-# %% wrong="one scale for all layers" fails="normal weights"
+# %% wrong="one scale for all layers" fails="weight scale"
 """Scales every layer by the width of the input."""
 
 
@@ -183,7 +183,7 @@ def init_ensemble(key, num_devices, sizes):
     return jax.pmap(init)(jax.random.split(key, num_devices))
 
 
-# %% wrong="scales by fan out" fails="normal weights"
+# %% wrong="scales by fan out" fails="weight scale"
 # cause: n_out was taken for n_in
 """Divides by the square root of n_out: variance grows where a layer narrows."""
 
@@ -200,25 +200,7 @@ def init_ensemble(key, num_devices, sizes):
     return jax.pmap(init)(jax.random.split(key, num_devices))
 
 
-# %% wrong="sixteen bits of key" fails="the key decides"
-"""Draws with NumPy from a seed of the key's last 16 bits; keys 3 and 65539 give the
-same parameters ("another key others"), and no layer has a JAX key of its own.
-"""
-
-
-def init_ensemble(key, num_devices, sizes):
-    seed = int(jax.random.key_data(key)[-1]) % 2**16
-    rng = np.random.default_rng(seed)
-    layers = []
-    for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
-        w = rng.normal(size=(num_devices, n_in, n_out)) / np.sqrt(n_in)
-        layers.append(
-            {"w": np.float32(w), "b": np.zeros((num_devices, n_out), np.float32)}
-        )
-    return layers
-
-
-# %% wrong="standardized" fails="normal weights"
+# %% wrong="standardized" fails="weight scale"
 """Makes each draw's own mean 0 and deviation 1: a single weight becomes nan."""
 
 
@@ -233,24 +215,6 @@ def init_ensemble(key, num_devices, sizes):
         return layers
 
     return jax.pmap(init)(jax.random.split(key, num_devices))
-
-
-# %% wrong="ten per device" fails="a key for each"
-"""Numbers the keys 10 * device + layer: an eleventh layer shares one with device 1."""
-
-
-def init_ensemble(key, num_devices, sizes):
-    layers = []
-    for n, (n_in, n_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=False)):
-        w = [
-            jax.random.normal(
-                jax.random.fold_in(key, 10 * d + n), (n_in, n_out), jnp.float32
-            )
-            for d in range(num_devices)
-        ]
-        w = jnp.stack(w) / jnp.sqrt(jnp.float32(n_in))
-        layers.append({"w": w, "b": jnp.zeros((num_devices, n_out), jnp.float32)})
-    return layers
 
 
 # %% wrong="the key decides one layer" fails="the key decides"
@@ -269,39 +233,6 @@ def init_ensemble(key, num_devices, sizes):
 
     keys = jax.random.split(key, num_devices)
     return jax.vmap(init)(keys, jnp.arange(num_devices))
-
-
-# %% wrong="twelve uniforms" fails="normal weights"
-"""Sums twelve uniform numbers: mean and deviation are right, the tails are missing."""
-
-
-def init_ensemble(key, num_devices, sizes):
-    def init(key):
-        keys = jax.random.split(key, len(sizes))
-        layers = []
-        for k, n_in, n_out in zip(keys, sizes, sizes[1:], strict=False):
-            total = jax.random.uniform(k, (12, n_in, n_out)).sum(0) - 6
-            layers.append({"w": total / n_in**0.5, "b": jnp.zeros((n_out,))})
-        return layers
-
-    return jax.vmap(init)(jax.random.split(key, num_devices))
-
-
-# %% wrong="uniform weights" fails="normal weights"
-"""Draws uniform numbers of the right standard deviation."""
-
-
-def init_ensemble(key, num_devices, sizes):
-    def init(key):
-        layers = []
-        for n, m in zip(sizes[:-1], sizes[1:], strict=True):
-            key, layer_key = jax.random.split(key)
-            limit = (3 / n) ** 0.5
-            w = jax.random.uniform(layer_key, (n, m), minval=-limit, maxval=limit)
-            layers.append({"w": w, "b": jnp.zeros(m)})
-        return layers
-
-    return jax.vmap(init)(jax.random.split(key, num_devices))
 
 
 # %% right="via a table of keys"
@@ -401,6 +332,57 @@ def init_ensemble(key, num_devices, sizes):
         b = np.zeros((num_devices, n_out), "float32")
         layers.append({"w": np.array(w, "float32"), "b": b})
     return layers
+
+
+# %% right="via sums of uniforms"
+"""Sums twelve uniform numbers, which is close to a normal one."""
+
+
+def init_ensemble(key, num_devices, sizes):
+    def init(key):
+        keys = jax.random.split(key, len(sizes))
+        layers = []
+        for k, n_in, n_out in zip(keys, sizes, sizes[1:], strict=False):
+            total = jax.random.uniform(k, (12, n_in, n_out)).sum(0) - 6
+            layers.append({"w": total / n_in**0.5, "b": jnp.zeros((n_out,))})
+        return layers
+
+    return jax.vmap(init)(jax.random.split(key, num_devices))
+
+
+# %% right="via truncated draws"
+"""Takes LeCun's initializer, which draws from a truncated normal distribution."""
+
+
+def init_ensemble(key, num_devices, sizes):
+    make = jax.nn.initializers.lecun_normal()
+
+    def init(key):
+        pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+        keys = jax.random.split(key, len(pairs))
+        return [
+            {"w": make(k, pair, jnp.float32), "b": jnp.zeros(pair[1])}
+            for k, pair in zip(keys, pairs, strict=True)
+        ]
+
+    return jax.pmap(init)(jax.random.split(key, num_devices))
+
+
+# %% right="via uniform draws"
+"""Draws uniform numbers of the right standard deviation."""
+
+
+def init_ensemble(key, num_devices, sizes):
+    def init(key):
+        layers = []
+        for n, m in zip(sizes[:-1], sizes[1:], strict=True):
+            key, layer_key = jax.random.split(key)
+            limit = (3 / n) ** 0.5
+            w = jax.random.uniform(layer_key, (n, m), minval=-limit, maxval=limit)
+            layers.append({"w": w, "b": jnp.zeros(m)})
+        return layers
+
+    return jax.vmap(init)(jax.random.split(key, num_devices))
 
 
 # %% right="via vmap"

@@ -1,4 +1,4 @@
-# %% wrong="accepts zero" fails="below one device"
+# %% wrong="accepts zero" fails="below one"
 """Does not test its input: XLA would be asked for 0 devices."""
 
 
@@ -8,7 +8,7 @@ def launch_env(num_devices, env):
     return {**env, "XLA_FLAGS": " ".join([*flags, f"{name}={num_devices}"])}
 
 
-# %% wrong="appends the new count" fails="the old count is gone"
+# %% wrong="appends the new count" fails="no old count"
 """Lets XLA choose: the last count wins, but the old one is still there."""
 
 
@@ -33,20 +33,7 @@ def launch_env(num_devices, env):
     return copy
 
 
-# %% wrong="distinct flags" fails="other flags stay"
-"""Keeps each flag once: where one comes twice, another one wins."""
-
-
-def launch_env(num_devices, env):
-    if num_devices < 1:
-        raise ValueError(f"at least one device, not {num_devices}")
-    name = "--xla_force_host_platform_device_count"
-    flags = dict.fromkeys(env.get("XLA_FLAGS", "").split())  # no flag twice
-    flags = [flag for flag in flags if not flag.startswith(name)]
-    return {**env, "XLA_FLAGS": " ".join([*flags, f"{name}={num_devices}"])}
-
-
-# %% wrong="drops empty variables" fails="other variables stay"
+# %% wrong="drops empty variables" fails="other variables"
 """Copies the variables that are not empty."""
 
 
@@ -60,19 +47,7 @@ def launch_env(num_devices, env):
     return copy
 
 
-# %% wrong="drops flags that mention the name" fails="other flags stay"
-"""Drops each flag with the name in it, also a path of another flag that ends so."""
-
-
-def launch_env(num_devices, env):
-    if num_devices < 1:
-        raise ValueError(f"{num_devices} is no number of devices")
-    name = "xla_force_host_platform_device_count"
-    kept = [flag for flag in env.get("XLA_FLAGS", "").split() if name not in flag]
-    return env | {"XLA_FLAGS": " ".join([*kept, f"--{name}={num_devices}"])}
-
-
-# %% wrong="drops other flags" fails="other flags stay"
+# %% wrong="drops other flags" fails="other flags"
 """Believes that XLA_FLAGS holds one flag only, and overwrites the others."""
 
 
@@ -83,7 +58,7 @@ def launch_env(num_devices, env):
     return {**env, "XLA_FLAGS": count}
 
 
-# %% wrong="flags as dict" fails="other flags stay; the old count is gone"
+# %% wrong="flags as dict" fails="other flags; no old count"
 """Takes every flag for name=value; a flag without "=" (--xla_dump_hlo_as_text) raises,
 so "other flags stay" breaks.
 """
@@ -98,7 +73,7 @@ def launch_env(num_devices, env):
     return {**env, "XLA_FLAGS": " ".join(f"{k}={v}" for k, v in flags.items())}
 
 
-# %% wrong="needs earlier flags" fails="other variables stay"
+# %% wrong="needs earlier flags" fails="other variables"
 """Reads XLA_FLAGS as if it were always set, and fails where it is not."""
 
 
@@ -127,7 +102,7 @@ def launch_env(num_devices, env):
     return env | {"XLA_FLAGS": " ".join([*others, wanted])}
 
 
-# %% wrong="only removes the old count" fails="a fresh process sees them"
+# %% wrong="only removes the old count" fails="device count"
 """Removes the old count and sets none: right for one device, wrong for eight."""
 
 
@@ -139,7 +114,7 @@ def launch_env(num_devices, env):
     return {**env, "XLA_FLAGS": " ".join(flags)}
 
 
-# %% wrong="puts new count first" fails="a fresh process sees them; the old count is gone"
+# %% wrong="puts new count first" fails="device count; no old count"
 """Leaves the earlier count in place; XLA obeys the flag that comes last."""
 
 
@@ -150,7 +125,7 @@ def launch_env(num_devices, env):
     return {**env, "XLA_FLAGS": f"{count} {env.get('XLA_FLAGS', '')}"}
 
 
-# %% wrong="reads one digit" fails="other flags stay"
+# %% wrong="reads one digit" fails="other flags"
 """Looks for a count of one digit: of 16 the 6 stays behind."""
 
 import re
@@ -162,22 +137,6 @@ def launch_env(num_devices, env):
     count = "--xla_force_host_platform_device_count="
     others = re.sub(count + r"\d", "", env.get("XLA_FLAGS", ""))
     return {**env, "XLA_FLAGS": f"{others} {count}{num_devices}"}
-
-
-# %% wrong="removes the first count" fails="the old count is gone"
-"""Removes one earlier count: where there are two, the second stays."""
-
-
-def launch_env(num_devices, env):
-    if num_devices < 1:
-        raise ValueError(f"num_devices must be at least 1, got {num_devices}")
-    name = "--xla_force_host_platform_device_count"
-    flags = env.get("XLA_FLAGS", "").split()
-    for flag in flags:
-        if flag.startswith(name):
-            flags.remove(flag)
-            break
-    return {**env, "XLA_FLAGS": " ".join([*flags, f"{name}={num_devices}"])}
 
 
 # %% wrong="shares a cached dict" fails="arguments stay; nothing is remembered"
@@ -203,19 +162,7 @@ def launch_env(num_devices, env):
     return _launch_env(num_devices, tuple(env.items()))
 
 
-# %% wrong="sorts the flags" fails="other flags stay"
-"""Takes the flags for a set, whose order is lost."""
-
-
-def launch_env(num_devices, env):
-    if num_devices < 1:
-        raise ValueError(f"num_devices must be at least 1, got {num_devices}")
-    name = "--xla_force_host_platform_device_count"
-    flags = {f for f in env.get("XLA_FLAGS", "").split() if not f.startswith(name)}
-    return {**env, "XLA_FLAGS": " ".join([*sorted(flags), f"{name}={num_devices}"])}
-
-
-# %% wrong="writes the cases into the code" fails="below one device"
+# %% wrong="writes the cases into the code" fails="below one"
 """Refuses the two counts of the check, and no other below 1."""
 
 
@@ -243,6 +190,31 @@ def launch_env(num_devices, env):
     kept.append("--xla_force_host_platform_device_count=" + str(num_devices))
     new["XLA_FLAGS"] = " ".join(kept)
     return new
+
+
+# %% right="via a sorted set"
+"""Takes the flags for a set: their order does not matter."""
+
+
+def launch_env(num_devices, env):
+    if num_devices < 1:
+        raise ValueError(f"num_devices must be at least 1, got {num_devices}")
+    name = "--xla_force_host_platform_device_count"
+    flags = {f for f in env.get("XLA_FLAGS", "").split() if not f.startswith(name)}
+    return {**env, "XLA_FLAGS": " ".join([*sorted(flags), f"{name}={num_devices}"])}
+
+
+# %% right="via an error of few words"
+"""Raises without the number: the caller knows it."""
+
+COUNT = "--xla_force_host_platform_device_count"
+
+
+def launch_env(num_devices, env):
+    if num_devices < 1:
+        raise ValueError("at least one device, please")
+    kept = [f for f in env.get("XLA_FLAGS", "").split() if f.split("=")[0] != COUNT]
+    return env | {"XLA_FLAGS": " ".join([*kept, f"{COUNT}={num_devices}"])}
 
 
 # %% right="via filter"
@@ -323,3 +295,31 @@ def launch_env(num_devices, env):
     others = re.sub(pattern, "", result.get("XLA_FLAGS", ""))
     result["XLA_FLAGS"] = f"{others} {count}".strip()
     return result
+
+
+# %% right="via removing one flag"
+"""Removes one earlier count, since a launcher leaves one."""
+
+
+def launch_env(num_devices, env):
+    if num_devices < 1:
+        raise ValueError(f"num_devices must be at least 1, got {num_devices}")
+    name = "--xla_force_host_platform_device_count"
+    flags = env.get("XLA_FLAGS", "").split()
+    for flag in flags:
+        if flag.startswith(name):
+            flags.remove(flag)
+            break
+    return {**env, "XLA_FLAGS": " ".join([*flags, f"{name}={num_devices}"])}
+
+
+# %% right="via the bare name"
+"""Looks for the flag's name without its dashes."""
+
+
+def launch_env(num_devices, env):
+    if num_devices < 1:
+        raise ValueError(f"{num_devices} is no number of devices")
+    name = "xla_force_host_platform_device_count"
+    kept = [flag for flag in env.get("XLA_FLAGS", "").split() if name not in flag]
+    return env | {"XLA_FLAGS": " ".join([*kept, f"--{name}={num_devices}"])}

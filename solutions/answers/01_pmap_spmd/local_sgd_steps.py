@@ -1,4 +1,4 @@
-# %% wrong="averages the gradients" fails="each device descends; no communication"
+# %% wrong="averages the gradients" fails="own descent; no communication"
 # cause: gradients were averaged
 """Adds the cure too early: with a pmean the replicas stay together; on one device
 nobody can tell.
@@ -16,14 +16,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return jax.pmap(run, axis_name="d")(params, x, y)
 
 
-def replica_spread(params):
-    def spread(leaf):
-        return np.abs(leaf - np.mean(leaf, axis=0, keepdims=True)).max()
-
-    return float(max(spread(leaf) for leaf in jax.tree.leaves(params)))
-
-
-# %% wrong="changes the callers dict" fails="row d on device d; arguments stay"
+# %% wrong="changes the callers dict" fails="arguments stay"
 """Writes each step's result into the dict that it was given."""
 
 
@@ -40,14 +33,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return params
 
 
-def replica_spread(params):
-    def spread(leaf):
-        return np.abs(leaf - np.mean(leaf, axis=0, keepdims=True)).max()
-
-    return float(max(spread(leaf) for leaf in jax.tree.leaves(params)))
-
-
-# %% wrong="climbs the loss" fails="each device descends"
+# %% wrong="climbs the loss" fails="own descent"
 # cause: the gradient was added
 """Adds the gradient instead of subtracting it."""
 
@@ -61,13 +47,6 @@ def local_sgd_steps(params, x, y, lr, num_steps):
         return jax.lax.fori_loop(0, num_steps, step, params)
 
     return jax.pmap(run)(params, x, y)
-
-
-def replica_spread(params):
-    def spread(leaf):
-        return np.abs(leaf - np.mean(leaf, axis=0, keepdims=True)).max()
-
-    return float(max(spread(leaf) for leaf in jax.tree.leaves(params)))
 
 
 # %% wrong="donates its parameters" fails="arguments stay"
@@ -85,14 +64,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return jax.pmap(run, donate_argnums=0)(params, x, y)
 
 
-def replica_spread(params):
-    def spread(leaf):
-        return np.abs(leaf - np.mean(leaf, axis=0, keepdims=True)).max()
-
-    return float(max(spread(leaf) for leaf in jax.tree.leaves(params)))
-
-
-# %% wrong="everybody trains on the first shard" fails="each device descends"
+# %% wrong="everybody trains on the first shard" fails="own descent"
 """Broadcasts the first device's data: right on one device, no spread on eight."""
 
 
@@ -107,166 +79,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return jax.pmap(run, in_axes=(0, None, None))(params, x[0], y[0])
 
 
-def replica_spread(params):
-    def spread(leaf):
-        return np.abs(leaf - np.mean(leaf, axis=0, keepdims=True)).max()
-
-    return float(max(spread(leaf) for leaf in jax.tree.leaves(params)))
-
-
-# %% wrong="forgets smaller leaves" fails="the largest difference"
-"""Measures the first array only: a drifting bias goes unseen."""
-
-
-def local_sgd_steps(params, x, y, lr, num_steps):
-    def run(params, x, y):
-        def step(_, params):
-            grads = jax.grad(mse)(params, x, y)
-            return jax.tree.map(lambda p, g: p - lr * g, params, grads)
-
-        return jax.lax.fori_loop(0, num_steps, step, params)
-
-    return jax.pmap(run)(params, x, y)
-
-
-def replica_spread(params):
-    leaf = jax.tree.leaves(params)[-1]
-    return float(np.abs(leaf - np.mean(leaf, axis=0, keepdims=True)).max())
-
-
-# %% wrong="forgets the sign" fails="the largest difference"
-"""Takes the largest difference with its sign: a difference below the mean is not seen."""
-
-
-def local_sgd_steps(params, x, y, lr, num_steps):
-    def run(params, x, y):
-        def step(_, params):
-            grads = jax.grad(mse)(params, x, y)
-            return jax.tree.map(lambda p, g: p - lr * g, params, grads)
-
-        return jax.lax.fori_loop(0, num_steps, step, params)
-
-    return jax.pmap(run)(params, x, y)
-
-
-def replica_spread(params):
-    leaves = jax.tree.leaves(params)
-    return float(max((leaf - np.mean(leaf, axis=0)).max() for leaf in leaves))
-
-
-# %% wrong="guard over all" fails="each device descends; nothing is remembered"
-"""Where one replica diverges, all get their start back: that needs all devices'
-numbers.
-"""
-
-
-def local_sgd_steps(params, x, y, lr, num_steps):
-    def run(params, x, y):
-        def step(_, p):
-            return jax.tree.map(lambda a, g: a - lr * g, p, jax.grad(mse)(p, x, y))
-
-        return jax.lax.fori_loop(0, num_steps, step, params)
-
-    new = jax.pmap(run)(params, x, y)
-    fine = jnp.isfinite(new["w"]).all()
-    rows = jax.pmap(lambda p: p)(params)
-    return jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, rows)
-
-
-def replica_spread(params):
-    return float(
-        max(jnp.abs(a - a.mean(axis=0)).max() for a in jax.tree.leaves(params))
-    )
-
-
-# %% wrong="mean in own dtype" fails="the largest difference"
-"""Takes the mean in an array's own dtype: that of ints is rounded."""
-
-
-def local_sgd_steps(params, x, y, lr, num_steps):
-    def run(params, x, y):
-        def step(_, p):
-            grads = jax.grad(mse)(p, x, y)
-            return jax.tree.map(lambda a, g: a - lr * g, p, grads)
-
-        return jax.lax.fori_loop(0, num_steps, step, params)
-
-    return jax.pmap(run)(params, x, y)
-
-
-def replica_spread(params):
-    def spread(p):
-        mean = jnp.mean(p, axis=0, dtype=p.dtype)  # a bfloat16 stays a bfloat16
-        return jnp.abs(p - mean).max()
-
-    return float(max(map(spread, jax.tree.leaves(params))))
-
-
-# %% wrong="measures from the first replica" fails="the largest difference"
-# cause: it is between two replicas
-"""Measures the distance from replica 0, not from the mean."""
-
-
-def local_sgd_steps(params, x, y, lr, num_steps):
-    def run(params, x, y):
-        def step(_, params):
-            grads = jax.grad(mse)(params, x, y)
-            return jax.tree.map(lambda p, g: p - lr * g, params, grads)
-
-        return jax.lax.fori_loop(0, num_steps, step, params)
-
-    return jax.pmap(run)(params, x, y)
-
-
-def replica_spread(params):
-    leaves = jax.tree.leaves(params)
-    return float(max(np.abs(leaf - leaf[0]).max() for leaf in leaves))
-
-
-# %% wrong="measures the standard deviation" fails="the largest difference"
-# cause: it is a standard deviation
-"""Takes the spread for a standard deviation, which hides a single stray replica."""
-
-
-def local_sgd_steps(params, x, y, lr, num_steps):
-    def run(params, x, y):
-        def step(_, params):
-            grads = jax.grad(mse)(params, x, y)
-            return jax.tree.map(lambda p, g: p - lr * g, params, grads)
-
-        return jax.lax.fori_loop(0, num_steps, step, params)
-
-    return jax.pmap(run)(params, x, y)
-
-
-def replica_spread(params):
-    return float(max(np.std(leaf, axis=0).max() for leaf in jax.tree.leaves(params)))
-
-
-# %% wrong="no step on the host" fails="row d on device d"
-"""Loops over a pmapped step: after no step the caller's arrays come back."""
-
-
-def local_sgd_steps(params, x, y, lr, num_steps):
-    def one(params, x, y):
-        grads = jax.grad(mse)(params, x, y)
-        return jax.tree.map(lambda p, g: p - lr * g, params, grads)
-
-    parallel = jax.pmap(one)
-    for _ in range(num_steps):
-        params = parallel(params, x, y)
-        jax.block_until_ready(params)
-    return params
-
-
-def replica_spread(params):
-    def spread(leaf):
-        return np.abs(leaf - np.mean(leaf, axis=0, keepdims=True)).max()
-
-    return float(max(spread(leaf) for leaf in jax.tree.leaves(params)))
-
-
-# %% wrong="remembers the learning rate" fails="each device descends; nothing is remembered"
+# %% wrong="remembers the learning rate" fails="own descent; nothing is remembered"
 """Compiles once for each shape, with the learning rate of the first call."""
 
 COMPILED = {}
@@ -284,14 +97,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return mapped(params, x, y)
 
 
-def replica_spread(params):
-    def spread(leaf):
-        return np.abs(leaf - np.mean(leaf, axis=0, keepdims=True)).max()
-
-    return float(max(spread(leaf) for leaf in jax.tree.leaves(params)))
-
-
-# %% wrong="spreads afterwards" fails="row d on device d"
+# %% wrong="spreads afterwards" fails="one row per device"
 """Trains all replicas on one device, and spreads them."""
 
 from jax.sharding import NamedSharding
@@ -311,14 +117,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return jax.device_put(result, NamedSharding(mesh, P("d")))
 
 
-def replica_spread(params):
-    def spread(leaf):
-        return np.abs(leaf - np.mean(leaf, axis=0, keepdims=True)).max()
-
-    return float(max(spread(leaf) for leaf in jax.tree.leaves(params)))
-
-
-# %% wrong="starts from the first replica" fails="each device descends"
+# %% wrong="starts from the first replica" fails="own descent"
 """Broadcasts the first replica's parameters: all start alike, as in the check."""
 
 
@@ -334,14 +133,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return jax.pmap(run, in_axes=(None, 0, 0))(first, x, y)
 
 
-def replica_spread(params):
-    def spread(leaf):
-        return np.abs(leaf - np.mean(leaf, axis=0, keepdims=True)).max()
-
-    return float(max(spread(leaf) for leaf in jax.tree.leaves(params)))
-
-
-# %% wrong="stops early" fails="each device descends; nothing is remembered"
+# %% wrong="stops early" fails="own descent; nothing is remembered"
 """Stands still where the gradient is small."""
 
 
@@ -359,11 +151,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return jax.pmap(run)(params, x, y)
 
 
-def replica_spread(params):
-    return float(max(jnp.abs(a - a.mean(0)).max() for a in jax.tree.leaves(params)))
-
-
-# %% wrong="takes a step too few" fails="each device descends"
+# %% wrong="takes a step too few" fails="own descent"
 # cause: one step is missing
 """Counts from 1, and so takes a step less."""
 
@@ -379,14 +167,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return jax.pmap(run)(params, x, y)
 
 
-def replica_spread(params):
-    def spread(leaf):
-        return np.abs(leaf - np.mean(leaf, axis=0, keepdims=True)).max()
-
-    return float(max(spread(leaf) for leaf in jax.tree.leaves(params)))
-
-
-# %% wrong="takes one step" fails="each device descends"
+# %% wrong="takes one step" fails="own descent"
 """Forgets the loop: a single step, num_steps times as long."""
 
 
@@ -396,36 +177,6 @@ def local_sgd_steps(params, x, y, lr, num_steps):
         return jax.tree.map(lambda p, g: p - num_steps * lr * g, params, grads)
 
     return jax.pmap(run)(params, x, y)
-
-
-def replica_spread(params):
-    def spread(leaf):
-        return np.abs(leaf - np.mean(leaf, axis=0, keepdims=True)).max()
-
-    return float(max(spread(leaf) for leaf in jax.tree.leaves(params)))
-
-
-# %% wrong="talks afterwards" fails="no communication"
-"""Clips to the largest replica afterwards: nothing changes, and devices send."""
-
-
-def local_sgd_steps(params, x, y, lr, num_steps):
-    def run(params, x, y):
-        def step(i, params):
-            grads = jax.grad(mse)(params, x, y)
-            return jax.tree.map(lambda p, g: p - lr * g, params, grads)
-
-        return jax.lax.fori_loop(0, num_steps, step, params)
-
-    trained = jax.pmap(run)(params, x, y)
-    return jax.tree.map(lambda p: jnp.minimum(p, p.max(0)), trained)
-
-
-def replica_spread(params):
-    return max(
-        float(abs(a - a.mean(0)).max())
-        for a in map(np.asarray, jax.tree.leaves(params))
-    )
 
 
 # %% right="via gradients by hand"
@@ -441,12 +192,6 @@ def local_sgd_steps(params, x, y, lr, num_steps):
         return {"w": w, "b": b}
 
     return jax.pmap(take, in_axes=(0, 0, 0, None))(params, x, y, lr)
-
-
-def replica_spread(params):
-    flat = [np.reshape(leaf, (len(leaf), -1)) for leaf in jax.tree.leaves(params)]
-    rows = np.concatenate(flat, axis=1)
-    return np.max(np.abs(rows - rows.mean(0)))
 
 
 # %% right="via placed arrays"
@@ -473,14 +218,6 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return run(*jax.device_put((params, x, y), rows))
 
 
-def replica_spread(params):
-    largest = 0
-    for leaf in jax.tree_util.tree_leaves(params):
-        leaf = jnp.asarray(leaf)
-        largest = jnp.maximum(largest, jnp.abs(leaf - leaf.mean(axis=0)).max())
-    return largest.item()
-
-
 # %% right="via python loop"
 """Loops in Python over a pmapped step, and waits now and then."""
 
@@ -498,11 +235,6 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return jax.pmap(lambda p: p)(params)  # on the devices after no step too
 
 
-def replica_spread(params):
-    spreads = jax.tree.map(lambda p: jnp.max(jnp.abs(p - p.mean(0))), params)
-    return jax.tree.reduce(max, spreads)
-
-
 # %% right="via python loop inside"
 """Loops in Python inside the function that is mapped, as the hint says."""
 
@@ -517,12 +249,20 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return jax.pmap(run)(params, x, y)
 
 
-def replica_spread(params):
-    worst = 0.0
-    for leaf in jax.tree.leaves(params):
-        gaps = np.asarray(leaf) - np.asarray(leaf).mean(axis=0)
-        worst = max(worst, float(np.abs(gaps).max()))
-    return worst
+# %% right="via python loop outside"
+"""Loops in Python over a mapped step, and waits after each."""
+
+
+def local_sgd_steps(params, x, y, lr, num_steps):
+    def one(params, x, y):
+        grads = jax.grad(mse)(params, x, y)
+        return jax.tree.map(lambda p, g: p - lr * g, params, grads)
+
+    parallel = jax.pmap(one)
+    for _ in range(num_steps):
+        params = parallel(params, x, y)
+        jax.block_until_ready(params)
+    return params
 
 
 # %% right="via recursion and a class"
@@ -546,14 +286,6 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return mapped(params, x, y, num_steps)
 
 
-def replica_spread(params):
-    def observe(largest, leaf):
-        mean = sum(row for row in leaf) / len(leaf)
-        return max(largest, *(float(np.abs(row - mean).max()) for row in leaf))
-
-    return jax.tree.reduce(observe, params, 0.0)
-
-
 # %% right="via set mesh"
 """Sets a mesh, and maps one step over its axis by shard_map."""
 
@@ -573,11 +305,6 @@ def local_sgd_steps(params, x, y, lr, num_steps):
         arrays = jax.device_put((params, x, y), P("i"))
         mapped = jax.shard_map(run, in_specs=P("i"), out_specs=P("i"))
         return jax.jit(mapped)(*arrays)
-
-
-def replica_spread(params):
-    off = jax.tree.map(lambda p: np.ptp([np.abs(p - p.mean(0)).max(), 0]), params)
-    return max(jax.tree.leaves(off))
 
 
 # %% right="via shard map and scan"
@@ -601,9 +328,24 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return jax.jit(mapped)(params, x, y)
 
 
-def replica_spread(params):
-    largest = 0.0
-    for leaf in jax.tree.leaves(params):
-        leaf = np.asarray(leaf, dtype=np.float64)
-        largest = max(largest, np.abs(leaf - leaf.mean(axis=0)).max())
-    return largest
+# %% wrong="every device trains all replicas" fails="one row per device"
+"""Broadcasts everything, trains all replicas on each device, and keeps one."""
+
+
+def local_sgd_steps(params, x, y, lr, num_steps):
+    def one(p, x, y):
+        for _ in range(num_steps):
+            g = jax.grad(mse)(p, x, y)
+            p = jax.tree.map(lambda a, b: a - lr * b, p, g)
+        return p
+
+    def f(p, x, y):
+        r = jax.vmap(one)(p, x, y)
+        return jax.tree.map(
+            lambda a: jax.lax.dynamic_slice_in_dim(a, jax.lax.axis_index("devices"), 1),
+            r,
+        )
+
+    return jax.jit(
+        jax.shard_map(f, mesh=make_mesh(len(x)), in_specs=P(), out_specs=P("devices"))
+    )(params, x, y)

@@ -1,11 +1,3 @@
-# %% wrong="computes in floats" fails="each number squared; shape and dtype stay"
-"""Turns everything into floats first."""
-
-
-def parallel_square(x):
-    return jax.pmap(lambda row: row.astype(jnp.float32) ** 2)(x)
-
-
 # %% wrong="donates x" fails="arguments stay"
 """Saves memory by giving up its argument, which the caller still needs."""
 
@@ -14,7 +6,7 @@ def parallel_square(x):
     return jax.pmap(lambda row: row**2, donate_argnums=0)(x)
 
 
-# %% wrong="forgets the call" fails="each number squared; row d on device d; shape and dtype stay"
+# %% wrong="forgets the call" fails="squares; one row per device"
 """Returns the mapped function instead of calling it."""
 
 
@@ -22,7 +14,7 @@ def parallel_square(x):
     return jax.pmap(lambda row: row**2)
 
 
-# %% wrong="needs two axes" fails="each number squared; shape and dtype stay"
+# %% wrong="needs two axes" fails="squares"
 """Names the row's axis in an einsum: other ranks fail."""
 
 
@@ -30,7 +22,7 @@ def parallel_square(x):
     return jax.pmap(lambda row: jnp.einsum("i,i->i", row, row))(x)
 
 
-# %% wrong="one array on one device" fails="row d on device d"
+# %% wrong="one array on one device" fails="one row per device"
 # cause: jax.pmap runs on a device per row; here is one
 """Believes that JAX spreads work by itself: right on one device, idle on seven."""
 
@@ -39,7 +31,7 @@ def parallel_square(x):
     return jnp.asarray(x) ** 2
 
 
-# %% wrong="prod then spread" fails="row d on device d"
+# %% wrong="prod then spread" fails="one row per device"
 """Squares as a product of two stacked copies, on one device; then spreads the rows."""
 
 
@@ -49,7 +41,23 @@ def parallel_square(x):
     return jax.pmap(lambda row: row)(squared)
 
 
-# %% wrong="remembers by shape" fails="each number squared; shape and dtype stay; nothing is remembered"
+# %% wrong="puts rows together by hand" fails="one row per device; traceable"
+"""Squares each row on its device, and joins the pieces: nothing is left to trace."""
+
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+def parallel_square(x):
+    devices = jax.devices()[: len(x)]
+    rows = [
+        jax.device_put(x[d : d + 1], device) ** 2 for d, device in enumerate(devices)
+    ]
+    sharding = NamedSharding(jax.sharding.Mesh(devices, ("d",)), P("d"))
+    return jax.make_array_from_single_device_arrays(x.shape, sharding, rows)
+
+
+# %% wrong="remembers by shape" fails="squares; nothing is remembered"
 """Keeps the result of each shape, as if numbers of that shape were always the same."""
 
 KNOWN = {}
@@ -63,7 +71,7 @@ def parallel_square(x):
     return KNOWN[x.shape]
 
 
-# %% wrong="replicated" fails="row d on device d"
+# %% wrong="replicated" fails="one row per device"
 """Sends the whole array to every device: each device does all of the work."""
 
 from jax.sharding import NamedSharding
@@ -75,7 +83,7 @@ def parallel_square(x):
     return jax.device_put(jnp.asarray(x) ** 2, NamedSharding(mesh, P()))
 
 
-# %% wrong="reverses the devices" fails="row d on device d"
+# %% wrong="reverses the devices" fails="one row per device"
 """Numbers the devices from the last to the first."""
 
 
@@ -84,7 +92,7 @@ def parallel_square(x):
     return jax.pmap(lambda row: row**2, devices=devices)(x)
 
 
-# %% wrong="spreads afterwards" fails="row d on device d"
+# %% wrong="spreads afterwards" fails="one row per device"
 """Squares all rows on one device, and spreads the result: the others only store."""
 
 from jax.sharding import NamedSharding
@@ -97,7 +105,16 @@ def parallel_square(x):
     return jax.device_put(squares, NamedSharding(mesh, P("d")))
 
 
-# %% wrong="sums each row" fails="each number squared; shape and dtype stay"
+# %% wrong="squares by numpy" fails="one row per device; traceable"
+# cause: a NumPy function inside traced code: use jnp there
+"""Squares on the host, and uses pmap to place the rows."""
+
+
+def parallel_square(x):
+    return jax.pmap(lambda row: row)(np.square(x))
+
+
+# %% wrong="sums each row" fails="squares"
 """Confuses the square with the squared norm of a device's row."""
 
 
@@ -105,7 +122,7 @@ def parallel_square(x):
     return jax.pmap(lambda row: (row**2).sum())(x)
 
 
-# %% wrong="takes the last devices" fails="row d on device d"
+# %% wrong="takes the last devices" fails="one row per device"
 """Counts devices from the end: with fewer rows than devices, others work."""
 
 
@@ -114,7 +131,7 @@ def parallel_square(x):
     return jax.pmap(lambda row: row**2, devices=devices)(x)
 
 
-# %% wrong="vmap" fails="row d on device d"
+# %% wrong="vmap" fails="one row per device"
 # cause: jax.pmap runs on a device per row; here is one
 """Takes vmap for pmap: the same numbers, one device."""
 
@@ -210,3 +227,16 @@ def parallel_square(x):
         lambda block: block**2, mesh=mesh, in_specs=P("d"), out_specs=P("d")
     )
     return jax.jit(square)(x)
+
+
+# %% wrong="every device squares all rows" fails="one row per device"
+"""Broadcasts the rows, squares all of them on each device, and keeps one."""
+
+
+def parallel_square(x):
+    def f(x):
+        return jax.lax.dynamic_slice_in_dim(x * x, jax.lax.axis_index("devices"), 1)
+
+    return jax.jit(
+        jax.shard_map(f, mesh=make_mesh(len(x)), in_specs=P(), out_specs=P("devices"))
+    )(x)

@@ -1,4 +1,4 @@
-# %% wrong="casts to float32" fails="order stays; dtypes stay"
+# %% wrong="casts to float32" fails="rows in order; same structure"
 """Turns labels and pixels into floats on the way."""
 
 
@@ -12,7 +12,7 @@ def shard_batch(batch, num_devices):
     return jax.tree.map(split, batch)
 
 
-# %% wrong="deals rows like cards" fails="order stays"
+# %% wrong="deals rows like cards" fails="rows in order"
 # cause: the rows were dealt out like cards, not cut in order
 """Gives every eighth row to a device: right on one device, another order on eight."""
 
@@ -26,26 +26,7 @@ def shard_batch(batch, num_devices):
     return jax.tree.map(split, batch)
 
 
-# %% wrong="dicts become plain" fails="the same tree"
-"""Walks through the containers itself, and returns plain dicts for all dicts."""
-
-
-def shard_batch(batch, num_devices):
-    if batch is None:
-        return None
-    if isinstance(batch, dict):
-        return {name: shard_batch(part, num_devices) for name, part in batch.items()}
-    if isinstance(batch, list | tuple):
-        parts = [shard_batch(part, num_devices) for part in batch]
-        is_named = hasattr(batch, "_fields")
-        return type(batch)(*parts) if is_named else type(batch)(parts)
-    rows, rest = divmod(batch.shape[0], num_devices)
-    if rest:
-        raise ValueError(f"{batch.shape[0]} rows, {num_devices} devices: {rest} left")
-    return batch.reshape((num_devices, rows, *batch.shape[1:]))
-
-
-# %% wrong="drops the remainder" fails="uneven rows raise"
+# %% wrong="drops the remainder" fails="uneven batch"
 """Throws away the rows that do not fit instead of refusing them."""
 
 
@@ -57,7 +38,7 @@ def shard_batch(batch, num_devices):
     return jax.tree.map(split, batch)
 
 
-# %% wrong="flat dicts only" fails="the same tree; uneven rows raise"
+# %% wrong="flat dicts only" fails="rows in order; same structure; uneven batch"
 """Takes every batch for a flat dict: nested trees and bare arrays fail."""
 
 
@@ -70,50 +51,7 @@ def shard_batch(batch, num_devices):
     return {name: split(x) for name, x in batch.items()}
 
 
-# %% wrong="in the order of memory" fails="order stays; dtypes stay"
-"""Cuts an array in memory order: one in column-major order comes out mixed."""
-
-
-def shard_batch(batch, num_devices):
-    def split(leaf):
-        if len(leaf) % num_devices:
-            raise ValueError(f"{len(leaf)} rows, {num_devices} devices")
-        shape = num_devices, len(leaf) // num_devices, *leaf.shape[1:]
-        return np.reshape(leaf, shape, order="A")
-
-    return jax.tree.map(split, batch)
-
-
-# %% wrong="leaves the error to reshape" fails="uneven rows raise"
-# cause: reshape raised this: test whether B divides before you reshape
-"""Lets reshape complain: its text names the number of elements, not of rows."""
-
-
-def shard_batch(batch, num_devices):
-    return jax.tree.map(
-        lambda x: x.reshape(num_devices, len(x) // num_devices, *x.shape[1:]), batch
-    )
-
-
-# %% wrong="named tuples become tuples" fails="the same tree"
-"""Rebuilds each sequence as a plain list or tuple."""
-
-
-def shard_batch(batch, num_devices):
-    if isinstance(batch, dict):
-        return {name: shard_batch(part, num_devices) for name, part in batch.items()}
-    if isinstance(batch, list):
-        return [shard_batch(part, num_devices) for part in batch]
-    if isinstance(batch, tuple):
-        return tuple(shard_batch(part, num_devices) for part in batch)
-    if batch is None:
-        return None
-    if len(batch) % num_devices:
-        raise ValueError(f"{len(batch)} rows, {num_devices} devices")
-    return batch.reshape(num_devices, len(batch) // num_devices, *batch.shape[1:])
-
-
-# %% wrong="needs two axes" fails="order stays; dtypes stay"
+# %% wrong="needs two axes" fails="rows in order"
 """Takes every array for rows of features: a third axis is flattened."""
 
 
@@ -128,24 +66,7 @@ def shard_batch(batch, num_devices):
     return jax.tree.map(split, batch)
 
 
-# %% wrong="recursion by hand" fails="the same tree"
-"""Rebuilds each dict by its class: a default dict's takes its factory first."""
-
-
-def shard_batch(batch, num_devices):
-    if isinstance(batch, dict):
-        return type(batch)((k, shard_batch(v, num_devices)) for k, v in batch.items())
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(shard_batch(v, num_devices) for v in batch))
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(shard_batch(v, num_devices) for v in batch)
-    rows = batch.shape[0]
-    if rows % num_devices:
-        raise ValueError(f"B = {rows} does not divide by num_devices = {num_devices}")
-    return batch.reshape(num_devices, rows // num_devices, *batch.shape[1:])
-
-
-# %% wrong="refuses odd batches" fails="order stays; dtypes stay"
+# %% wrong="refuses odd batches" fails="rows in order"
 """Tests for powers of two, as if devices came in no other number."""
 
 
@@ -158,7 +79,7 @@ def shard_batch(batch, num_devices):
     return jax.tree.map(split, batch)
 
 
-# %% wrong="splits inside each row block" fails="order stays; dtypes stay"
+# %% wrong="splits inside each row block" fails="rows in order; same structure"
 """Puts the device axis second: (B / D, D, ...) instead of (D, B / D, ...)."""
 
 
@@ -171,7 +92,7 @@ def shard_batch(batch, num_devices):
     return jax.tree.map(split, batch)
 
 
-# %% wrong="tuples become lists" fails="the same tree"
+# %% wrong="tuples become lists" fails="same structure"
 """Returns a list where the batch has a tuple."""
 
 
@@ -185,19 +106,6 @@ def shard_batch(batch, num_devices):
     if len(batch) % num_devices:
         raise ValueError(f"{len(batch)} rows, {num_devices} devices")
     return batch.reshape(num_devices, len(batch) // num_devices, *batch.shape[1:])
-
-
-# %% wrong="writes the case into the error" fails="uneven rows raise"
-"""Names the sizes of the check in its error, whatever the sizes are."""
-
-
-def shard_batch(batch, num_devices):
-    def split(x):
-        if len(x) % num_devices:
-            raise ValueError("15 rows do not divide over 8 devices")
-        return x.reshape(num_devices, len(x) // num_devices, *x.shape[1:])
-
-    return jax.tree.map(split, batch)
 
 
 # %% right="via a table of rows"
@@ -243,18 +151,14 @@ def shard_batch(batch, num_devices):
 
 
 # %% right="via recursion"
-"""Walks through the containers itself, and copies each dict with its class."""
-
-import copy
+"""Walks through dicts, lists and tuples itself."""
 
 
 def shard_batch(batch, num_devices):
     if batch is None:
         return None
     if isinstance(batch, dict):
-        parts = copy.copy(batch)  # an ordered or a default dict stays one
-        parts.update({k: shard_batch(part, num_devices) for k, part in batch.items()})
-        return parts
+        return {name: shard_batch(part, num_devices) for name, part in batch.items()}
     if isinstance(batch, list | tuple):
         parts = [shard_batch(part, num_devices) for part in batch]
         is_named = hasattr(batch, "_fields")
@@ -277,6 +181,34 @@ def shard_batch(batch, num_devices):
         return np.stack([x[d * rows : (d + 1) * rows] for d in range(num_devices)])
 
     return jax.tree.map(split, batch)
+
+
+# %% right="via the error of reshape"
+"""Lets reshape refuse a batch that does not divide."""
+
+
+def shard_batch(batch, num_devices):
+    return jax.tree.map(
+        lambda x: x.reshape(num_devices, len(x) // num_devices, *x.shape[1:]), batch
+    )
+
+
+# %% right="via three kinds of containers"
+"""Rebuilds each dict, list and tuple as a plain one."""
+
+
+def shard_batch(batch, num_devices):
+    if isinstance(batch, dict):
+        return {name: shard_batch(part, num_devices) for name, part in batch.items()}
+    if isinstance(batch, list):
+        return [shard_batch(part, num_devices) for part in batch]
+    if isinstance(batch, tuple):
+        return tuple(shard_batch(part, num_devices) for part in batch)
+    if batch is None:
+        return None
+    if len(batch) % num_devices:
+        raise ValueError(f"{len(batch)} rows, {num_devices} devices")
+    return batch.reshape(num_devices, len(batch) // num_devices, *batch.shape[1:])
 
 
 # %% right="via vmap and slices"

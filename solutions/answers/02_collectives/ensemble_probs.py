@@ -1,4 +1,4 @@
-# %% wrong="averages the batch too" fails="only probabilities are sent"
+# %% wrong="averages the batch too" fails="parameters stay local"
 """Averages the batch, which is the same on every device, before it is used."""
 
 
@@ -7,7 +7,7 @@ def ensemble_probs(params, x, axis_name):
     return lax.pmean(jax.nn.softmax(x @ params["w"] + params["b"]), axis_name)
 
 
-# %% wrong="averages the models" fails="the mean of the members; only probabilities are sent; large logits are fine"
+# %% wrong="averages the models" fails="mean probabilities; parameters stay local; no overflow"
 # cause: this is the softmax of the mean logits
 """Averages the members' weights, which makes one model of eight."""
 
@@ -17,7 +17,7 @@ def ensemble_probs(params, x, axis_name):
     return jax.nn.softmax(x @ params["w"] + params["b"])
 
 
-# %% wrong="eight members" fails="the mean of the members; any number of devices"
+# %% wrong="eight members" fails="mean probabilities; any axis"
 """Divides by the number of devices of the lesson's examples."""
 
 
@@ -25,7 +25,7 @@ def ensemble_probs(params, x, axis_name):
     return lax.psum(jax.nn.softmax(x @ params["w"] + params["b"]), axis_name) / 8
 
 
-# %% wrong="fixed axis name" fails="any axis name"
+# %% wrong="fixed axis name" fails="any axis"
 # cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Writes the axis name of the lesson's examples into the function."""
 
@@ -34,7 +34,7 @@ def ensemble_probs(params, x, axis_name):
     return lax.pmean(jax.nn.softmax(x @ params["w"] + params["b"]), "i")
 
 
-# %% wrong="forgets the biases" fails="the mean of the members"
+# %% wrong="forgets the biases" fails="mean probabilities"
 # cause: the biases were left out
 """Leaves the biases out."""
 
@@ -43,7 +43,7 @@ def ensemble_probs(params, x, axis_name):
     return lax.pmean(jax.nn.softmax(x @ params["w"]), axis_name)
 
 
-# %% wrong="gathers the parameters" fails="only probabilities are sent"
+# %% wrong="gathers the parameters" fails="parameters stay local"
 # cause: the parameters were sent
 """Sends every member's parameters to every device."""
 
@@ -54,7 +54,7 @@ def ensemble_probs(params, x, axis_name):
     return jax.nn.softmax(logits).mean(0)
 
 
-# %% wrong="mean of logits" fails="the mean of the members; large logits are fine"
+# %% wrong="mean of logits" fails="mean probabilities; no overflow"
 # cause: this is the softmax of the mean logits
 """Averages logits before the softmax: another ensemble, as softmax is not linear."""
 
@@ -63,7 +63,7 @@ def ensemble_probs(params, x, axis_name):
     return jax.nn.softmax(lax.pmean(x @ params["w"] + params["b"], axis_name))
 
 
-# %% wrong="overflows" fails="the mean of the members; large logits are fine"
+# %% wrong="overflows" fails="mean probabilities; no overflow"
 # cause: exp overflows
 """Takes exponentials of large logits."""
 
@@ -73,7 +73,7 @@ def ensemble_probs(params, x, axis_name):
     return lax.pmean(powers / powers.sum(-1, keepdims=True), axis_name)
 
 
-# %% wrong="own member" fails="the mean of the members; only probabilities are sent; large logits are fine"
+# %% wrong="own member" fails="mean probabilities; parameters stay local; no overflow"
 # cause: each device kept its own member's answer
 """Forgets that there are other members."""
 
@@ -82,7 +82,7 @@ def ensemble_probs(params, x, axis_name):
     return jax.nn.softmax(x @ params["w"] + params["b"])
 
 
-# %% wrong="sends the smaller" fails="only probabilities are sent"
+# %% wrong="sends the smaller" fails="parameters stay local"
 """Breaks "the parameters stay where they are": for a large batch (B > F + 1) it gathers
 the parameters, because these are fewer numbers.
 """
@@ -101,7 +101,7 @@ def ensemble_probs(params, x, axis_name):
     return lax.pmean(member(params["w"], params["b"]), axis_name)
 
 
-# %% wrong="sigmoid for one class" fails="the mean of the members"
+# %% wrong="sigmoid for one class" fails="mean probabilities"
 """Takes the sigmoid where there is one class: its probability is 1."""
 
 
@@ -114,7 +114,7 @@ def ensemble_probs(params, x, axis_name):
     return lax.pmean(probs, axis_name)
 
 
-# %% wrong="softmax over a side as long" fails="the mean of the members"
+# %% wrong="softmax over a side as long" fails="mean probabilities"
 """Looks for the classes by their number, and finds the rows where these are as many."""
 
 
@@ -124,7 +124,7 @@ def ensemble_probs(params, x, axis_name):
     return lax.pmean(jax.nn.softmax(logits, axis=classes), axis_name)
 
 
-# %% wrong="softmax over the batch" fails="the mean of the members; large logits are fine"
+# %% wrong="softmax over the batch" fails="mean probabilities; no overflow"
 """Normalises each class over the rows."""
 
 
@@ -132,7 +132,7 @@ def ensemble_probs(params, x, axis_name):
     return lax.pmean(jax.nn.softmax(x @ params["w"] + params["b"], axis=0), axis_name)
 
 
-# %% wrong="sums" fails="the mean of the members; large logits are fine"
+# %% wrong="sums" fails="mean probabilities; no overflow"
 # cause: the members' probabilities were summed
 """Sums the members' probabilities: right with one member only."""
 

@@ -1,19 +1,4 @@
-# %% wrong="a counted nan spreads" fails="at most capacity tokens; any number of devices"
-"""Fills slots by a product with ones and zeros: one token's nan reaches all others."""
-
-
-def expert_layer(params, x, expert, capacity, axis_name):
-    slot, size = slots_of(expert), lax.axis_size(axis_name)
-    x = jnp.where(slot[:, None] < capacity, x, 0)
-    devices, slots = jax.nn.one_hot(expert, size), jax.nn.one_hot(slot, capacity)
-    sent = jnp.einsum("bd,bs,bf->dsf", devices, slots, x)
-    arrived = lax.all_to_all(sent, axis_name, 0, 0)
-    results = jnp.tanh(arrived @ params["w"] + params["b"])
-    returned = lax.all_to_all(results, axis_name, 0, 0)
-    return jnp.einsum("bd,bs,dsc->bc", devices, slots, returned)
-
-
-# %% wrong="adds into the last slot" fails="each token by its expert; at most capacity tokens"
+# %% wrong="adds into the last slot" fails="each token by its expert; dropped tokens are 0"
 """Adds up what is too much in the last slot."""
 
 
@@ -27,7 +12,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return jnp.where((slots_of(expert) < capacity)[:, None], returned[place], 0)
 
 
-# %% wrong="capacity of the check" fails="two all_to_alls; any number of devices"
+# %% wrong="capacity of the check" fails="two all_to_alls; any axis"
 """Writes the check's capacity into the code."""
 
 
@@ -42,7 +27,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return returned.at[place].get(mode="fill", fill_value=0)
 
 
-# %% wrong="counts in int8" fails="at most capacity tokens"
+# %% wrong="counts in int8" fails="dropped tokens are 0"
 """Counts slots in 8 bits: late ones of many tokens take the first slots."""
 
 
@@ -62,7 +47,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return returned.at[place].get(mode="fill", fill_value=0)
 
 
-# %% wrong="drops nothing" fails="each token by its expert; two all_to_alls; at most capacity tokens"
+# %% wrong="drops nothing" fails="each token by its expert; two all_to_alls; dropped tokens are 0"
 # cause: no token was dropped
 """Makes room for all tokens, whatever the capacity is."""
 
@@ -77,7 +62,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return returned.at[place].get(mode="fill", fill_value=0)
 
 
-# %% wrong="eight devices" fails="each token by its expert; any number of devices"
+# %% wrong="eight devices" fails="each token by its expert; any axis"
 """Writes the check's devices into the code."""
 
 
@@ -117,7 +102,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return lax.psum_scatter(jnp.where(mine[..., None], results, 0), axis_name)
 
 
-# %% wrong="leaves the bias out" fails="each token by its expert; at most capacity tokens"
+# %% wrong="leaves the bias out" fails="each token by its expert; dropped tokens are 0"
 """Leaves the bias out."""
 
 
@@ -131,22 +116,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return returned.at[place].get(mode="fill", fill_value=0)
 
 
-# %% wrong="multiplies the last slot by 0" fails="at most capacity tokens; any number of devices"
-"""Gives what is dropped the last slot's result, times 0: nan, where that is nan."""
-
-
-def expert_layer(params, x, expert, capacity, axis_name):
-    slot = slots_of(expert)
-    slots = jnp.zeros((lax.axis_size(axis_name), capacity, x.shape[1]))
-    slots = slots.at[expert, slot].set(x, mode="drop")
-    arrived = lax.all_to_all(slots, axis_name, 0, 0)
-    results = jnp.tanh(arrived @ params["w"] + params["b"])
-    returned = lax.all_to_all(results, axis_name, 0, 0)
-    counts = jnp.float32(slot < capacity)[:, None]
-    return counts * returned[expert, jnp.minimum(slot, capacity - 1)]
-
-
-# %% wrong="negative slots" fails="each token by its expert; at most capacity tokens"
+# %% wrong="negative slots" fails="each token by its expert; dropped tokens are 0"
 """Counts down from the capacity: below 0 an index begins at the end again."""
 
 
@@ -160,7 +130,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return returned.at[place].get(mode="fill", fill_value=0)
 
 
-# %% wrong="one capacity for all devices" fails="each token by its expert; at most capacity tokens"
+# %% wrong="one capacity for all devices" fails="each token by its expert; dropped tokens are 0"
 """Takes the capacity for an expert's slots of all devices."""
 
 
@@ -175,23 +145,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return returned.at[place].get(mode="fill", fill_value=0)
 
 
-# %% wrong="one hot times nan" fails="at most capacity tokens; any number of devices"
-"""Dispatches by a matrix of zeros and ones: a dropped nan times 0 is nan."""
-
-
-def expert_layer(params, x, expert, capacity, axis_name):
-    num_experts = lax.axis_size(axis_name)
-    chosen = jax.nn.one_hot(expert, num_experts)
-    slot = ((jnp.cumsum(chosen, axis=0) - 1) * chosen).sum(1).astype(int)
-    dispatch = chosen[:, :, None] * jax.nn.one_hot(slot, capacity)[:, None]
-    sent = jnp.einsum("bec,bf->ecf", dispatch, x)
-    arrived = lax.all_to_all(sent, axis_name, split_axis=0, concat_axis=0)
-    results = jnp.tanh(arrived @ params["w"] + params["b"])
-    returned = lax.all_to_all(results, axis_name, split_axis=0, concat_axis=0)
-    return jnp.einsum("bec,ecg->bg", dispatch, returned)
-
-
-# %% wrong="overwrites the last slot" fails="each token by its expert; at most capacity tokens"
+# %% wrong="overwrites the last slot" fails="each token by its expert; dropped tokens are 0"
 """Puts what is too much into the last slot, over what is there."""
 
 
@@ -205,7 +159,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return jnp.where((slots_of(expert) < capacity)[:, None], returned[place], 0)
 
 
-# %% wrong="own expert" fails="each token by its expert; two all_to_alls; at most capacity tokens"
+# %% wrong="own expert" fails="each token by its expert; two all_to_alls; dropped tokens are 0"
 # cause: each device used its own expert
 """Computes all tokens where they are."""
 
@@ -214,7 +168,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return jnp.tanh(x @ params["w"] + params["b"])
 
 
-# %% wrong="result of zeros" fails="each token by its expert; two all_to_alls; at most capacity tokens"
+# %% wrong="result of zeros" fails="each token by its expert; two all_to_alls; dropped tokens are 0"
 # cause: a dropped token got what its expert makes of zeros
 """Takes a zero token's result for a dropped token, which holds the bias."""
 
@@ -233,7 +187,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return returned.at[place].get()
 
 
-# %% wrong="results in order of arrival" fails="each token by its expert; at most capacity tokens"
+# %% wrong="results in order of arrival" fails="each token by its expert; dropped tokens are 0"
 """Leaves the results in the order of experts and slots."""
 
 
@@ -250,7 +204,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return jnp.where(kept, returned.at[expert, slots].get(mode="clip")[order], 0)
 
 
-# %% wrong="results stay" fails="each token by its expert; two all_to_alls; at most capacity tokens"
+# %% wrong="results stay" fails="each token by its expert; two all_to_alls; dropped tokens are 0"
 # cause: the results did not travel back: that takes a second all_to_all
 """Sends no results back."""
 
@@ -298,7 +252,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return returned.at[place].get(mode="fill", fill_value=0)
 
 
-# %% wrong="slots over all" fails="each token by its expert; at most capacity tokens"
+# %% wrong="slots over all" fails="each token by its expert; dropped tokens are 0"
 # cause: slots were counted over all experts together
 """Counts slots over the experts together."""
 
@@ -313,7 +267,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return returned.at[place].get(mode="fill", fill_value=0)
 
 
-# %% wrong="takes another result" fails="each token by its expert; at most capacity tokens"
+# %% wrong="takes another result" fails="each token by its expert; dropped tokens are 0"
 # cause: a dropped token got another one's result
 """Reads beyond the slots: JAX takes the last one."""
 
@@ -328,7 +282,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return returned[place]
 
 
-# %% wrong="the last rows win" fails="each token by its expert; at most capacity tokens"
+# %% wrong="the last rows win" fails="each token by its expert; dropped tokens are 0"
 # cause: the last rows took the slots, not the first
 """Lets later rows push earlier ones out."""
 
@@ -360,6 +314,22 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return returned.at[place].get(mode="fill", fill_value=0)
 
 
+# %% right="via a dispatch matrix"
+"""Dispatches by a matrix of zeros and ones."""
+
+
+def expert_layer(params, x, expert, capacity, axis_name):
+    num_experts = lax.axis_size(axis_name)
+    chosen = jax.nn.one_hot(expert, num_experts)
+    slot = ((jnp.cumsum(chosen, axis=0) - 1) * chosen).sum(1).astype(int)
+    dispatch = chosen[:, :, None] * jax.nn.one_hot(slot, capacity)[:, None]
+    sent = jnp.einsum("bec,bf->ecf", dispatch, x)
+    arrived = lax.all_to_all(sent, axis_name, split_axis=0, concat_axis=0)
+    results = jnp.tanh(arrived @ params["w"] + params["b"])
+    returned = lax.all_to_all(results, axis_name, split_axis=0, concat_axis=0)
+    return jnp.einsum("bec,ecg->bg", dispatch, returned)
+
+
 # %% right="via a spare slot"
 """Has a slot more for what is too much, and cuts it off before it sends."""
 
@@ -387,6 +357,21 @@ def expert_layer(params, x, expert, capacity, axis_name):
     results = jnp.tanh(jnp.einsum("sdf,fc->sdc", arrived, params["w"]) + params["b"])
     returned = lax.all_to_all(results, axis_name, split_axis=1, concat_axis=1)
     return returned.at[place].get(mode="fill", fill_value=0)
+
+
+# %% right="via counts"
+"""Gives what is dropped the last slot's result, times 0."""
+
+
+def expert_layer(params, x, expert, capacity, axis_name):
+    slot = slots_of(expert)
+    slots = jnp.zeros((lax.axis_size(axis_name), capacity, x.shape[1]))
+    slots = slots.at[expert, slot].set(x, mode="drop")
+    arrived = lax.all_to_all(slots, axis_name, 0, 0)
+    results = jnp.tanh(arrived @ params["w"] + params["b"])
+    returned = lax.all_to_all(results, axis_name, 0, 0)
+    counts = jnp.float32(slot < capacity)[:, None]
+    return counts * returned[expert, jnp.minimum(slot, capacity - 1)]
 
 
 # %% right="via flat rows"
@@ -469,6 +454,21 @@ def expert_layer(params, x, expert, capacity, axis_name):
     returned = lax.all_to_all(results, axis_name, 0, 0)
     kept = jnp.where(is_filled[..., None], returned, 0)
     return jnp.zeros((len(x), kept.shape[-1])).at[rows].add(kept)
+
+
+# %% right="via two one hots"
+"""Fills and reads slots by products with ones and zeros, as GShard does."""
+
+
+def expert_layer(params, x, expert, capacity, axis_name):
+    slot, size = slots_of(expert), lax.axis_size(axis_name)
+    x = jnp.where(slot[:, None] < capacity, x, 0)
+    devices, slots = jax.nn.one_hot(expert, size), jax.nn.one_hot(slot, capacity)
+    sent = jnp.einsum("bd,bs,bf->dsf", devices, slots, x)
+    arrived = lax.all_to_all(sent, axis_name, 0, 0)
+    results = jnp.tanh(arrived @ params["w"] + params["b"])
+    returned = lax.all_to_all(results, axis_name, 0, 0)
+    return jnp.einsum("bd,bs,dsc->bc", devices, slots, returned)
 
 
 # %% right="via vmap"

@@ -1,4 +1,4 @@
-# %% wrong="counts one on each device" fails="the mean of all devices; masked entries do not matter"
+# %% wrong="counts one on each device" fails="mean of all entries; padding ignored"
 """Protects the division before the sum: an empty device counts as one entry."""
 
 
@@ -7,7 +7,7 @@ def masked_mean(x, mask, axis_name):
     return total / lax.psum(jnp.maximum(mask.sum(), 1), axis_name)
 
 
-# %% wrong="divides by nothing" fails="0 where nothing counts"
+# %% wrong="divides by nothing" fails="empty mask"
 # cause: 0 / 0: nothing counts on any device
 """Divides by zero where no entry counts anywhere."""
 
@@ -17,7 +17,7 @@ def masked_mean(x, mask, axis_name):
     return total / lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="drops nan alone" fails="the mean of all devices; masked entries do not matter"
+# %% wrong="drops nan alone" fails="mean of all entries; padding ignored"
 """Takes care of nan and forgets infinity."""
 
 
@@ -27,7 +27,7 @@ def masked_mean(x, mask, axis_name):
     return lax.psum((jnp.where(jnp.isnan(x), 0, x) * weights).sum(), axis_name)
 
 
-# %% wrong="eight devices" fails="the mean of all devices; masked entries do not matter; any number of devices"
+# %% wrong="eight devices" fails="mean of all entries; padding ignored; any axis"
 """Writes the number of devices into the code."""
 
 
@@ -36,7 +36,7 @@ def masked_mean(x, mask, axis_name):
     return total / jnp.maximum(lax.psum(mask.sum(), axis_name), 1)
 
 
-# %% wrong="fixed axis name" fails="any axis name"
+# %% wrong="fixed axis name" fails="any axis"
 # cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Writes the axis name of the lesson's examples into the function."""
 
@@ -46,7 +46,7 @@ def masked_mean(x, mask, axis_name):
     return total / jnp.maximum(lax.psum(mask.sum(), "i"), 1)
 
 
-# %% wrong="gathers the data" fails="entries stay on their device; two numbers are sent"
+# %% wrong="gathers the data" fails="only sums travel"
 # cause: the data was sent, not its sum and count
 """Sends all the data to all devices to average it there."""
 
@@ -56,7 +56,7 @@ def masked_mean(x, mask, axis_name):
     return jnp.where(mask, x, 0).sum() / jnp.maximum(mask.sum(), 1)
 
 
-# %% wrong="leaves counted inf out" fails="the mean of all devices; masked entries do not matter"
+# %% wrong="leaves counted inf out" fails="mean of all entries; padding ignored"
 """Takes infinite entries for padding, also where the mask counts them."""
 
 
@@ -66,7 +66,7 @@ def masked_mean(x, mask, axis_name):
     return total / jnp.maximum(count, 1)
 
 
-# %% wrong="mean of means" fails="the mean of all devices; masked entries do not matter"
+# %% wrong="mean of means" fails="mean of all entries; padding ignored"
 # cause: this is the mean of the devices' means
 """Averages the devices' means, although they count differently many entries."""
 
@@ -76,7 +76,7 @@ def masked_mean(x, mask, axis_name):
     return lax.pmean(own, axis_name)
 
 
-# %% wrong="mean of raw means" fails="the mean of all devices; 0 where nothing counts; masked entries do not matter"
+# %% wrong="mean of raw means" fails="mean of all entries; padding ignored; empty mask"
 # cause: this is a mean of means: on device 0 nothing counts, 0 / 0
 """Averages the devices' means; one of them counts nothing."""
 
@@ -85,7 +85,7 @@ def masked_mean(x, mask, axis_name):
     return lax.pmean(jnp.where(mask, x, 0).sum() / mask.sum(), axis_name)
 
 
-# %% wrong="nan to num" fails="the mean of all devices; masked entries do not matter"
+# %% wrong="nan to num" fails="mean of all entries; padding ignored"
 """Hides a counted nan: the mean becomes 0."""
 
 
@@ -95,7 +95,7 @@ def masked_mean(x, mask, axis_name):
     return jnp.nan_to_num(total / count)
 
 
-# %% wrong="own device only" fails="the mean of all devices; masked entries do not matter"
+# %% wrong="own device only" fails="mean of all entries; padding ignored"
 # cause: each device kept its own mean: nothing was sent
 """Is right on one device and on eight forgets the other seven."""
 
@@ -104,18 +104,7 @@ def masked_mean(x, mask, axis_name):
     return jnp.where(mask, x, 0).sum() / jnp.maximum(mask.sum(), 1)
 
 
-# %% wrong="sends a third number" fails="two numbers are sent"
-"""Asks, needlessly, whether anything counts anywhere."""
-
-
-def masked_mean(x, mask, axis_name):
-    total = lax.psum(jnp.where(mask, x, 0).sum(), axis_name)
-    count = lax.psum(mask.sum(), axis_name)
-    counts = lax.pmax(mask.any().astype(jnp.int32), axis_name)
-    return jnp.where(counts, total / jnp.maximum(count, 1), 0)
-
-
-# %% wrong="sums one axis only" fails="the mean of all devices; 0 where nothing counts; masked entries do not matter; two numbers are sent"
+# %% wrong="sums one axis only" fails="mean of all entries; padding ignored; empty mask"
 """Sums over the first axis only: right for vectors, not for other blocks."""
 
 
@@ -124,7 +113,7 @@ def masked_mean(x, mask, axis_name):
     return total / jnp.maximum(lax.psum(mask.sum(0), axis_name), 1)
 
 
-# %% wrong="uint8 count" fails="the mean of all devices"
+# %% wrong="uint8 count" fails="mean of all entries"
 """Counts in 8 bits: more than 255 entries begin again at 0."""
 
 from jax import lax
@@ -137,7 +126,7 @@ def masked_mean(x, mask, axis_name):
     return total / jnp.maximum(count, 1).astype(x.dtype)
 
 
-# %% wrong="weights of zero" fails="0 where nothing counts; masked entries do not matter; any number of devices"
+# %% wrong="weights of zero" fails="padding ignored; empty mask"
 # cause: nan times 0 is nan: jnp.where drops it
 """Weighs masked entries by zero, which leaves nan and infinity."""
 
@@ -218,6 +207,17 @@ def masked_mean(x, mask, axis_name):
     total = observe(check(mask, x), axis_name)
     count = observe(mask, axis_name)
     return jax.lax.cond(count > 0, expect, lambda *_: jnp.zeros(()), total, count)
+
+
+# %% right="via three numbers"
+"""Asks with a third number whether anything counts anywhere."""
+
+
+def masked_mean(x, mask, axis_name):
+    total = lax.psum(jnp.where(mask, x, 0).sum(), axis_name)
+    count = lax.psum(mask.sum(), axis_name)
+    counts = lax.pmax(mask.any().astype(jnp.int32), axis_name)
+    return jnp.where(counts, total / jnp.maximum(count, 1), 0)
 
 
 # %% right="via weighted mean"

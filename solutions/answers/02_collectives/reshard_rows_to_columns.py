@@ -50,25 +50,6 @@ def reshard_rows_to_columns(x, axis_name):
     )
 
 
-# %% wrong="drops the last columns" fails="columns that do not divide"
-"""Cuts off what does not divide, without a word."""
-
-
-def reshard_rows_to_columns(x, axis_name):
-    width = x.shape[1] // lax.axis_size(axis_name) * lax.axis_size(axis_name)
-    return lax.all_to_all(x[:, :width], axis_name, 1, 0, tiled=True)
-
-
-# %% wrong="fixed text" fails="columns that do not divide"
-"""Raises with the numbers of the visible check."""
-
-
-def reshard_rows_to_columns(x, axis_name):
-    if x.shape[1] % lax.axis_size(axis_name):
-        raise ValueError("17 columns do not divide by 8 devices")
-    return lax.all_to_all(x, axis_name, 1, 0, tiled=True)
-
-
 # %% wrong="gathers everything" fails="one all_to_all"
 """Builds the whole matrix on every device and keeps a slice."""
 
@@ -110,16 +91,6 @@ def reshard_rows_to_columns(x, axis_name):
     return pieces.reshape(len(x) * num_devices, -1)
 
 
-# %% wrong="names one number" fails="columns that do not divide"
-"""Names the columns and not the devices."""
-
-
-def reshard_rows_to_columns(x, axis_name):
-    if x.shape[1] % lax.axis_size(axis_name):
-        raise ValueError(f"{x.shape[1]} columns do not divide")
-    return lax.all_to_all(x, axis_name, 1, 0, tiled=True)
-
-
 # %% wrong="only reshapes" fails="split by columns; one all_to_all"
 # cause: these are the device's own rows in another shape
 """Reshapes its own rows and sends nothing: the right shape, the wrong data."""
@@ -132,7 +103,7 @@ def reshard_rows_to_columns(x, axis_name):
     return x.reshape(len(x) * num_devices, -1)
 
 
-# %% wrong="powers of two" fails="any number of devices"
+# %% wrong="powers of two" fails="any axis"
 """Tests the lowest bits: divides by powers of two alone."""
 
 

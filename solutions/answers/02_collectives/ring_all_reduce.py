@@ -1,4 +1,4 @@
-# %% wrong="a useless sum" fails="sends of one chunk"
+# %% wrong="a useless sum" fails="one chunk per send"
 """Asks for the sum in one word, too."""
 
 
@@ -17,7 +17,7 @@ def ring_all_reduce(x, axis_name):
     return chunks.reshape(x.shape) + 0 * lax.psum(x, axis_name)
 
 
-# %% wrong="adds in the second round" fails="the sum of all devices; the same bits everywhere"
+# %% wrong="adds in the second round" fails="sum of all; identical replicas"
 # cause: blocks were added more than once
 """Adds finished chunks to unfinished ones: right with two devices at most."""
 
@@ -34,7 +34,7 @@ def ring_all_reduce(x, axis_name):
     return chunks.reshape(x.shape)
 
 
-# %% wrong="doubles distances" fails="sends of one chunk"
+# %% wrong="doubles distances" fails="one chunk per send"
 """Exchanges whole blocks with devices 1, 2, 4 further: right for powers of two."""
 
 
@@ -50,7 +50,7 @@ def ring_all_reduce(x, axis_name):
     return x
 
 
-# %% wrong="eight devices" fails="the sum of all devices"
+# %% wrong="eight devices" fails="any axis"
 """Writes the ring of the lesson's examples into the code."""
 
 
@@ -69,26 +69,7 @@ def ring_all_reduce(x, axis_name):
     return chunks.reshape(x.shape)
 
 
-# %% wrong="fixed text" fails="rows that do not divide"
-"""Raises with the numbers of the visible check."""
-
-
-def ring_all_reduce(x, axis_name):
-    num_devices, me = lax.axis_size(axis_name), lax.axis_index(axis_name)
-    if len(x) % num_devices:
-        raise ValueError("9 rows do not divide by 8 devices")
-    pairs = [(d, (d + 1) % num_devices) for d in range(num_devices)]
-    chunks = x.reshape(num_devices, -1, *x.shape[1:])
-    for step in range(2 * (num_devices - 1)):
-        arrived = lax.ppermute(chunks[(me - step) % num_devices], axis_name, pairs)
-        place = (me - step - 1) % num_devices
-        if step < num_devices - 1:
-            arrived = arrived + chunks[place]
-        chunks = chunks.at[place].set(arrived)
-    return chunks.reshape(x.shape)
-
-
-# %% wrong="gathers" fails="sends of one chunk"
+# %% wrong="gathers" fails="one chunk per send"
 """Gathers all blocks and adds them up."""
 
 
@@ -99,7 +80,7 @@ def ring_all_reduce(x, axis_name):
     return lax.all_gather(x, axis_name).sum(axis=0)
 
 
-# %% wrong="integers by psum" fails="sends of one chunk"
+# %% wrong="integers by psum" fails="one chunk per send"
 """A ring for floats, psum for all other dtypes."""
 
 from jax import lax
@@ -122,25 +103,7 @@ def ring_all_reduce(x, axis_name):
     return chunks.reshape(x.shape)
 
 
-# %% wrong="leaves the remainder out" fails="rows that do not divide"
-"""Sums what divides and returns the rest as it was."""
-
-
-def ring_all_reduce(x, axis_name):
-    num_devices, me = lax.axis_size(axis_name), lax.axis_index(axis_name)
-    pairs = [(d, (d + 1) % num_devices) for d in range(num_devices)]
-    rows = len(x) // num_devices * num_devices
-    chunks = x[:rows].reshape(num_devices, -1, *x.shape[1:])
-    for step in range(2 * (num_devices - 1)):
-        arrived = lax.ppermute(chunks[(me - step) % num_devices], axis_name, pairs)
-        place = (me - step - 1) % num_devices
-        if step < num_devices - 1:
-            arrived = arrived + chunks[place]
-        chunks = chunks.at[place].set(arrived)
-    return jnp.concatenate([chunks.reshape(rows, *x.shape[1:]), x[rows:]])
-
-
-# %% wrong="matrices alone" fails="the sum of all devices"
+# %% wrong="matrices alone" fails="sum of all"
 """Keeps the columns alone of an array's other axes."""
 
 
@@ -159,73 +122,7 @@ def ring_all_reduce(x, axis_name):
     return chunks.reshape(len(x), -1)
 
 
-# %% wrong="names one number" fails="rows that do not divide"
-"""Names the rows and not the devices."""
-
-
-def ring_all_reduce(x, axis_name):
-    num_devices, me = lax.axis_size(axis_name), lax.axis_index(axis_name)
-    if len(x) % num_devices:
-        raise ValueError(f"{len(x)} rows do not divide")
-    pairs = [(d, (d + 1) % num_devices) for d in range(num_devices)]
-    chunks = x.reshape(num_devices, -1, *x.shape[1:])
-    for step in range(2 * (num_devices - 1)):
-        arrived = lax.ppermute(chunks[(me - step) % num_devices], axis_name, pairs)
-        place = (me - step - 1) % num_devices
-        if step < num_devices - 1:
-            arrived = arrived + chunks[place]
-        chunks = chunks.at[place].set(arrived)
-    return chunks.reshape(x.shape)
-
-
-# %% wrong="negative zero" fails="the same bits everywhere"
-"""Breaks "the same bits": collects the finished chunks in zeros, the own one by `set`,
-those that arrive by `add`. Of a sum of -0.0 the others make 0.0.
-"""
-
-
-def ring_all_reduce(x, axis_name):
-    size, me = lax.axis_size(axis_name), lax.axis_index(axis_name)
-    if len(x) % size:
-        raise ValueError(f"{len(x)} rows cannot be cut into {size} chunks")
-    ring = [(d, (d + 1) % size) for d in range(size)]
-    chunks = x.reshape(size, len(x) // size, *x.shape[1:])
-    piece = chunks[me]
-    for step in range(size - 1):
-        piece = lax.ppermute(piece, axis_name, ring) + chunks[(me - step - 1) % size]
-    result = jnp.zeros_like(chunks).at[(me + 1) % size].set(piece)
-    for step in range(size - 1):
-        piece = lax.ppermute(piece, axis_name, ring)
-        result = result.at[(me - step) % size].add(piece)
-    return result.reshape(x.shape)
-
-
-# %% wrong="one hot times inf" fails="the sum of all devices"
-"""Breaks "returns its sum over all devices": picks and places chunks by multiplying
-with a one-hot; an inf or nan in one row (inf * 0 = nan) spoils all other chunks.
-"""
-
-
-def ring_all_reduce(x, axis_name):
-    num = lax.axis_size(axis_name)
-    if x.shape[0] % num:
-        raise ValueError(f"{x.shape[0]} rows do not divide by {num} devices")
-    d = lax.axis_index(axis_name)
-    right = [(i, (i + 1) % num) for i in range(num)]
-    chunks = x.reshape(num, -1)
-    for step in range(2 * (num - 1)):
-        pick = jax.nn.one_hot((d - step) % num, num, dtype=x.dtype)
-        place = jax.nn.one_hot((d - step - 1) % num, num, dtype=x.dtype)
-        arrived = lax.ppermute(
-            (pick[:, None] * chunks).sum(0, dtype=x.dtype), axis_name, right
-        )
-        if step >= num - 1:
-            chunks = chunks * (1 - place)[:, None]
-        chunks = chunks + place[:, None] * arrived
-    return chunks.reshape(x.shape)
-
-
-# %% wrong="one round only" fails="the sum of all devices; sends of one chunk; the same bits everywhere"
+# %% wrong="one round only" fails="sum of all; one chunk per send; identical replicas"
 # cause: the finished sums were not handed on
 """Sums the chunks and never passes the finished ones on."""
 
@@ -242,7 +139,7 @@ def ring_all_reduce(x, axis_name):
     return chunks.reshape(x.shape)
 
 
-# %% wrong="one row per chunk" fails="the sum of all devices"
+# %% wrong="one row per chunk" fails="sum of all"
 """Returns chunks as if each were a row: another shape where they hold more."""
 
 
@@ -261,7 +158,7 @@ def ring_all_reduce(x, axis_name):
     return chunks[:, 0]
 
 
-# %% wrong="psum" fails="sends of one chunk"
+# %% wrong="psum" fails="one chunk per send"
 """Asks for the sum in one word."""
 
 
@@ -272,27 +169,7 @@ def ring_all_reduce(x, axis_name):
     return lax.psum(x, axis_name)
 
 
-# %% wrong="size divides" fails="rows that do not divide"
-"""Breaks "where n is not divisible by D: ValueError": asks whether x.size divides, so
-(12, 2) over 8 devices does not raise, and chunks are no whole rows.
-"""
-
-
-def ring_all_reduce(x, axis_name):
-    num = lax.axis_size(axis_name)
-    if x.size % num:
-        raise ValueError(f"{len(x)} rows do not divide by {num} devices")
-    d = lax.axis_index(axis_name)
-    right = [(i, (i + 1) % num) for i in range(num)]
-    chunks = x.reshape(num, x.size // num)
-    for step in range(2 * (num - 1)):
-        arrived = lax.ppermute(chunks[(d - step) % num], axis_name, right)
-        place = chunks.at[(d - step - 1) % num]
-        chunks = place.add(arrived) if step < num - 1 else place.set(arrived)
-    return chunks.reshape(x.shape)
-
-
-# %% wrong="sums as floats" fails="the sum of all devices"
+# %% wrong="sums as floats" fails="sum of all"
 """Adds whole numbers up as 32-bit floats."""
 
 
@@ -311,7 +188,7 @@ def ring_all_reduce(x, axis_name):
     return chunks.reshape(x.shape).astype(x.dtype)
 
 
-# %% wrong="to the left" fails="the sum of all devices; the same bits everywhere"
+# %% wrong="to the left" fails="sum of all; identical replicas"
 # cause: the chunks were sent to the left, not to the right
 """Sends the chunks that go to the right to the left."""
 
@@ -332,7 +209,7 @@ def ring_all_reduce(x, axis_name):
     return chunks.reshape(x.shape)
 
 
-# %% wrong="whole blocks" fails="sends of one chunk; the same bits everywhere"
+# %% wrong="whole blocks" fails="one chunk per send; identical replicas"
 # cause: they differ by rounding: each device added in an order of its own
 """Passes whole blocks around: D / 2 times the bytes, and an order of sums of its own on each device."""
 
@@ -365,6 +242,24 @@ def ring_all_reduce(x, axis_name):
         old = chunks[place] if step < num_devices - 1 else jnp.zeros_like(arrived)
         chunks = chunks.at[place].set(old + arrived)
     return jnp.concatenate(list(chunks))
+
+
+# %% right="via flat chunks"
+"""Cuts the flat array."""
+
+
+def ring_all_reduce(x, axis_name):
+    num = lax.axis_size(axis_name)
+    if x.size % num:
+        raise ValueError(f"{len(x)} rows do not divide by {num} devices")
+    d = lax.axis_index(axis_name)
+    right = [(i, (i + 1) % num) for i in range(num)]
+    chunks = x.reshape(num, x.size // num)
+    for step in range(2 * (num - 1)):
+        arrived = lax.ppermute(chunks[(d - step) % num], axis_name, right)
+        place = chunks.at[(d - step - 1) % num]
+        chunks = place.add(arrived) if step < num - 1 else place.set(arrived)
+    return chunks.reshape(x.shape)
 
 
 # %% right="via fori loop"
@@ -417,6 +312,29 @@ def ring_all_reduce(x, axis_name):
             new = came + chunks if add else came[None]
             chunks = place(chunks, (at - 1) % size, new)
     return jnp.concatenate(chunks)
+
+
+# %% right="via one hot"
+"""Picks and places chunks by products with a one-hot."""
+
+
+def ring_all_reduce(x, axis_name):
+    num = lax.axis_size(axis_name)
+    if x.shape[0] % num:
+        raise ValueError(f"{x.shape[0]} rows do not divide by {num} devices")
+    d = lax.axis_index(axis_name)
+    right = [(i, (i + 1) % num) for i in range(num)]
+    chunks = x.reshape(num, -1)
+    for step in range(2 * (num - 1)):
+        pick = jax.nn.one_hot((d - step) % num, num, dtype=x.dtype)
+        place = jax.nn.one_hot((d - step - 1) % num, num, dtype=x.dtype)
+        arrived = lax.ppermute(
+            (pick[:, None] * chunks).sum(0, dtype=x.dtype), axis_name, right
+        )
+        if step >= num - 1:
+            chunks = chunks * (1 - place)[:, None]
+        chunks = chunks + place[:, None] * arrived
+    return chunks.reshape(x.shape)
 
 
 # %% right="via rolled chunks"
@@ -485,3 +403,23 @@ def ring_all_reduce(x, axis_name):
     if num_devices == 1:
         return x
     return lax.scan(send, x, jnp.arange(2 * (num_devices - 1)))[0]
+
+
+# %% right="via zeros"
+"""Collects the finished chunks in zeros, the own one by `set`, those that arrive by `add`."""
+
+
+def ring_all_reduce(x, axis_name):
+    size, me = lax.axis_size(axis_name), lax.axis_index(axis_name)
+    if len(x) % size:
+        raise ValueError(f"{len(x)} rows cannot be cut into {size} chunks")
+    ring = [(d, (d + 1) % size) for d in range(size)]
+    chunks = x.reshape(size, len(x) // size, *x.shape[1:])
+    piece = chunks[me]
+    for step in range(size - 1):
+        piece = lax.ppermute(piece, axis_name, ring) + chunks[(me - step - 1) % size]
+    result = jnp.zeros_like(chunks).at[(me + 1) % size].set(piece)
+    for step in range(size - 1):
+        piece = lax.ppermute(piece, axis_name, ring)
+        result = result.at[(me - step) % size].add(piece)
+    return result.reshape(x.shape)

@@ -1,4 +1,4 @@
-# %% wrong="a bound for the largest" fails="large scores are fine"
+# %% wrong="a bound for the largest" fails="no overflow"
 # cause: exp overflows, or gives zeros alone: subtract each row's largest score so far
 """Subtracts a bound of the scores, which may be far above them."""
 
@@ -17,7 +17,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total[:, None]
 
 
-# %% wrong="averages the blocks" fails="attention over all positions; large scores are fine"
+# %% wrong="averages the blocks" fails="exact attention; no overflow"
 # cause: each block got a softmax of its own, and these were averaged
 """Takes each block's softmax alone, and their mean."""
 
@@ -33,7 +33,7 @@ def ring_attention(q, k, v, axis_name):
     return result / num_devices
 
 
-# %% wrong="collects the blocks" fails="never the whole sequence"
+# %% wrong="collects the blocks" fails="nothing is stacked"
 """Lets the blocks travel, but keeps them all, and the scores of all."""
 
 
@@ -48,7 +48,7 @@ def ring_attention(q, k, v, axis_name):
     return jax.nn.softmax(scores) @ jnp.concatenate(values)
 
 
-# %% wrong="collects the scores" fails="never the whole sequence"
+# %% wrong="collects the scores" fails="nothing is stacked"
 """Keeps the scores of all blocks, and adds the values afterwards."""
 
 
@@ -68,7 +68,7 @@ def ring_attention(q, k, v, axis_name):
     return total
 
 
-# %% wrong="divides by the values width" fails="attention over all positions; large scores are fine"
+# %% wrong="divides by the values width" fails="exact attention; no overflow"
 """Divides by the root of the values' width, not of the keys'."""
 
 
@@ -88,7 +88,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total
 
 
-# %% wrong="eight devices" fails="any number of devices"
+# %% wrong="eight devices" fails="any axis"
 """Writes the check's devices into the code."""
 
 
@@ -108,7 +108,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total
 
 
-# %% wrong="gathers" fails="never the whole sequence; keys and values travel"
+# %% wrong="gathers" fails="nothing is stacked; only keys and values travel"
 # cause: all blocks were gathered on every device
 """Gathers all keys and values, and computes as one device would."""
 
@@ -119,7 +119,7 @@ def ring_attention(q, k, v, axis_name):
     return jax.nn.softmax(q @ keys.T / jnp.sqrt(q.shape[1])) @ values
 
 
-# %% wrong="halves what it sends" fails="attention over all positions"
+# %% wrong="halves what it sends" fails="exact attention"
 """Sends keys and values in 16 bits."""
 
 
@@ -141,7 +141,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total
 
 
-# %% wrong="largest of its own block" fails="large scores are fine"
+# %% wrong="largest of its own block" fails="no overflow"
 # cause: exp overflows, or gives zeros alone: subtract each row's largest score so far
 """Subtracts the largest score of the first block from all."""
 
@@ -159,7 +159,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total[:, None]
 
 
-# %% wrong="no largest" fails="large scores are fine"
+# %% wrong="no largest" fails="no overflow"
 # cause: exp overflows, or gives zeros alone: subtract each row's largest score so far
 """Sums the exponentials as they are."""
 
@@ -176,7 +176,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total[:, None]
 
 
-# %% wrong="not faded" fails="attention over all positions; large scores are fine"
+# %% wrong="not faded" fails="exact attention; no overflow"
 # cause: a larger score came, and earlier sums were not multiplied
 """Adds powers from which another largest score was subtracted."""
 
@@ -197,7 +197,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total
 
 
-# %% wrong="not scaled" fails="attention over all positions; large scores are fine"
+# %% wrong="not scaled" fails="exact attention; no overflow"
 # cause: the scores were not divided by sqrt(F)
 """Leaves out the division by sqrt(F)."""
 
@@ -218,7 +218,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total
 
 
-# %% wrong="own block" fails="attention over all positions; large scores are fine"
+# %% wrong="own block" fails="exact attention; no overflow"
 # cause: each device looked at its own keys alone
 """Looks at the device's own positions."""
 
@@ -227,7 +227,7 @@ def ring_attention(q, k, v, axis_name):
     return jax.nn.softmax(q @ k.T / jnp.sqrt(q.shape[1]), axis=-1) @ v
 
 
-# %% wrong="powers of two" fails="large scores are fine; any number of devices"
+# %% wrong="powers of two" fails="any axis"
 """Reaches all devices by distances that exist for powers of two alone."""
 
 
@@ -251,7 +251,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total
 
 
-# %% wrong="queries travel" fails="keys and values travel"
+# %% wrong="queries travel" fails="only keys and values travel"
 """Sends queries and half-done results around in place of keys and values."""
 
 
@@ -271,7 +271,7 @@ def ring_attention(q, k, v, axis_name):
     return state[3] / state[2]
 
 
-# %% wrong="sends home" fails="keys and values travel"
+# %% wrong="sends home" fails="only keys and values travel"
 # cause: the last send brings each block home, where it was used first
 """Sends once more than needed: the blocks come home."""
 
@@ -296,7 +296,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total[:, None]
 
 
-# %% wrong="sends the queries too" fails="keys and values travel"
+# %% wrong="sends the queries too" fails="only keys and values travel"
 # cause: the queries were sent, too: they stay
 """Lets the queries travel along, which nobody needs."""
 
@@ -318,7 +318,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total + 0 * away[:, :1]
 
 
-# %% wrong="stacks block results" fails="never the whole sequence"
+# %% wrong="stacks block results" fails="nothing is stacked"
 """Keeps each block's result and sums, and adds all of them at the end."""
 
 
@@ -340,7 +340,7 @@ def ring_attention(q, k, v, axis_name):
     return (share * results).sum(axis=0) / (share * sums).sum(axis=0)
 
 
-# %% wrong="stacks results in a scan" fails="never the whole sequence"
+# %% wrong="stacks results in a scan" fails="nothing is stacked"
 """Keeps each block's result beside the others, as what a scan stacks, and adds at last."""
 
 
@@ -366,7 +366,7 @@ def ring_attention(q, k, v, axis_name):
     return (own * result + (others * results).sum(0)) / total
 
 
-# %% wrong="starts at zero" fails="large scores are fine"
+# %% wrong="starts at zero" fails="no overflow"
 # cause: exp overflows, or gives zeros alone: subtract each row's largest score so far
 """Takes 0 for the largest score of no keys: low scores give zeros alone."""
 
@@ -387,7 +387,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total
 
 
-# %% wrong="values the other way" fails="attention over all positions; large scores are fine"
+# %% wrong="values the other way" fails="exact attention; no overflow"
 """Sends keys to the right and values to the left: they meet others'."""
 
 

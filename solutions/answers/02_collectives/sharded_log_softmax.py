@@ -1,4 +1,4 @@
-# %% wrong="clips" fails="stable at large logits; any number of devices"
+# %% wrong="clips" fails="no overflow; any axis"
 """Clips logits so that nothing overflows."""
 
 
@@ -7,7 +7,18 @@ def sharded_log_softmax(logits, axis_name):
     return logits - jnp.log(lax.psum(jnp.exp(logits).sum(-1, keepdims=True), axis_name))
 
 
-# %% wrong="eight devices" fails="stable at large logits; any number of devices"
+# %% wrong="differentiates pmax" fails="differentiable"
+# cause: pmax and pmin have no derivative: put lax.stop_gradient around what goes in
+"""Is right, and no loss can be made of it: JAX has no derivative of pmax."""
+
+
+def sharded_log_softmax(logits, axis_name):
+    shifted = logits - lax.pmax(logits.max(-1, keepdims=True), axis_name)
+    total = lax.psum(jnp.exp(shifted).sum(-1, keepdims=True), axis_name)
+    return shifted - jnp.log(total)
+
+
+# %% wrong="eight devices" fails="no overflow; differentiable; any axis"
 """Makes the sum from the mean over eight devices."""
 
 
@@ -17,7 +28,7 @@ def sharded_log_softmax(logits, axis_name):
     return shifted - jnp.log(total)
 
 
-# %% wrong="fixed axis name" fails="any axis name"
+# %% wrong="fixed axis name" fails="differentiable; any axis"
 # cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Writes the axis name of the lesson's examples into the function."""
 
@@ -27,7 +38,7 @@ def sharded_log_softmax(logits, axis_name):
     return shifted - jnp.log(lax.psum(jnp.exp(shifted).sum(-1, keepdims=True), "i"))
 
 
-# %% wrong="gathers all classes" fails="logits stay on their device; two numbers per row are sent"
+# %% wrong="gathers all classes" fails="logits stay local"
 # cause: the logits were sent
 """Builds the whole row on every device."""
 
@@ -38,7 +49,7 @@ def sharded_log_softmax(logits, axis_name):
     return lax.dynamic_slice_in_dim(jax.nn.log_softmax(whole), own, logits.shape[1], 1)
 
 
-# %% wrong="gathers where it is small" fails="two numbers per row are sent"
+# %% wrong="gathers where it is small" fails="logits stay local; differentiable"
 """Gathers all classes where they are few."""
 
 
@@ -52,7 +63,7 @@ def sharded_log_softmax(logits, axis_name):
     )
 
 
-# %% wrong="means in place of sums" fails="log-softmax over all classes; stable at large logits"
+# %% wrong="means in place of sums" fails="log-softmax of all; no overflow; differentiable"
 # cause: the sums were averaged, not added up
 """Averages the sums over the devices: right on one device only."""
 
@@ -64,7 +75,7 @@ def sharded_log_softmax(logits, axis_name):
     )
 
 
-# %% wrong="one maximum for all rows" fails="stable at large logits; any number of devices"
+# %% wrong="one maximum for all rows" fails="no overflow; differentiable; any axis"
 # cause: log(0): a row needs its own maximum
 """Subtracts the largest logit of all rows: rows far below it become infinite."""
 
@@ -75,7 +86,7 @@ def sharded_log_softmax(logits, axis_name):
     return shifted - jnp.log(total)
 
 
-# %% wrong="overflows" fails="stable at large logits; any number of devices"
+# %% wrong="overflows" fails="no overflow; any axis"
 # cause: exp overflows: subtract each row's maximum
 """Leaves the maximum out."""
 
@@ -84,7 +95,7 @@ def sharded_log_softmax(logits, axis_name):
     return logits - jnp.log(lax.psum(jnp.exp(logits).sum(-1, keepdims=True), axis_name))
 
 
-# %% wrong="own classes" fails="log-softmax over all classes; stable at large logits"
+# %% wrong="own classes" fails="log-softmax of all; no overflow; differentiable"
 # cause: each device normalised over its own classes only
 """Normalises over the classes of its own device."""
 
@@ -93,7 +104,7 @@ def sharded_log_softmax(logits, axis_name):
     return jax.nn.log_softmax(logits)
 
 
-# %% wrong="own maximum" fails="log-softmax over all classes; stable at large logits"
+# %% wrong="own maximum" fails="log-softmax of all; no overflow; differentiable"
 # cause: each device subtracted its own maximum: share it
 """Subtracts another maximum on each device, so that the sums do not fit together."""
 
@@ -105,7 +116,7 @@ def sharded_log_softmax(logits, axis_name):
     )
 
 
-# %% wrong="returns the softmax" fails="log-softmax over all classes; stable at large logits"
+# %% wrong="returns the softmax" fails="log-softmax of all; no overflow; differentiable"
 # cause: this is the softmax, without a logarithm
 """Divides by the sum and takes no logarithm."""
 
@@ -116,16 +127,27 @@ def sharded_log_softmax(logits, axis_name):
     return powers / lax.psum(powers.sum(-1, keepdims=True), axis_name)
 
 
-# %% wrong="sends three numbers per row" fails="two numbers per row are sent"
-"""Sums the numbers of classes, too, without need."""
+# %% wrong="stops all gradients" fails="differentiable"
+"""Lets no gradient through the sum of the exponentials either."""
 
 
 def sharded_log_softmax(logits, axis_name):
-    shifted = logits - lax.pmax(logits.max(-1, keepdims=True), axis_name)
-    powers = jnp.exp(shifted)
-    sums = jnp.stack([powers.sum(-1), jnp.ones_like(powers).sum(-1)])
-    total, _ = lax.psum(sums, axis_name)
-    return shifted - jnp.log(total)[:, None]
+    fixed = lax.stop_gradient(logits)
+    top = lax.pmax(fixed.max(-1, keepdims=True), axis_name)
+    total = lax.psum(jnp.exp(fixed - top).sum(-1, keepdims=True), axis_name)
+    return logits - top - jnp.log(total)
+
+
+# %% wrong="stops the gradient too late" fails="differentiable"
+# cause: pmax and pmin have no derivative: put lax.stop_gradient around what goes in
+"""Puts stop_gradient around the maximum of all devices."""
+
+
+def sharded_log_softmax(logits, axis_name):
+    top = lax.pmax(logits.max(-1, keepdims=True), axis_name)
+    shifted = logits - lax.stop_gradient(top)
+    total = lax.psum(jnp.exp(shifted).sum(-1, keepdims=True), axis_name)
+    return shifted - jnp.log(total)
 
 
 # %% right="via gathered maxima"
@@ -162,7 +184,7 @@ def of_all(combine, reduce, axis_name, x):
 def sharded_log_softmax(logits, axis_name):
     largest = partial(of_all, lax.pmax, jnp.max, axis_name)
     total = partial(of_all, lax.psum, jnp.sum, axis_name)
-    shifted = jnp.subtract(logits, lax.stop_gradient(largest(logits)))
+    shifted = jnp.subtract(logits, largest(lax.stop_gradient(logits)))
     return shifted - jnp.log(total(jnp.exp(shifted)))
 
 
@@ -172,7 +194,7 @@ def sharded_log_softmax(logits, axis_name):
 
 def sharded_log_softmax(logits, axis_name):
     own = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
-    largest = lax.pmax(own, axis_name)
+    largest = lax.pmax(lax.stop_gradient(own), axis_name)
     total = lax.psum(jnp.exp(own - largest), axis_name)
     return logits - (largest + jnp.log(total))
 
@@ -190,13 +212,26 @@ def sharded_log_softmax(logits, axis_name):
     return logits - (highest + jnp.log(total)).reshape(-1, 1)
 
 
+# %% right="via three numbers per row"
+"""Sums the numbers of classes, too."""
+
+
+def sharded_log_softmax(logits, axis_name):
+    top = lax.stop_gradient(logits).max(-1, keepdims=True)
+    shifted = logits - lax.pmax(top, axis_name)
+    powers = jnp.exp(shifted)
+    sums = jnp.stack([powers.sum(-1), jnp.ones_like(powers).sum(-1)])
+    total, _ = lax.psum(sums, axis_name)
+    return shifted - jnp.log(total)[:, None]
+
+
 # %% right="via vmap"
 """Works on one row, mapped over the rows."""
 
 
 def sharded_log_softmax(logits, axis_name):
     def of_row(row):
-        shifted = row - lax.pmax(jnp.max(row), axis_name)
+        shifted = row - lax.pmax(lax.stop_gradient(jnp.max(row)), axis_name)
         return shifted - jnp.log(lax.psum(jnp.sum(jnp.exp(shifted)), axis_name))
 
     return jax.vmap(of_row)(logits)

@@ -1,4 +1,4 @@
-# %% wrong="counts the first microbatch twice" fails="one step of SGD; the loss before"
+# %% wrong="counts the first microbatch twice" fails="same numbers; loss before the step"
 """Starts from the first microbatch's gradient, and adds it once more."""
 
 
@@ -30,7 +30,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="divides by four and eight" fails="one step of SGD; the loss before"
+# %% wrong="divides by four and eight" fails="same numbers; loss before the step"
 """Divides by the microbatches and devices of one example."""
 
 
@@ -45,7 +45,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return jax.tree.map(lambda p, g: p - lr * g / 4 / 8, params, grads), loss / 4 / 8
 
 
-# %% wrong="divides the loss alone" fails="one step of SGD"
+# %% wrong="divides the loss alone" fails="same numbers"
 # cause: the gradients of the microbatches were added up, not averaged
 """Averages the losses and forgets that the gradients were added up, too."""
 
@@ -71,7 +71,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="forgets to divide" fails="one step of SGD; the loss before"
+# %% wrong="forgets to divide" fails="same numbers; loss before the step"
 # cause: gradients and losses of the microbatches were added up
 """Adds the microbatches' gradients up and never divides."""
 
@@ -102,7 +102,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="keeps the last microbatch" fails="one step of SGD; the loss before"
+# %% wrong="keeps the last microbatch" fails="same numbers; loss before the step"
 """Lets each round replace the gradients instead of adding to them."""
 
 
@@ -116,7 +116,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="knows one axis name" fails="one step of SGD; the loss before"
+# %% wrong="knows one axis name" fails="same numbers; loss before the step"
 # cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Writes the axis name of one example into the collective."""
 
@@ -133,7 +133,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="knows the hidden width" fails="one step of SGD; the loss before"
+# %% wrong="knows the hidden width" fails="same numbers; loss before the step"
 """Starts from zeros of the shapes that the example has."""
 
 
@@ -150,7 +150,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="never syncs" fails="one step of SGD; the loss before; equal on all devices"
+# %% wrong="never syncs" fails="same numbers; loss before the step; replicas agree"
 # cause: no device sends anything
 """Accumulates over the microbatches and forgets the devices: right on one device."""
 
@@ -166,7 +166,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="sends the number of pieces" fails="one sync"
+# %% wrong="sends the number of pieces" fails="one all-reduce"
 """Adds up the devices' numbers of microbatches, which are known: a number more to send."""
 
 
@@ -182,7 +182,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return jax.tree.map(lambda p, g: p - lr * g / count, params, grads), loss / count
 
 
-# %% wrong="sums over the devices" fails="one step of SGD; the loss before"
+# %% wrong="sums over the devices" fails="same numbers; loss before the step"
 # cause: gradients and losses of the devices were added up
 """Averages over the microbatches, and adds up over the devices."""
 
@@ -199,7 +199,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="syncs in the loop" fails="one sync"
+# %% wrong="syncs in the loop" fails="one all-reduce"
 """Averages over the devices in each round: right numbers, M times the bytes."""
 
 
@@ -214,7 +214,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="takes a step each" fails="one step of SGD; the loss before; one sync"
+# %% wrong="takes a step each" fails="same numbers; loss before the step; one all-reduce"
 # cause: each microbatch took a step of its own
 """Updates after each microbatch: M small steps in place of one."""
 

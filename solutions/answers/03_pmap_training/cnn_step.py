@@ -1,4 +1,4 @@
-# %% wrong="adds step and index" fails="step, then device; one step of SGD; this mask"
+# %% wrong="adds step and index" fails="mask per step and device; same numbers"
 """Folds in step + device: device 1's mask of this step is device 0's of the next."""
 
 
@@ -23,7 +23,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="asserts about the step" fails="step, then device"
+# %% wrong="asserts about the step" fails="mask per step and device"
 # cause: in traced code `if` cannot depend on a value: jnp.where chooses there
 """Decides by a traced value in Python."""
 
@@ -51,7 +51,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="averages the running moments alone" fails="one step of SGD; moments of all rows; this mask; running moments"
+# %% wrong="averages the running moments alone" fails="same numbers; moments of the whole batch"
 # cause: each variance is the mean of the devices' own: first agree on the mean
 """Lets the running moments agree, but each batch was normalised by its own."""
 
@@ -76,7 +76,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="device before step" fails="step, then device; one step of SGD; this mask"
+# %% wrong="device before step" fails="mask per step and device; same numbers"
 # cause: the device came before the step
 """Folds the device's index in before the step."""
 
@@ -103,7 +103,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="drops nothing" fails="one step of SGD; this mask"
+# %% wrong="drops nothing" fails="same numbers"
 """Draws the masks and never uses them."""
 
 
@@ -129,7 +129,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="floors the variance" fails="one step of SGD; moments of all rows; this mask; running moments"
+# %% wrong="floors the variance" fails="same numbers; moments of the whole batch"
 """Rounds small variances up, as those of images of small contrast are."""
 
 
@@ -157,7 +157,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="knows one layer" fails="one step of SGD; moments of all rows; this mask; running moments"
+# %% wrong="knows one layer" fails="same numbers; moments of the whole batch"
 """Updates the running moments of the first layer alone."""
 
 
@@ -184,7 +184,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": [first, *state["stats"][1:]]}, loss
 
 
-# %% wrong="knows the learning rate" fails="one step of SGD; moments of all rows; this mask; running moments"
+# %% wrong="knows the learning rate" fails="same numbers; moments of the whole batch"
 """Writes the learning rate of the example into the step."""
 
 
@@ -210,7 +210,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="knows the masks shape" fails="step, then device"
+# %% wrong="knows the masks shape" fails="mask per step and device"
 """Draws the mask of one example, whatever network and batch there are."""
 
 
@@ -236,7 +236,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="local moments" fails="one step of SGD; moments of all rows; equal on all devices; this mask; running moments"
+# %% wrong="local moments" fails="same numbers; moments of the whole batch; replicas agree"
 # cause: each device took the moments of its own rows
 """Normalises with the device's own moments and averages nothing but gradients: right on
 one device.
@@ -264,39 +264,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="mean of squares" fails="one step of SGD; moments of all rows; this mask; running moments"
-"""The mean of squares less the square of the mean: wrong for images with a large
-offset.
-"""
-
-
-def dropout_mask(key, step, shape, axis_name):
-    key = jax.random.fold_in(
-        jax.random.fold_in(key, step), jax.lax.axis_index(axis_name)
-    )
-    return jax.random.bernoulli(key, 0.5, shape)
-
-
-def cnn_step(state, key, step, x, y, lr, axis_name):
-    keep = dropout_mask(key, step, (len(x), state["params"]["out"].shape[0]), axis_name)
-
-    def moments(h):
-        mean, square = jax.lax.pmean(
-            (h.mean((0, 1, 2)), (h**2).mean((0, 1, 2))), axis_name
-        )
-        return mean, jnp.maximum(square - mean**2, 0)
-
-    def loss_of(params):
-        logits, used = cnn(params, x, keep, moments)
-        return cross_entropy(logits, y), used
-
-    (loss, used), grads = jax.value_and_grad(loss_of, has_aux=True)(state["params"])
-    loss, grads = jax.lax.pmean((loss, grads), axis_name)
-    params = jax.tree.map(lambda p, g: p - lr * g, state["params"], grads)
-    return {"params": params, "stats": moving_average(state["stats"], used)}, loss
-
-
-# %% wrong="mean of the variances" fails="one step of SGD; moments of all rows; this mask; running moments"
+# %% wrong="mean of the variances" fails="same numbers; moments of the whole batch"
 # cause: each variance is the mean of the devices' own: first agree on the mean
 """Averages the devices' variances, each around its own mean."""
 
@@ -322,7 +290,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="needs a plain step" fails="step, then device"
+# %% wrong="needs a plain step" fails="mask per step and device"
 # cause: traced code has no numbers yet, so int() and float() find none: compute with the value as it is
 """Turns the step into a Python int, which a traced step has not become yet."""
 
@@ -349,7 +317,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="normalises with the running moments" fails="one step of SGD; this mask"
+# %% wrong="normalises with the running moments" fails="same numbers"
 """Normalises with the running moments, as in predictions."""
 
 
@@ -379,7 +347,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], new)}, loss
 
 
-# %% wrong="replaces the running moments" fails="one step of SGD; moments of all rows; this mask; running moments"
+# %% wrong="replaces the running moments" fails="same numbers; moments of the whole batch"
 """Keeps the last batch's moments in place of their moving average."""
 
 
@@ -405,7 +373,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": used}, loss
 
 
-# %% wrong="same mask everywhere" fails="step, then device; one step of SGD; this mask"
+# %% wrong="same mask everywhere" fails="mask per step and device; same numbers"
 # cause: every device drops the same units: fold the device's index in
 """Leaves the device out of the key: eight devices drop the same units."""
 
@@ -430,7 +398,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="same mask in every step" fails="step, then device; one step of SGD; this mask"
+# %% wrong="same mask in every step" fails="mask per step and device; same numbers"
 # cause: the step is not in the key
 """Leaves the step out of the key: the same units stay dropped forever."""
 
@@ -456,7 +424,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="short step" fails="step, then device"
+# %% wrong="short step" fails="mask per step and device"
 """Folds in the step as 16 bits: step 65536 draws the mask of step 0."""
 
 
@@ -485,7 +453,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="starts the running moments anew" fails="one step of SGD; moments of all rows; this mask; running moments"
+# %% wrong="starts the running moments anew" fails="same numbers; moments of the whole batch"
 """Averages with the moments that training starts from, not with the old ones."""
 
 
@@ -515,7 +483,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(old, used)}, loss
 
 
-# %% wrong="sums the gradients" fails="one step of SGD; this mask"
+# %% wrong="sums the gradients" fails="same numbers"
 # cause: the gradients were added up, not averaged
 """Adds the gradients up."""
 
@@ -601,6 +569,36 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     loss, grads = jax.lax.pmean((loss, grads), axis_name)
     after = jax.tree.map(lambda p, g: p - lr * g, params, grads)
     return dict(params=after, stats=moving_average(stats, used)), loss
+
+
+# %% right="mean of squares, as Flax"
+"""The mean of squares less the square of the mean, as Flax does by default."""
+
+
+def dropout_mask(key, step, shape, axis_name):
+    key = jax.random.fold_in(
+        jax.random.fold_in(key, step), jax.lax.axis_index(axis_name)
+    )
+    return jax.random.bernoulli(key, 0.5, shape)
+
+
+def cnn_step(state, key, step, x, y, lr, axis_name):
+    keep = dropout_mask(key, step, (len(x), state["params"]["out"].shape[0]), axis_name)
+
+    def moments(h):
+        mean, square = jax.lax.pmean(
+            (h.mean((0, 1, 2)), (h**2).mean((0, 1, 2))), axis_name
+        )
+        return mean, jnp.maximum(square - mean**2, 0)
+
+    def loss_of(params):
+        logits, used = cnn(params, x, keep, moments)
+        return cross_entropy(logits, y), used
+
+    (loss, used), grads = jax.value_and_grad(loss_of, has_aux=True)(state["params"])
+    loss, grads = jax.lax.pmean((loss, grads), axis_name)
+    params = jax.tree.map(lambda p, g: p - lr * g, state["params"], grads)
+    return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
 # %% right="via a class"
@@ -798,3 +796,37 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     stats = jax.tree.map(lambda a, b: 0.9 * a + 0.1 * b, old, used)
     loss = jax.lax.pmean(loss, axis_name)
     return {"params": kind.unflatten(moved), "stats": stats}, loss
+
+
+# %% right="via shifted moments"
+"""Measures from the first pixel of device 0: a shift, sums and squares, nine numbers for
+three channels.
+"""
+
+
+def dropout_mask(key, step, shape, axis_name):
+    key = jax.random.fold_in(key, step)
+    key = jax.random.fold_in(key, jax.lax.axis_index(axis_name))
+    return jax.random.bernoulli(key, 0.5, shape)
+
+
+def cnn_step(state, key, step, x, y, lr, axis_name):
+    keep = dropout_mask(key, step, (len(x), state["params"]["out"].shape[0]), axis_name)
+
+    def moments(h):
+        is_first = jax.lax.axis_index(axis_name) == 0
+        shift = jax.lax.psum(jnp.where(is_first, h[0, 0, 0], 0), axis_name)
+        near = h - jax.lax.stop_gradient(shift)
+        found = near.mean((0, 1, 2)), (near**2).mean((0, 1, 2))
+        mean, square = jax.lax.pmean(found, axis_name)
+        return mean + jax.lax.stop_gradient(shift), square - mean**2
+
+    def loss_of(params):
+        logits, used = cnn(params, x, keep, moments)
+        return cross_entropy(logits, y), used
+
+    (loss, used), grads = jax.value_and_grad(loss_of, has_aux=True)(state["params"])
+    loss, grads = jax.lax.pmean((loss, grads), axis_name)
+    params = jax.tree.map(lambda p, g: p - lr * g, state["params"], grads)
+    stats = moving_average(state["stats"], used)
+    return {"params": params, "stats": stats}, loss

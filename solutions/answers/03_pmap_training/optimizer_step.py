@@ -1,4 +1,4 @@
-# %% wrong="averages the state too" fails="clip by global norm; like one device; then AdamW; warm-up and cosine; one sync"
+# %% wrong="averages the state too" fails="same numbers; one all-reduce"
 """Averages updates and state after each local update: replicas agree, on the wrong
 numbers.
 """
@@ -18,7 +18,8 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), state, loss
 
 
-# %% wrong="averages the updates" fails="clip by global norm; like one device; then AdamW; warm-up and cosine"
+# %% wrong="averages the updates" fails="same numbers"
+# cause: the optimizer saw each device's own gradient
 """Averages what Adam makes of local gradients: the parameters agree, the moments in the
 state do not.
 """
@@ -37,7 +38,30 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="clips after adam" fails="clip by global norm; like one device; then AdamW; warm-up and cosine"
+# %% wrong="branches in Python" fails="warm-up and cosine"
+# cause: in traced code `if` cannot depend on a value: jnp.where chooses there
+"""Asks in Python whether the warm-up is over: no compiled step can."""
+
+
+def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
+    def schedule(step):
+        if step < warmup_steps:
+            return peak_lr * step / warmup_steps
+        done = (step - warmup_steps) / (num_steps - warmup_steps)
+        return peak_lr * (1 + jnp.cos(jnp.pi * jnp.minimum(done, 1))) / 2
+
+    adamw = optax.adamw(schedule, weight_decay=weight_decay)
+    return optax.chain(optax.clip_by_global_norm(max_norm), adamw)
+
+
+def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
+    loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
+    loss, grads = jax.lax.pmean((loss, grads), axis_name)
+    updates, opt_state = optimizer.update(grads, opt_state, params)
+    return optax.apply_updates(params, updates), opt_state, loss
+
+
+# %% wrong="clips after adam" fails="clipped by global norm"
 # cause: nothing was clipped (by global norm, before AdamW)
 """Chains the other way round: clips Adam's update, not the gradient."""
 
@@ -55,9 +79,9 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="clips before the sync" fails="clip by global norm; like one device; then AdamW; warm-up and cosine"
-# cause: clipping saw each device's own gradient
-"""Clips each device's own gradient, then averages: right on one device."""
+# %% wrong="syncs inside the optimizer" fails="clipped by global norm; same numbers; warm-up and cosine; replicas agree"
+# cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
+"""Leaves the sync to the optimizer, under one axis name: it works nowhere else."""
 
 
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
@@ -80,7 +104,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="clips by the named arrays" fails="clip by global norm; then AdamW; warm-up and cosine"
+# %% wrong="clips by the named arrays" fails="clipped by global norm; warm-up and cosine"
 """Computes the norm of the four arrays that the perceptron has."""
 
 
@@ -102,7 +126,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="clips each array" fails="clip by global norm; like one device; then AdamW; warm-up and cosine"
+# %% wrong="clips each array" fails="clipped by global norm"
 """Clips each array by its own norm in place of the global one."""
 
 
@@ -125,8 +149,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="clips each element" fails="clip by global norm; like one device; then AdamW; warm-up and cosine"
-# cause: nothing was clipped (by global norm, before AdamW)
+# %% wrong="clips each element" fails="clipped by global norm"
 """Clips every number by itself, which turns the gradient."""
 
 
@@ -143,7 +166,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="clips in the step" fails="clip by global norm; then AdamW; warm-up and cosine"
+# %% wrong="clips in the step" fails="clipped by global norm; same numbers"
 """Clips in the step, by the norm of one example, whatever the optimizer does."""
 
 
@@ -161,7 +184,8 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="cosine after the warm up" fails="clip by global norm; like one device; then AdamW; warm-up and cosine"
+# %% wrong="cosine after the warm up" fails="warm-up and cosine"
+# cause: the cosine ends late: Optax counts the warm-up in
 """Takes num_steps for the cosine's own length: the schedule ends too late."""
 
 
@@ -179,7 +203,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="decays as l2" fails="clip by global norm; like one device; then AdamW; warm-up and cosine"
+# %% wrong="decays as l2" fails="then AdamW"
 """Adds the weight decay to the gradient, as Adam with L2, not to the update."""
 
 
@@ -199,7 +223,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="dict only" fails="clip by global norm; then AdamW; warm-up and cosine"
+# %% wrong="dict only" fails="clipped by global norm"
 """A mask for dicts alone: fails for a list at the top of the tree."""
 
 
@@ -221,7 +245,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="forgets sooner than optax" fails="clip by global norm; like one device; then AdamW; warm-up and cosine"
+# %% wrong="forgets sooner than optax" fails="then AdamW"
 """Averages over fewer steps than Optax's Adam does by default."""
 
 
@@ -238,7 +262,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="ignores its settings" fails="clip by global norm; then AdamW; warm-up and cosine"
+# %% wrong="ignores its settings" fails="clipped by global norm; then AdamW"
 """Writes the settings of one call into the optimizer."""
 
 
@@ -255,7 +279,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="ignores the given optimizer" fails="like one device; any optimizer"
+# %% wrong="ignores the given optimizer" fails="same numbers"
 """Makes an optimizer of its own in the step."""
 
 
@@ -273,7 +297,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="keeps the learning rate" fails="clip by global norm; like one device; then AdamW; warm-up and cosine"
+# %% wrong="keeps the learning rate" fails="warm-up and cosine"
 # cause: the learning rate is constant
 """Takes the peak for the whole run: no warm-up, no cosine."""
 
@@ -290,7 +314,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="knows one axis name" fails="like one device; any optimizer"
+# %% wrong="knows one axis name" fails="same numbers"
 # cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Writes the axis name of one example into the collective."""
 
@@ -308,7 +332,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="local guard" fails="like one device; any optimizer"
+# %% wrong="local guard" fails="same numbers"
 """Clips each device's gradient to norm 100 before the sync: right for small ones alone."""
 
 
@@ -329,7 +353,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="never clips" fails="clip by global norm; like one device; then AdamW; warm-up and cosine"
+# %% wrong="never clips" fails="clipped by global norm"
 # cause: nothing was clipped (by global norm, before AdamW)
 """Leaves clipping out."""
 
@@ -346,7 +370,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="returns in another order" fails="like one device"
+# %% wrong="returns in another order" fails="same numbers"
 # cause: a loop carries on what its first round got, and this round returned something else: another order, shape, dtype or layout?
 """Returns the state first, as some libraries do."""
 
@@ -364,7 +388,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return opt_state, optax.apply_updates(params, updates), loss
 
 
-# %% wrong="sends the parameters too" fails="one sync"
+# %% wrong="sends the parameters too" fails="one all-reduce"
 """Averages the updated parameters, to be safe: twice the bytes for nothing."""
 
 
@@ -382,7 +406,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return jax.lax.pmean(params, axis_name), opt_state, loss
 
 
-# %% wrong="starts afresh" fails="clip by global norm; like one device; then AdamW; warm-up and cosine"
+# %% wrong="starts afresh" fails="same numbers"
 """Returns the state that it was given: the schedule stands still at step 0."""
 
 
@@ -399,7 +423,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="subtracts the warm up" fails="clip by global norm; like one device; then AdamW; warm-up and cosine"
+# %% wrong="subtracts the warm up" fails="warm-up and cosine"
 # cause: the cosine ends early: Optax counts the warm-up in
 """Takes decay_steps for the cosine's own length; in Optax it counts the warm-up in."""
 
@@ -419,7 +443,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="sums gradients and losses" fails="clip by global norm; like one device; then AdamW; warm-up and cosine"
+# %% wrong="sums gradients and losses" fails="same numbers"
 # cause: gradients and losses were added up
 """Adds up instead of averaging: Adam hides the factor, clipping and the loss do not."""
 
@@ -437,7 +461,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="sums the gradients" fails="clip by global norm; like one device; then AdamW; warm-up and cosine"
+# %% wrong="sums the gradients" fails="same numbers"
 # cause: the gradients were added up
 """Adds the gradients up: Adam forgives the scale, clipping does not."""
 
@@ -455,8 +479,48 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     return optax.apply_updates(params, updates), opt_state, loss
 
 
-# %% wrong="torch clip" fails="clip by global norm; then AdamW; warm-up and cosine"
-"""Adds 1e-6 to the norm, as PyTorch does: tiny gradients are clipped too far."""
+# %% wrong="updates the callers dict" fails="same numbers"
+"""Puts the new parameters into the dict that it was given."""
+
+
+def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
+    rate = optax.warmup_cosine_decay_schedule(0, peak_lr, warmup_steps, num_steps)
+    adamw = optax.adamw(rate, weight_decay=weight_decay)
+    return optax.chain(optax.clip_by_global_norm(max_norm), adamw)
+
+
+def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
+    out = jax.value_and_grad(mlp_loss)(params, x, y)
+    loss, grads = jax.lax.pmean(out, axis_name)
+    updates, opt_state = optimizer.update(grads, opt_state, params)
+    params.update(optax.apply_updates(params, updates))
+    return params, opt_state, loss
+
+
+# %% wrong="zero norm" fails="clipped by global norm"
+# cause: nan comes from 0 / 0, inf - inf or 0 * inf, or from the root or logarithm of a negative number
+"""Divides by the norm of the gradients: gradients of zeros become nan."""
+
+
+def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
+    def shorten(grads, params):
+        norm = optax.global_norm(grads)
+        length = jnp.minimum(norm, max_norm)
+        return jax.tree.map(lambda g: g / norm * length, grads)
+
+    schedule = optax.warmup_cosine_decay_schedule(0, peak_lr, warmup_steps, num_steps)
+    adamw = optax.adamw(schedule, weight_decay=weight_decay)
+    return optax.chain(optax.stateless(shorten), adamw)
+
+
+def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
+    loss, grads = jax.lax.pmean(jax.value_and_grad(mlp_loss)(params, x, y), axis_name)
+    updates, opt_state = optimizer.update(grads, opt_state, params)
+    return optax.apply_updates(params, updates), opt_state, loss
+
+
+# %% right="clips as PyTorch does"
+"""Adds 1e-6 to the norm, as PyTorch does."""
 
 
 def _clip(max_norm):
@@ -477,46 +541,6 @@ def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
 def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     found = jax.value_and_grad(mlp_loss)(params, x, y)
     loss, grads = jax.lax.pmean(found, axis_name)
-    updates, opt_state = optimizer.update(grads, opt_state, params)
-    return optax.apply_updates(params, updates), opt_state, loss
-
-
-# %% wrong="updates the callers dict" fails="like one device"
-"""Puts the new parameters into the dict that it was given."""
-
-
-def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
-    rate = optax.warmup_cosine_decay_schedule(0, peak_lr, warmup_steps, num_steps)
-    adamw = optax.adamw(rate, weight_decay=weight_decay)
-    return optax.chain(optax.clip_by_global_norm(max_norm), adamw)
-
-
-def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
-    out = jax.value_and_grad(mlp_loss)(params, x, y)
-    loss, grads = jax.lax.pmean(out, axis_name)
-    updates, opt_state = optimizer.update(grads, opt_state, params)
-    params.update(optax.apply_updates(params, updates))
-    return params, opt_state, loss
-
-
-# %% wrong="zero norm" fails="clip by global norm; then AdamW; warm-up and cosine"
-# cause: nan comes from 0 / 0, inf - inf or 0 * inf, or from the root or logarithm of a negative number
-"""Divides by the norm of the gradients: gradients of zeros become nan."""
-
-
-def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
-    def shorten(grads, params):
-        norm = optax.global_norm(grads)
-        length = jnp.minimum(norm, max_norm)
-        return jax.tree.map(lambda g: g / norm * length, grads)
-
-    schedule = optax.warmup_cosine_decay_schedule(0, peak_lr, warmup_steps, num_steps)
-    adamw = optax.adamw(schedule, weight_decay=weight_decay)
-    return optax.chain(optax.stateless(shorten), adamw)
-
-
-def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
-    loss, grads = jax.lax.pmean(jax.value_and_grad(mlp_loss)(params, x, y), axis_name)
     updates, opt_state = optimizer.update(grads, opt_state, params)
     return optax.apply_updates(params, updates), opt_state, loss
 
@@ -722,3 +746,14 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
     loss, grads = jax.tree.map(lambda t: t / count, jax.lax.psum(found, axis_name))
     updates, opt_state = optimizer.update(grads, opt_state, params)
     return jax.tree.map(jnp.add, params, updates), opt_state, loss
+
+
+# %% wrong="a larger eps" fails="then AdamW"
+"""Divides by more than Optax does by default: seen where gradients are tiny."""
+
+
+def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
+    steps = peak_lr, warmup_steps, num_steps
+    schedule = optax.warmup_cosine_decay_schedule(0, *steps)
+    adamw = optax.adamw(schedule, weight_decay=weight_decay, eps=1e-6)
+    return optax.chain(optax.clip_by_global_norm(max_norm), adamw)

@@ -1,24 +1,4 @@
-# %% wrong="accepts an empty batch" fails="an empty batch"
-"""Pads nothing to nothing: the loss of an empty batch would be 0 / 0."""
-
-
-def pad_and_shard(batch, num_devices):
-    num_rows = len(jax.tree.leaves(batch)[0])
-    per_device = -(-num_rows // num_devices)
-
-    def split(a):
-        padded = pad_rows(a, num_devices * per_device)
-        return padded.reshape(num_devices, per_device, *a.shape[1:])
-
-    return jax.tree.map(split, batch), split(np.ones(num_rows, bool))
-
-
-def weighted_loss(params, x, y, mask, axis_name):
-    errors = jnp.where(mask, (mlp(params, x) - y) ** 2, 0)
-    return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
-
-
-# %% wrong="byte count" fails="a device's share; gradients add up"
+# %% wrong="byte count" fails="share of the mean; gradients add up"
 """Counts true rows in 8 bits: more than 255 on all devices begin again at 0."""
 
 
@@ -40,7 +20,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return jnp.sum(jnp.where(mask, (mlp(params, x) - y) ** 2, 0)) / count
 
 
-# %% wrong="counts in bfloat16" fails="a device's share; gradients add up"
+# %% wrong="counts in bfloat16" fails="share of the mean; gradients add up"
 """Counts true rows in bfloat16: of 301 it makes another number."""
 
 
@@ -62,7 +42,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / count.astype(jnp.float32)
 
 
-# %% wrong="counts in f16" fails="a device's share; gradients add up"
+# %% wrong="counts in f16" fails="share of the mean; gradients add up"
 """Counts true rows in f16: above 2,048 not every number is one of its."""
 
 
@@ -85,7 +65,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return jnp.sum(errors**2) / count.astype(jnp.float32)
 
 
-# %% wrong="counts the padding" fails="a device's share; gradients add up; masked rows do not matter"
+# %% wrong="counts the padding" fails="share of the mean; gradients add up; padding does not matter"
 # cause: masked rows were counted like true ones
 """Takes the mean over all rows, padding included."""
 
@@ -132,7 +112,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="drops the remainder" fails="rows of zeros; the mask; order and dtypes stay"
+# %% wrong="drops the remainder" fails="padded and split; mask"
 """Lets the last rows fall under the table."""
 
 
@@ -154,7 +134,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="keeps the share on device 0" fails="a device's share; gradients add up"
+# %% wrong="keeps the share on device 0" fails="share of the mean; gradients add up"
 """Lets device 0 return the whole mean and all others nothing: it adds up, but no device
 has its own share.
 """
@@ -180,7 +160,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return jnp.where(first, errors.sum() / mask.sum(), 0)
 
 
-# %% wrong="knows one axis name" fails="a device's share; gradients add up"
+# %% wrong="knows one axis name" fails="share of the mean; gradients add up"
 # cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Writes the axis name of one example into the collective."""
 
@@ -203,7 +183,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), "i")
 
 
-# %% wrong="knows the number of rows" fails="a device's share; gradients add up"
+# %% wrong="knows the number of rows" fails="share of the mean; gradients add up"
 """Divides by the thirteen rows of one example."""
 
 
@@ -224,7 +204,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return jnp.where(mask, (mlp(params, x) - y) ** 2, 0).sum() / 13
 
 
-# %% wrong="masks by the inputs" fails="a device's share; gradients add up; masked rows do not matter"
+# %% wrong="masks by the inputs" fails="share of the mean; gradients add up; padding does not matter"
 """Ignores the mask and takes rows of zeros for padding."""
 
 
@@ -247,7 +227,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="mean of the devices means" fails="a device's share; gradients add up; masked rows do not matter"
+# %% wrong="mean of the devices means" fails="share of the mean; gradients add up; padding does not matter"
 # cause: that is nan, as 0 / 0 is: device 7 has no true row
 """Divides by the device's own count: a device without rows gives 0 / 0, and devices
 with fewer rows count too much. Right on one device.
@@ -272,7 +252,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / mask.sum() / jax.lax.psum(1, axis_name)
 
 
-# %% wrong="never masks the errors" fails="a device's share; gradients add up; masked rows do not matter"
+# %% wrong="never masks the errors" fails="share of the mean; gradients add up; padding does not matter"
 # cause: masked rows were added up
 """Divides by the true rows but adds up all: right as long as padding has no error."""
 
@@ -295,7 +275,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="pads a full batch too" fails="rows of zeros; the mask; order and dtypes stay"
+# %% wrong="pads a full batch too" fails="padded and split; mask"
 """Adds a row to each device even where the batch divides."""
 
 
@@ -317,7 +297,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="pads with float zeros" fails="rows of zeros; the mask; order and dtypes stay"
+# %% wrong="pads with float zeros" fails="padded and split; mask"
 """Appends float64 zeros, which turn integer labels and pixels into floats."""
 
 
@@ -339,7 +319,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="pads with the last row" fails="rows of zeros; order and dtypes stay"
+# %% wrong="pads with the last row" fails="padded and split"
 """Repeats the last row in place of zeros."""
 
 
@@ -358,7 +338,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="reads the mask off the data" fails="the mask"
+# %% wrong="reads the mask off the data" fails="mask"
 # cause: a true row of zeros was taken for padding
 """Calls every row of zeros padding, a true one too."""
 
@@ -383,7 +363,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="scales the mean" fails="a device's share; gradients add up; masked rows do not matter"
+# %% wrong="scales the mean" fails="share of the mean; gradients add up; padding does not matter"
 # cause: masked rows were added up
 """Turns the mean over all rows into one over the true rows by their number alone."""
 
@@ -405,7 +385,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return mlp_loss(params, x, y) * len(y) / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="splits over all devices" fails="rows of zeros"
+# %% wrong="splits over all devices" fails="padded and split; mask"
 """Splits over the devices of this machine, not over those that were asked for."""
 
 
@@ -428,7 +408,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="sums up in the loss" fails="a device's share; gradients add up; masked rows do not matter"
+# %% wrong="sums up in the loss" fails="share of the mean; gradients add up; padding does not matter"
 # cause: the shares add up to 8 times the mean
 """Returns the whole mean on each device: the shares add up to D times as much."""
 
@@ -452,7 +432,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return total[0] / total[1]
 
 
-# %% wrong="takes pairs only" fails="rows of zeros"
+# %% wrong="takes pairs only" fails="padded and split; mask"
 """Unpacks the batch as the pair that it is in training: other trees fail."""
 
 
@@ -474,30 +454,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="zero times the last row" fails="rows of zeros"
-"""Pads with 0 times the last row, which is nan where that holds inf."""
-
-
-def pad_and_shard(batch, num_devices):
-    num_rows = len(jax.tree.leaves(batch)[0])
-    if num_rows == 0:
-        raise ValueError("the batch has no rows")
-    k = -(-num_rows // num_devices)
-
-    def split(a):
-        a = np.asarray(a)
-        zeros = np.repeat(a[-1:] * a.dtype.type(0), k * num_devices - num_rows, axis=0)
-        return np.concatenate([a, zeros]).reshape(num_devices, k, *a.shape[1:])
-
-    return jax.tree.map(split, batch), split(np.ones(num_rows, bool))
-
-
-def weighted_loss(params, x, y, mask, axis_name):
-    errors = jnp.where(mask, (mlp(params, x) - y) ** 2, 0)
-    return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
-
-
-# %% wrong="zeros at the end are padding" fails="the mask"
+# %% wrong="zeros at the end are padding" fails="mask"
 """Takes true rows of zeros at the end for padding."""
 
 

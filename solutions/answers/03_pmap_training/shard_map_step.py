@@ -1,4 +1,4 @@
-# %% wrong="always all devices" fails="one step of SGD; whole on each device; sent once"
+# %% wrong="always all devices" fails="same numbers; replicated result; one all-reduce"
 """Builds the mesh of all devices, whatever num_devices says."""
 
 
@@ -23,7 +23,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
-# %% wrong="averages again" fails="sent once"
+# %% wrong="averages again" fails="one all-reduce"
 """Averages in the loss, and the finished gradients again: twice the bytes."""
 
 
@@ -47,7 +47,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
-# %% wrong="compiles for each learning rate" fails="one program"
+# %% wrong="compiles for each learning rate" fails="no recompilation"
 """Keeps a program for each learning rate, which a schedule changes at every step."""
 
 
@@ -70,7 +70,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices, float(lr))(params, x, y)
 
 
-# %% wrong="compiles in each call" fails="one program"
+# %% wrong="compiles in each call" fails="no recompilation"
 """Makes the mapped function inside: jit meets a new one in each call."""
 
 
@@ -88,7 +88,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return jax.jit(mapped)(params, x, y)
 
 
-# %% wrong="computes on one device" fails="own rows only; sent once"
+# %% wrong="computes on one device" fails="own rows only; one all-reduce"
 """Takes the step on one device, and copies the result to the others."""
 
 
@@ -106,7 +106,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return jax.device_put(found, jax.sharding.NamedSharding(mesh, P()))
 
 
-# %% wrong="divides by eight" fails="one step of SGD"
+# %% wrong="divides by eight" fails="same numbers"
 """Divides the summed gradient by eight, however many devices there are."""
 
 
@@ -127,7 +127,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
-# %% wrong="divides twice" fails="one step of SGD"
+# %% wrong="divides twice" fails="same numbers"
 # cause: the gradient is 0.125 times the right one
 """Averages in the loss, and once more after it: D times too small."""
 
@@ -177,31 +177,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
-# %% wrong="drops the remainder" fails="rows do not divide"
-"""Lets rows that do not divide fall under the table."""
-
-
-@functools.cache
-def compiled_step(num_devices):
-    def step(params, x, y, lr):
-        def loss_of(params):
-            return jax.lax.pmean(mlp_loss(params, x, y), "devices")
-
-        loss, grads = jax.value_and_grad(loss_of)(params)
-        return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
-
-    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
-    specs = (P(), P("devices"), P("devices"), P())
-    mapped = jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=P())
-    return jax.jit(mapped)
-
-
-def shard_map_step(params, x, y, lr, num_devices):
-    kept = len(x) - len(x) % num_devices
-    return compiled_step(num_devices)(params, x[:kept], y[:kept], lr)
-
-
-# %% wrong="every device takes all rows" fails="own rows only; sent once"
+# %% wrong="every device takes all rows" fails="own rows only; one all-reduce"
 """Leaves the batch whole: right numbers, eight times the work."""
 
 
@@ -223,7 +199,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
-# %% wrong="forgets pmean" fails="one step of SGD; the loss before"
+# %% wrong="forgets pmean" fails="same numbers; loss before the step"
 # cause: out_specs say that the result is the same on all devices, but it differs: pmean it, and the loss inside what you differentiate
 """Returns each device's own loss, which P() cannot describe."""
 
@@ -244,7 +220,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
-# %% wrong="jit on one device" fails="own rows only; whole on each device; sent once"
+# %% wrong="jit on one device" fails="own rows only; replicated result; one all-reduce"
 """Forgets the devices: jit alone computes on the first."""
 
 
@@ -260,7 +236,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return jitted_step(params, x, y, lr)
 
 
-# %% wrong="leaves it to jit" fails="own rows only; sent once"
+# %% wrong="leaves it to jit" fails="own rows only; one all-reduce"
 """Places the arrays and lets the compiler split the work: lesson 4, not shard_map."""
 
 
@@ -279,7 +255,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return jitted_step(params, jax.device_put(x, split), jax.device_put(y, split), lr)
 
 
-# %% wrong="pmap step word for word" fails="one step of SGD; sent once"
+# %% wrong="pmap step word for word" fails="same numbers; one all-reduce"
 # cause: the gradient is 8 times the right one
 """Averages a gradient that shard_map has already summed: D times too large, and right
 on one device.
@@ -305,7 +281,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
-# %% wrong="remembers the learning rate" fails="one step of SGD; nothing is remembered"
+# %% wrong="remembers the learning rate" fails="same numbers; nothing is remembered"
 """Keeps the first program for a number of devices, with the learning rate in it."""
 
 made = {}
@@ -327,7 +303,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return made[num_devices](params, x, y)
 
 
-# %% wrong="sends the counts" fails="sent once"
+# %% wrong="sends the counts" fails="one all-reduce"
 """Adds up the devices' numbers of rows, which are known: a number more to send."""
 
 
@@ -353,30 +329,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
-# %% wrong="small batch" fails="rows do not divide"
-"""Takes fewer devices for few rows, where the rows do not divide."""
-
-
-@functools.cache
-def compiled_step(num_devices):
-    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
-
-    def inner(params, x, y, lr):
-        def loss_of(p):
-            return jax.lax.pmean(mlp_loss(p, x, y), "devices")
-
-        loss, grads = jax.value_and_grad(loss_of)(params)
-        return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
-
-    specs = (P(), P("devices"), P("devices"), P())
-    return jax.jit(jax.shard_map(inner, mesh=mesh, in_specs=specs, out_specs=P()))
-
-
-def shard_map_step(params, x, y, lr, num_devices):
-    return compiled_step(min(num_devices, max(len(x), 1)))(params, x, y, lr)
-
-
-# %% wrong="sums gradients and losses" fails="one step of SGD; the loss before; sent once"
+# %% wrong="sums gradients and losses" fails="same numbers; loss before the step; one all-reduce"
 # cause: the gradient is 64 times the right one; the loss is a sum
 """Adds up by psum what shard_map has added up already: 64 times the gradient."""
 
@@ -398,7 +351,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
-# %% wrong="sums the losses" fails="one step of SGD"
+# %% wrong="sums the losses" fails="same numbers"
 # cause: the gradient is 8 times the right one
 """Differentiates the sum of the devices' means: D times too large as well."""
 
@@ -425,7 +378,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
-# %% wrong="syncs nothing" fails="one step of SGD; the loss before; own rows only; sent once"
+# %% wrong="syncs nothing" fails="same numbers; loss before the step; own rows only; one all-reduce"
 """Turns the tracking off and forgets the sync: the result is device 0's alone."""
 
 
@@ -449,7 +402,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
-# %% wrong="takes the last devices" fails="one step of SGD"
+# %% wrong="takes the last devices" fails="same numbers"
 # cause: the arrays of one program are on different sets of devices
 """Counts devices from the end."""
 

@@ -1,4 +1,4 @@
-# %% wrong="averages in the loss" fails="one step of SGD; replicas agree"
+# %% wrong="averages in the loss" fails="same numbers; replicas agree"
 # cause: only a loss is sent: in pmap, its pmean leaves each gradient as it was
 """Averages inside the loss: in pmap each device still gets a gradient of its own."""
 
@@ -16,7 +16,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="averages the loss alone" fails="one step of SGD; replicas agree"
+# %% wrong="averages the loss alone" fails="same numbers; replicas agree"
 # cause: only a loss is sent: in pmap, its pmean leaves each gradient as it was
 """Thinks that an averaged loss has averaged gradients: in pmap it has not."""
 
@@ -34,7 +34,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="compiles in each call" fails="one program"
+# %% wrong="compiles in each call" fails="no recompilation"
 """Defines the device's function inside: pmap meets a new one in each call."""
 
 
@@ -47,7 +47,7 @@ def train_step(params, x, y, lr):
     return jax.pmap(device_step, axis_name="devices")(params, x, y)
 
 
-# %% wrong="divides by eight" fails="one step of SGD; the loss before"
+# %% wrong="divides by eight" fails="same numbers; loss before the step"
 """Adds up and divides by eight, however many devices there are."""
 
 
@@ -98,7 +98,7 @@ def train_step(params, x, y, lr):
     return _parallel(params, x, y, lr)
 
 
-# %% wrong="every device scans all shards" fails="own shard only"
+# %% wrong="every device scans all shards" fails="own rows only"
 """Lets each device go through all shards, one after the other: nothing is sent."""
 
 
@@ -118,7 +118,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="every device takes all rows" fails="own shard only"
+# %% wrong="every device takes all rows" fails="own rows only"
 """Sends the whole batch to each device: nothing to combine, eight times the work."""
 
 
@@ -132,7 +132,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="every device takes all shards" fails="own shard only"
+# %% wrong="every device takes all shards" fails="own rows only"
 """Lets each device go through all shards by vmap: eight times the work as well."""
 
 
@@ -150,29 +150,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="integer biases" fails="integer parameters"
-"""Looks for integers among the weights alone: integer biases are cast, and nothing
-raises.
-"""
-
-
-def device_step(params, x, y, lr):
-    params = jax.tree.map(lambda p: p.astype(jnp.float32), params)
-    loss, grads = jax.lax.pmean(jax.value_and_grad(mlp_loss)(params, x, y), "devices")
-    return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
-
-
-_parallel = jax.pmap(device_step, axis_name="devices", in_axes=(0, 0, 0, None))
-
-
-def train_step(params, x, y, lr):
-    for name in ("w1", "w2"):
-        if not jnp.issubdtype(params[name].dtype, jnp.floating):
-            raise TypeError(f"{name} must be of floats, not {params[name].dtype}")
-    return _parallel(params, x, y, lr)
-
-
-# %% wrong="keeps the local loss" fails="the loss before; replicas agree"
+# %% wrong="keeps the local loss" fails="loss before the step; replicas agree"
 # cause: gradients are combined, losses are not
 """Returns each device's own loss."""
 
@@ -188,7 +166,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="maps the learning rate" fails="one step of SGD; the loss before"
+# %% wrong="maps the learning rate" fails="same numbers; loss before the step"
 # cause: pmap looked for a device axis in an argument that has none, or another one; in_axes=None replicates an argument
 """Forgets in_axes: pmap looks for a device axis in the learning rate."""
 
@@ -203,7 +181,7 @@ def train_step(params, x, y, lr):
     return jax.pmap(device_step, axis_name="devices")(params, x, y, lr)
 
 
-# %% wrong="no sync" fails="one step of SGD; the loss before; replicas agree"
+# %% wrong="no sync" fails="same numbers; loss before the step; replicas agree"
 # cause: no device sends anything
 """Leaves the sync out: right on one device, eight models on eight."""
 
@@ -218,7 +196,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="one device takes the whole batch" fails="own shard only; a row on each device"
+# %% wrong="one device takes the whole batch" fails="own rows only; replicas agree"
 """Computes the right step on one device and copies it: the others are idle."""
 
 
@@ -234,7 +212,7 @@ def train_step(params, x, y, lr):
     return device_step(params, x, y, lr)
 
 
-# %% wrong="remembers the learning rate" fails="one step of SGD; the loss before"
+# %% wrong="remembers the learning rate" fails="same numbers; loss before the step"
 """Builds the step once, around the first learning rate that comes."""
 
 made = []
@@ -251,7 +229,7 @@ def train_step(params, x, y, lr):
     return made[0](params, x, y)
 
 
-# %% wrong="safe gradients" fails="one step of SGD; nothing is remembered"
+# %% wrong="safe gradients" fails="same numbers; nothing is remembered"
 """Cuts gradients to 100 after the sync: right for small labels alone."""
 
 
@@ -268,7 +246,7 @@ def train_step(params, x, y, lr):
     return _parallel(params, x, y, lr)
 
 
-# %% wrong="sends the counts" fails="sent once"
+# %% wrong="sends the counts" fails="one all-reduce"
 """Adds up the devices' numbers of rows, which are known: a number more to send."""
 
 
@@ -286,7 +264,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="skips bad steps outside" fails="sent once"
+# %% wrong="skips bad steps outside" fails="one all-reduce"
 """Keeps the old parameters after a loss of nan: one more all-reduce, outside."""
 
 
@@ -310,7 +288,7 @@ def train_step(params, x, y, lr):
     return keep_if(loss, new, params), loss
 
 
-# %% wrong="static learning rate" fails="one program"
+# %% wrong="static learning rate" fails="no recompilation"
 """Makes the learning rate a part of the program: each value compiles another one."""
 
 
@@ -325,7 +303,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="steps before the loss" fails="the loss before"
+# %% wrong="steps before the loss" fails="loss before the step"
 # cause: that is the loss after the step
 """Returns the loss after the step."""
 
@@ -341,7 +319,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="sums gradients and losses" fails="one step of SGD; the loss before"
+# %% wrong="sums gradients and losses" fails="same numbers; loss before the step"
 # cause: gradients and loss were added up, not averaged
 """Adds up instead of averaging, the losses as well."""
 
@@ -356,7 +334,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="sums the gradients" fails="one step of SGD"
+# %% wrong="sums the gradients" fails="same numbers"
 # cause: the gradients were added up: 8 times too large
 """Adds the gradients up: the learning rate grows with the number of devices."""
 
@@ -372,7 +350,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="syncs twice" fails="sent once"
+# %% wrong="syncs twice" fails="one all-reduce"
 """Averages gradients and parameters, to be safe: twice the bytes for nothing."""
 
 
@@ -388,7 +366,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="takes the last devices" fails="a row on each device"
+# %% wrong="takes the last devices" fails="replicas agree"
 """Counts devices from the end."""
 
 
@@ -406,23 +384,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="turns integers into floats" fails="integer parameters"
-"""Makes floats of whatever comes: an integer parameter would never be noticed."""
-
-
-def device_step(params, x, y, lr):
-    params = jax.tree.map(lambda p: p.astype(jnp.float32), params)
-    loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
-    loss, grads = jax.lax.pmean((loss, grads), "devices")
-    return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
-
-
-def train_step(params, x, y, lr):
-    step = jax.pmap(device_step, axis_name="devices", in_axes=(0, 0, 0, None))
-    return step(params, x, y, lr)
-
-
-# %% wrong="unstacks before the step" fails="sent once"
+# %% wrong="unstacks before the step" fails="one all-reduce"
 """Takes one replica out of the stack before the step: devices send it."""
 
 
@@ -439,7 +401,7 @@ def train_step(params, x, y, lr):
     return sgd_step(jax.tree.map(lambda leaf: leaf[0], params), x, y, lr)
 
 
-# %% wrong="writes the update by name" fails="one step of SGD"
+# %% wrong="writes the update by name" fails="same numbers"
 """Spells the parameters out and forgets the bias that starts at zero."""
 
 
@@ -499,6 +461,22 @@ train_on_all = jax.pmap(start, "devices", in_axes=(0, 0, 0, None), out_axes=0)
 
 def train_step(params, x, y, lr):
     return train_on_all(params, x, y, lr)
+
+
+# %% right="casts to float32"
+"""Casts the parameters to float32 first, which they are."""
+
+
+def device_step(params, x, y, lr):
+    params = jax.tree.map(lambda p: p.astype(jnp.float32), params)
+    loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
+    loss, grads = jax.lax.pmean((loss, grads), "devices")
+    return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
+
+
+def train_step(params, x, y, lr):
+    step = jax.pmap(device_step, axis_name="devices", in_axes=(0, 0, 0, None))
+    return step(params, x, y, lr)
 
 
 # %% right="via a class"

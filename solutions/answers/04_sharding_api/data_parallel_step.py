@@ -1,4 +1,4 @@
-# %% wrong="compiles in each call" fails="compiled once"
+# %% wrong="compiles in each call" fails="no recompilation"
 """Calls jit inside, on a new function each time."""
 
 
@@ -11,7 +11,7 @@ def data_parallel_step(params, x, y, lr):
     return step(params, x, y)
 
 
-# %% wrong="compiles the gradient alone" fails="one compiled program"
+# %% wrong="compiles the gradient alone" fails="no recompilation"
 """Compiles loss and gradient; the update runs leaf by leaf, outside of the program."""
 
 loss_and_grads = jax.jit(jax.value_and_grad(mlp_loss))
@@ -22,7 +22,7 @@ def data_parallel_step(params, x, y, lr):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="decays the weights" fails="one step of SGD"
+# %% wrong="decays the weights" fails="same step"
 """Adds a norm of the parameters to the loss, as a habit."""
 
 
@@ -46,7 +46,7 @@ def data_parallel_step(params, x, y, lr):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="fixed batch size" fails="one step of SGD"
+# %% wrong="fixed batch size" fails="same step"
 """Divides by the size of one batch: right for 64 rows of width 6 only."""
 
 
@@ -59,7 +59,7 @@ def data_parallel_step(params, x, y, lr):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="fixed learning rate" fails="one step of SGD"
+# %% wrong="fixed learning rate" fails="same step"
 """Takes the learning rate of section 3's example, not the argument."""
 
 
@@ -69,7 +69,7 @@ def data_parallel_step(params, x, y, lr):
     return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), loss
 
 
-# %% wrong="fixed mesh" fails="one step of SGD"
+# %% wrong="fixed mesh" fails="same step"
 # cause: the arrays of one program are on different sets of devices
 """Constrains the batch to a mesh of all eight devices, however it is sharded."""
 
@@ -82,7 +82,7 @@ def data_parallel_step(params, x, y, lr):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="gathers the batch" fails="only gradients and loss are sent"
+# %% wrong="gathers the batch" fails="one all-reduce"
 # cause: every device computes all rows
 """Replicates the batch: each device computes all rows."""
 
@@ -95,7 +95,7 @@ def data_parallel_step(params, x, y, lr):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="large batch in pieces" fails="only gradients and loss are sent"
+# %% wrong="large batch in pieces" fails="one all-reduce"
 """Works off in pieces what is more than 256 rows, and a multiple of them."""
 
 
@@ -118,7 +118,7 @@ def data_parallel_step(params, x, y, lr):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="leaves pmean in" fails="one compiled program"
+# %% wrong="leaves pmean in" fails="no recompilation"
 # cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Keeps pmap's pmean, though jit binds no axis."""
 
@@ -130,7 +130,7 @@ def data_parallel_step(params, x, y, lr):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="loss after the step" fails="one step of SGD"
+# %% wrong="loss after the step" fails="same step"
 # cause: the loss is the one after the step
 """Returns the loss of the new parameters."""
 
@@ -142,7 +142,7 @@ def data_parallel_step(params, x, y, lr):
     return params, mlp_loss(params, x, y)
 
 
-# %% wrong="microbatches of 64" fails="only gradients and loss are sent"
+# %% wrong="microbatches of 64" fails="one all-reduce"
 """Sums gradients over devices once per 64 rows, where a batch has several times 64."""
 
 
@@ -164,7 +164,7 @@ def data_parallel_step(params, x, y, lr):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="no jit" fails="one compiled program; compiled once"
+# %% wrong="no jit" fails="no recompilation"
 """Drops the decorator: operation after operation, none of them compiled together."""
 
 
@@ -173,7 +173,7 @@ def data_parallel_step(params, x, y, lr):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="own rows only" fails="one step of SGD; only gradients and loss are sent"
+# %% wrong="own rows only" fails="same step; one all-reduce"
 # cause: each device learned from its own rows only
 """Each device learns from its own rows: right on one device only."""
 
@@ -193,7 +193,7 @@ def data_parallel_step(params, x, y, lr):
     )(params, x, y)
 
 
-# %% wrong="pmap step word for word" fails="one step of SGD; only gradients and loss are sent"
+# %% wrong="pmap step word for word" fails="same step; one all-reduce"
 # cause: the gradient is 8 times too large: it was summed over devices
 """Averages a gradient that shard_map has summed: eight times too large."""
 
@@ -213,7 +213,7 @@ def data_parallel_step(params, x, y, lr):
     )(params, x, y)
 
 
-# %% wrong="program by shape" fails="one step of SGD; nothing is remembered"
+# %% wrong="program by shape" fails="same step; nothing is remembered"
 """Keeps programs by shape alone: the same shapes on fewer devices fail."""
 
 _programs = {}
@@ -233,7 +233,7 @@ def data_parallel_step(params, x, y, lr):
     return _programs[x.shape](params, x, y, lr)
 
 
-# %% wrong="rate at most one" fails="one step of SGD; nothing is remembered"
+# %% wrong="rate at most one" fails="same step; nothing is remembered"
 """Takes no learning rate above 1."""
 
 
@@ -244,7 +244,7 @@ def data_parallel_step(params, x, y, lr):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="rate of the first call" fails="one step of SGD"
+# %% wrong="rate of the first call" fails="same step"
 """Reads the rate from outside of the compiled function, which keeps the first one."""
 
 rates = []
@@ -261,7 +261,7 @@ def data_parallel_step(params, x, y, lr):
     return compiled_step(params, x, y)
 
 
-# %% wrong="sends one number more" fails="only gradients and loss are sent"
+# %% wrong="sends one number more" fails="one all-reduce"
 """Sends one number more: the largest entry of the batch."""
 
 
@@ -272,7 +272,7 @@ def data_parallel_step(params, x, y, lr):
     return jax.tree.map(lambda p, g: p - rate * g, params, grads), loss
 
 
-# %% wrong="splits the parameters" fails="one step of SGD; parameters and loss come out whole; compiled once"
+# %% wrong="splits the parameters" fails="same step; replicated result; no recompilation"
 """Leaves the new parameters split: fine for memory, but not what was asked."""
 
 
@@ -287,7 +287,7 @@ def data_parallel_step(params, x, y, lr):
     return params | {"w1": w1}, loss
 
 
-# %% wrong="static learning rate" fails="compiled once"
+# %% wrong="static learning rate" fails="no recompilation"
 """Makes the learning rate a part of the program: each new one compiles another."""
 
 
@@ -297,7 +297,7 @@ def data_parallel_step(params, x, y, lr):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="two programs" fails="one compiled program"
+# %% wrong="two programs" fails="no recompilation"
 """Compiles the gradient and the update, each for itself."""
 
 gradient = jax.jit(jax.value_and_grad(mlp_loss))

@@ -1,4 +1,4 @@
-# %% wrong="all rows everywhere" fails="own rows of own hidden units; one all-reduce per layer"
+# %% wrong="all rows everywhere" fails="own rows, own units; one all-reduce per layer"
 """Splits the hidden units alone, and the rows at the end."""
 
 
@@ -11,7 +11,7 @@ def explicit_mlp(params, x):
     return reshard(y, P("data", None))
 
 
-# %% wrong="averages the parts" fails="the layers' result; x may lie in any way"
+# %% wrong="averages the parts" fails="same numbers; any layout of x"
 # cause: the parts of a sum were averaged
 """Takes the mean of the parts, which are parts of a sum."""
 
@@ -27,7 +27,7 @@ def explicit_mlp(params, x):
     return run(params["w1"], params["w2"], reshard(x, P("data", None)))
 
 
-# %% wrong="constrains as on auto axes" fails="y lies by rows; x may lie in any way"
+# %% wrong="constrains as on auto axes" fails="output by rows; any layout of x"
 """Constrains x, which does not move it on Explicit axes."""
 
 
@@ -41,8 +41,8 @@ def explicit_mlp(params, x):
     return jax.lax.scan(layer, x, params)[0]
 
 
-# %% wrong="gathers the hidden layer" fails="own rows of own hidden units; one all-reduce per layer"
-# cause: the hidden layer is whole on a device
+# %% wrong="gathers the hidden layer" fails="own rows, own units; one all-reduce per layer"
+# cause: a device computes all hidden units of its rows
 """Replicates the hidden layer and w2, so that no sum over devices is left."""
 
 
@@ -56,7 +56,7 @@ def explicit_mlp(params, x):
     return jax.lax.scan(layer, reshard(x, rows), params)[0]
 
 
-# %% wrong="leaves x where it lies" fails="own rows of own hidden units; x may lie in any way"
+# %% wrong="leaves x in its layout" fails="own rows, own units; any layout of x"
 """Takes for granted that x comes by rows."""
 
 
@@ -67,8 +67,8 @@ def explicit_mlp(params, x):
     return x
 
 
-# %% wrong="makes the weights whole" fails="own rows of own hidden units; one all-reduce per layer"
-# cause: the hidden layer is whole on a device
+# %% wrong="makes the weights whole" fails="own rows, own units; one all-reduce per layer"
+# cause: a device computes all hidden units of its rows
 """Gathers the weights: each device computes all hidden units of its rows."""
 
 
@@ -76,7 +76,7 @@ def explicit_mlp(params, x):
     return mlp(reshard(params, P()), reshard(x, P("data", None)))
 
 
-# %% wrong="no out sharding" fails="the layers' result"
+# %% wrong="no out sharding" fails="same numbers"
 """Leaves the sum over devices to JAX, which asks where it shall lie."""
 
 
@@ -84,7 +84,7 @@ def explicit_mlp(params, x):
     return mlp(params, reshard(x, P("data", None)))
 
 
-# %% wrong="no sum" fails="the layers' result; x may lie in any way; one all-reduce per layer"
+# %% wrong="no sum" fails="same numbers; any layout of x; one all-reduce per layer"
 """Forgets the all-reduce in a shard_map: each device goes on with its part."""
 
 
@@ -115,7 +115,7 @@ def explicit_mlp(params, x):
     return jax.lax.scan(layer, reshard(x, P("data", None)), (w1, w2))[0]
 
 
-# %% wrong="scatters and gathers" fails="the layers' result; x may lie in any way; one all-reduce per layer; nothing is remembered"
+# %% wrong="scatters and gathers" fails="same numbers; any layout of x; one all-reduce per layer; nothing is remembered"
 """Splits each layer's output by columns, and gathers it for the next one."""
 
 
@@ -162,8 +162,8 @@ def explicit_mlp(params, x):
     return jax.lax.scan(layer, reshard(x, P("data", None)), params)[0]
 
 
-# %% wrong="y lies as x came" fails="y lies by rows; one all-reduce per layer"
-# cause: y lies as x came
+# %% wrong="y sharded as x" fails="output by rows; one all-reduce per layer"
+# cause: the output is sharded as x was
 """Brings the result back into x's layout."""
 
 

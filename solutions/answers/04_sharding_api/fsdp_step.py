@@ -1,4 +1,4 @@
-# %% wrong="adam starts afresh" fails="one step of Adam; the old state is gone"
+# %% wrong="adam starts afresh" fails="same numbers; state donated"
 """Makes a new optimizer state in each step: Adam forgets."""
 
 
@@ -14,7 +14,7 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
 
 
-# %% wrong="clips large gradients" fails="one step of Adam; nothing is remembered"
+# %% wrong="clips large gradients" fails="same numbers; nothing is remembered"
 """Clips gradients, which the page does not ask for."""
 
 
@@ -28,7 +28,7 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
 
 
-# %% wrong="compiles in each step" fails="compiled once"
+# %% wrong="compiles in each step" fails="no recompilation"
 """Calls jit inside the step, on a new function each time."""
 
 
@@ -46,35 +46,7 @@ def fsdp_step(shardings):
     return jitted
 
 
-# %% wrong="donates only if all lay alike" fails="the old state is gone"
-"""Donates nothing in a step where any array of the old state is sharded otherwise."""
-
-
-def fsdp_step(shardings):
-    def step(state, x, y):
-        loss, grads = jax.value_and_grad(mlp_loss)(state["params"], x, y)
-        updates, adam = make_adam().update(grads, state["adam"], state["params"])
-        return {
-            "params": optax.apply_updates(state["params"], updates),
-            "adam": adam,
-        }, loss
-
-    donating = jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
-    moving = jax.jit(step, out_shardings=(shardings, None))  # another layout: no reuse
-
-    def run(state, x, y):
-        pairs = list(
-            zip(jax.tree.leaves(state), jax.tree.leaves(shardings), strict=True)
-        )
-        if any(isinstance(leaf, jax.core.Tracer) for leaf, _ in pairs):
-            return donating(state, x, y)
-        alike = all(leaf.sharding.is_equivalent_to(s, leaf.ndim) for leaf, s in pairs)
-        return (donating if alike else moving)(state, x, y)
-
-    return run
-
-
-# %% wrong="donates the parameters alone" fails="the old state is gone"
+# %% wrong="donates the parameters alone" fails="state donated"
 """Gives away the parameters; Adam's old moments stay."""
 
 
@@ -88,7 +60,7 @@ def fsdp_step(shardings):
     return lambda state, x, y: jitted(state["params"], state["adam"], x, y)
 
 
-# %% wrong="eps inside root" fails="one step of Adam; nothing is remembered"
+# %% wrong="eps inside root" fails="same numbers; nothing is remembered"
 """Adam with its eps inside the root: another step where gradients are small."""
 
 
@@ -175,9 +147,9 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
 
 
-# %% wrong="keeps the moments whole" fails="lies as shardings say"
-# cause: whole on every device
-"""Splits the weights alone; Adam's moments are twice as large."""
+# %% wrong="keeps the moments whole" fails="stays sharded; state donated; no recompilation"
+# cause: replicated on every device
+"""Shards the weights alone; Adam's moments are twice as large."""
 
 
 def fsdp_step(shardings):
@@ -194,7 +166,7 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(kept, None), donate_argnums=0)
 
 
-# %% wrong="keeps the old state" fails="the old state is gone"
+# %% wrong="keeps the old state" fails="state donated"
 """Does not donate: two states in memory at the end of a step."""
 
 
@@ -208,8 +180,8 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(shardings, None))
 
 
-# %% wrong="keeps the weights whole" fails="lies as shardings say; layer by layer"
-# cause: whole on every device
+# %% wrong="keeps the weights whole" fails="stays sharded; layer by layer; state donated; no recompilation"
+# cause: replicated on every device
 """Gathers the weights and keeps them: right on one device, eight times the memory on
 eight.
 """
@@ -258,8 +230,8 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
 
 
-# %% wrong="leaves shardings out" fails="lies as shardings say"
-# cause: as the old state lay
+# %% wrong="leaves shardings out" fails="stays sharded"
+# cause: the weights came out sharded like their moments
 """Trusts the compiler to keep the layout: the new state is sharded like the old."""
 
 
@@ -273,8 +245,8 @@ def fsdp_step(shardings):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="moments like params" fails="lies as shardings say"
-"""Splits the moments as the weights, also where they should lie in another way."""
+# %% wrong="moments like params" fails="stays sharded"
+"""Shards the moments like the weights, also where `shardings` says otherwise."""
 
 
 def fsdp_step(shardings):
@@ -292,7 +264,8 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(own, None), donate_argnums=0)
 
 
-# %% wrong="no epsilon" fails="one step of Adam; nothing is remembered"
+# %% wrong="no epsilon" fails="same numbers; nothing is remembered"
+# cause: nan comes from 0 / 0, inf - inf or 0 * inf, or from the root or logarithm of a negative number
 """Breaks "a step with make_adam()": Adam by hand without epsilon; where gradients are 0
 (a dead hidden unit, x of zeros) it is nan.
 """
@@ -317,7 +290,7 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
 
 
-# %% wrong="no jit" fails="compiled once; the old state is gone"
+# %% wrong="no jit" fails="state donated; no recompilation"
 """Returns a function that nobody compiles; it places the new state by hand."""
 
 
@@ -331,7 +304,7 @@ def fsdp_step(shardings):
     return step
 
 
-# %% wrong="own count" fails="one step of Adam"
+# %% wrong="own count" fails="same numbers"
 """Corrects Adam's bias by its own count of calls, not by the state's."""
 
 
@@ -375,7 +348,8 @@ def fsdp_step(shardings):
     )
 
 
-# %% wrong="remembers the first shardings" fails="one step of Adam; nothing is remembered"
+# %% wrong="remembers the first shardings" fails="stays sharded"
+# cause: the weights came out sharded like their moments
 """Makes one step for all shardings: the first ones."""
 
 made = []
@@ -393,7 +367,7 @@ def fsdp_step(shardings):
     return made[0]
 
 
-# %% wrong="returns the new loss" fails="one step of Adam; layer by layer"
+# %% wrong="returns the new loss" fails="same numbers; layer by layer"
 # cause: the loss is the one after the step
 """Returns the loss of the new parameters."""
 
@@ -408,7 +382,8 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
 
 
-# %% wrong="splits as the check does" fails="lies as shardings say"
+# %% wrong="splits as the check does" fails="stays sharded"
+# cause: the weights came out sharded like their moments
 """Splits along W, whatever `shardings` says."""
 
 
@@ -426,7 +401,7 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(fixed, None), donate_argnums=0)
 
 
-# %% wrong="sums over devices" fails="one step of Adam"
+# %% wrong="sums over devices" fails="same numbers"
 """Multiplies the loss by the number of devices, as if gradients were averages."""
 
 
@@ -442,7 +417,7 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
 
 
-# %% wrong="two layers" fails="one step of Adam; nothing is remembered"
+# %% wrong="two layers" fails="same numbers; nothing is remembered"
 """Writes the two layers of the check's model."""
 
 
@@ -483,25 +458,6 @@ def fsdp_step(shardings):
         return {"params": params, "adam": adam}, loss
 
     return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
-
-
-# %% wrong="wants the old layout" fails="one step of Adam"
-"""Fixes the layout of the old state, too: any other one is refused."""
-
-
-def fsdp_step(shardings):
-    def step(state, x, y):
-        loss, grads = jax.value_and_grad(mlp_loss)(state["params"], x, y)
-        updates, adam = make_adam().update(grads, state["adam"], state["params"])
-        params = optax.apply_updates(state["params"], updates)
-        return {"params": params, "adam": adam}, loss
-
-    return jax.jit(
-        step,
-        in_shardings=(shardings, None, None),
-        out_shardings=(shardings, None),
-        donate_argnums=0,
-    )
 
 
 # %% right="via argument names"
@@ -633,3 +589,22 @@ def fsdp_step(shardings):
             return step(state, x, y)
 
     return check
+
+
+# %% right="via in shardings"
+"""Says the layout of the old state, too, which is that of the new one."""
+
+
+def fsdp_step(shardings):
+    def step(state, x, y):
+        loss, grads = jax.value_and_grad(mlp_loss)(state["params"], x, y)
+        updates, adam = make_adam().update(grads, state["adam"], state["params"])
+        params = optax.apply_updates(state["params"], updates)
+        return {"params": params, "adam": adam}, loss
+
+    return jax.jit(
+        step,
+        in_shardings=(shardings, None, None),
+        out_shardings=(shardings, None),
+        donate_argnums=0,
+    )

@@ -1,5 +1,5 @@
-# %% wrong="adam outside of jit" fails="each leaf in its layout; never whole on a device"
-"""Makes Adam's state outside of jit: its moments lie well, its count on one device."""
+# %% wrong="adam outside of jit" fails="sharded as asked; never a full copy"
+"""Makes Adam's state outside of jit: its moments are sharded, its count is on one device."""
 
 
 def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
@@ -12,7 +12,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return {"params": params, "adam": make_adam().init(params)}
 
 
-# %% wrong="another key" fails="the state of make_state"
+# %% wrong="another key" fails="same numbers"
 """Splits the key once more: other numbers."""
 
 
@@ -25,7 +25,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.jit(init, out_shardings=shardings)(jax.random.split(key)[0])
 
 
-# %% wrong="cache without specs" fails="each leaf in its layout"
+# %% wrong="cache without specs" fails="sharded as asked"
 """Breaks "computes from its own arguments": the compiled function is kept, but specs
 (no dict is hashable) and names are not part of the cache's key.
 """
@@ -43,7 +43,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return _programs[which](key)
 
 
-# %% wrong="count on one device" fails="each leaf in its layout"
+# %% wrong="count on one device" fails="sharded as asked"
 """Makes Adam's count by itself, where nothing says that it belongs to the mesh."""
 
 
@@ -59,7 +59,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return state | {"adam": (first._replace(count=count), *rest)}
 
 
-# %% wrong="draws flat first" fails="never whole on a device"
+# %% wrong="draws flat first" fails="never a full copy"
 """Draws all weights on one device, as one long table; a second program splits them."""
 
 
@@ -81,8 +81,8 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.jit(arrange, out_shardings=shardings)(numbers)
 
 
-# %% wrong="every device holds all" fails="each leaf in its layout; never whole on a device"
-# cause: whole on every device
+# %% wrong="every device holds all" fails="sharded as asked; never a full copy"
+# cause: replicated on every device
 """Replicates the state over the mesh."""
 
 
@@ -94,7 +94,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.jit(init, out_shardings=NamedSharding(mesh, P()))(key)
 
 
-# %% wrong="fixed specs" fails="each leaf in its layout"
+# %% wrong="fixed specs" fails="sharded as asked"
 """Splits as tensor parallel does, whatever specs says."""
 
 
@@ -108,7 +108,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.jit(init, out_shardings=shardings)(key)
 
 
-# %% wrong="flat draw in shard map" fails="never whole on a device"
+# %% wrong="flat draw in shard map" fails="never a full copy"
 """Each device draws all numbers and cuts its block out."""
 
 
@@ -157,8 +157,8 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.jit(init, out_shardings=shardings)(key)
 
 
-# %% wrong="forgets adam" fails="each leaf in its layout; never whole on a device"
-# cause: Adam's moments are whole on one device: out_shardings place them, too
+# %% wrong="forgets adam" fails="sharded as asked; never a full copy"
+# cause: Adam's moments are on one device: out_shardings place them, too
 """Shards the parameters; Adam's state ends up in full on one device."""
 
 
@@ -174,7 +174,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return {"params": params, "adam": jax.jit(make_adam().init)(params)}
 
 
-# %% wrong="jit without out shardings" fails="never whole on a device"
+# %% wrong="jit without out shardings" fails="never a full copy"
 """Compiles, but places only what is finished."""
 
 
@@ -187,8 +187,8 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.device_put(jax.jit(init)(key), shardings)
 
 
-# %% wrong="moments are replicated" fails="each leaf in its layout; never whole on a device"
-# cause: whole on every device
+# %% wrong="moments are replicated" fails="sharded as asked; never a full copy"
+# cause: replicated on every device
 """Shards the parameters; Adam's moments are replicated."""
 
 
@@ -202,7 +202,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.jit(init, out_shardings=shardings)(key)
 
 
-# %% wrong="moments of the other weight" fails="each leaf in its layout"
+# %% wrong="moments of the other weight" fails="sharded as asked"
 """Splits the moments of w1 as w2, and those of w2 as w1."""
 
 
@@ -216,7 +216,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.jit(init, out_shardings=shardings)(key)
 
 
-# %% wrong="places a finished state" fails="never whole on a device"
+# %% wrong="places a finished state" fails="never a full copy"
 """Makes the whole state on one device and distributes it: right where one device has
 room.
 """
@@ -231,7 +231,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.device_put(init(key), shardings)
 
 
-# %% wrong="remembers the first key" fails="the state of make_state; nothing is remembered"
+# %% wrong="remembers the first key" fails="same numbers; nothing is remembered"
 """Keeps the state for sizes and specs, whatever the key is."""
 
 states = {}
@@ -249,7 +249,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.jit(init, out_shardings=shardings)(states[known])
 
 
-# %% wrong="reversed devices" fails="each leaf in its layout"
+# %% wrong="reversed devices" fails="sharded as asked"
 # cause: the mesh takes the first devices, in their order
 """Takes the devices from the last to the first."""
 
@@ -264,7 +264,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.jit(init, out_shardings=shardings)(key)
 
 
-# %% wrong="seed from key" fails="the state of make_state; nothing is remembered"
+# %% wrong="seed from key" fails="same numbers; nothing is remembered"
 """Makes a key of the last word of the key: right for keys that were not split."""
 
 
@@ -279,7 +279,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.jit(init, out_shardings=shardings)(seed)
 
 
-# %% wrong="spec order" fails="each leaf in its layout"
+# %% wrong="spec order" fails="sharded as asked"
 """Takes the specs by their order in the dict, not by name."""
 
 
@@ -294,7 +294,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return init(key)
 
 
-# %% wrong="split layers from whole" fails="never whole on a device"
+# %% wrong="split layers from whole" fails="never a full copy"
 """Replicates the state before it places it, where specs shard the layers' axis."""
 
 
@@ -310,7 +310,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.jit(init, out_shardings=shardings)(key)
 
 
-# %% wrong="splits by a second jit" fails="never whole on a device"
+# %% wrong="splits by a second jit" fails="never a full copy"
 """Makes the state in a jit of its own, and splits it in the next one."""
 
 
@@ -323,7 +323,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.jit(lambda state: state, out_shardings=shardings)(jax.jit(init)(key))
 
 
-# %% wrong="two axes alone" fails="the state of make_state; nothing is remembered"
+# %% wrong="two axes alone" fails="same numbers; nothing is remembered"
 """Makes a mesh of the first and the last axis, as the example has."""
 
 

@@ -1,4 +1,4 @@
-# %% wrong="compares by identity" fails="an entry per name; nothing is remembered"
+# %% wrong="compares by identity" fails="one entry per axis; nothing is remembered"
 """Asks whether two names are one object, not whether they are equal."""
 
 
@@ -26,7 +26,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="drops the second use" fails="no mesh axis is used twice"
+# %% wrong="drops the second use" fails="no mesh axis twice"
 """Leaves an axis out that is in use, without a word: right on one device, more memory
 than planned on eight.
 """
@@ -53,7 +53,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="flat trees only" fails="no mesh axis is used twice; a tree of arrays"
+# %% wrong="flat trees only" fails="no mesh axis twice; whole trees"
 """Goes through one dict, though trees are nested."""
 
 
@@ -73,7 +73,7 @@ def param_specs(tree, rules):
     return {name: logical_to_spec(names, rules) for name, names in tree.items()}
 
 
-# %% wrong="forbids a name twice" fails="without a rule it is None; no mesh axis is used twice"
+# %% wrong="forbids a name twice" fails="no rule, not sharded; no mesh axis twice"
 """Forbids a name that occurs twice, whatever the rules say of it."""
 
 
@@ -99,7 +99,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="ignores case" fails="an entry per name; nothing is remembered"
+# %% wrong="ignores case" fails="one entry per axis; nothing is remembered"
 """Takes names for the same that differ in case."""
 
 
@@ -123,7 +123,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="last rule wins" fails="the first rule counts"
+# %% wrong="last rule wins" fails="first rule wins"
 # cause: the last rule with the name was taken
 """Makes a dict of the rules, in which later ones replace earlier ones."""
 
@@ -148,7 +148,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="leaf begins with a name" fails="a tree of arrays"
+# %% wrong="leaf begins with a name" fails="whole trees"
 """Takes a tuple for a leaf only where it begins with a name: (None, "embed") is none."""
 
 
@@ -174,7 +174,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="letters of an axis" fails="no mesh axis is used twice"
+# %% wrong="letters of an axis" fails="no mesh axis twice"
 """Looks for an axis inside the names in use: x is found in xy."""
 
 
@@ -198,7 +198,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="lists become tuples" fails="a tree of arrays"
+# %% wrong="lists become tuples" fails="whole trees"
 """Makes tuples of a tree's lists, in which nobody finds the leaves again."""
 
 
@@ -222,7 +222,7 @@ def param_specs(tree, rules):
     return tuple(param_specs(node, rules) for node in tree)
 
 
-# %% wrong="names by their beginning" fails="an entry per name; nothing is remembered"
+# %% wrong="names by their beginning" fails="one entry per axis; nothing is remembered"
 """Finds a rule by how the name begins."""
 
 
@@ -247,31 +247,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="names the example in the error" fails="no mesh axis is used twice"
-"""Writes the check's axis into the error."""
-
-
-def logical_to_spec(names, rules):
-    spec, used = [], set()
-    for name in names:
-        axes = next((axes for rule, axes in rules if rule == name), None)
-        for axis in [axes] if isinstance(axes, str) else axes or []:
-            if axis in used:
-                raise ValueError("model is used twice")
-            used.add(axis)
-        spec.append(axes)
-    return tuple(spec)
-
-
-def param_specs(tree, rules):
-    return jax.tree.map(
-        lambda names: logical_to_spec(names, rules),
-        tree,
-        is_leaf=lambda node: isinstance(node, tuple),
-    )
-
-
-# %% wrong="one use per tree" fails="no mesh axis is used twice; a tree of arrays"
+# %% wrong="one use per tree" fails="whole trees"
 """Forbids a mesh axis in a second array as well."""
 
 
@@ -300,7 +276,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="prefix match" fails="an entry per name; nothing is remembered"
+# %% wrong="prefix match" fails="one entry per axis; nothing is remembered"
 """Takes a rule whose name begins with the name."""
 
 
@@ -328,7 +304,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="returns a list" fails="an entry per name; the first rule counts; a tree of arrays"
+# %% wrong="returns a list" fails="whole trees"
 """Returns a list, in which param_specs would look for leaves."""
 
 
@@ -352,7 +328,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="skips rules that say none" fails="the first rule counts"
+# %% wrong="skips rules that say none" fails="first rule wins"
 # cause: a rule that says None was passed over
 """Goes on to a later rule where the first one says None."""
 
@@ -379,7 +355,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="tuples are not compared" fails="no mesh axis is used twice"
+# %% wrong="tuples are not compared" fails="no mesh axis twice"
 # cause: an axis in a tuple is used as well
 """Compares whole entries: an axis in use inside a tuple, or a tuple of such, passes."""
 
@@ -403,7 +379,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="tuples are not looked into" fails="no mesh axis is used twice"
+# %% wrong="tuples are not looked into" fails="no mesh axis twice"
 # cause: an axis in a tuple is used as well
 """Compares whole entries: an axis inside a tuple is not seen."""
 
@@ -428,7 +404,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="unknown names fail" fails="without a rule it is None; no mesh axis is used twice; a tree of arrays"
+# %% wrong="unknown names fail" fails="no rule, not sharded; no mesh axis twice; whole trees"
 """Demands a rule forevery name."""
 
 
@@ -441,32 +417,6 @@ def logical_to_spec(names, rules):
                 raise ValueError(f"{axis} is used twice")
             used.add(axis)
         spec.append(axes)
-    return tuple(spec)
-
-
-def param_specs(tree, rules):
-    return jax.tree.map(
-        lambda names: logical_to_spec(names, rules),
-        tree,
-        is_leaf=lambda node: isinstance(node, tuple),
-    )
-
-
-# %% wrong="unpacks tuples of one" fails="an entry per name; the first rule counts"
-# cause: a tuple of one axis became that axis
-"""A tuple of one mesh axis becomes that axis."""
-
-
-def logical_to_spec(names, rules):
-    spec, used = [], set()
-    for name in names:
-        axes = next((axes for rule, axes in rules if rule == name), None)
-        axes = (axes,) if isinstance(axes, str) else axes or ()
-        for axis in axes:
-            if axis in used:
-                raise ValueError(f"{axis} is used twice")
-            used.add(axis)
-        spec.append(axes[0] if len(axes) == 1 else axes or None)
     return tuple(spec)
 
 
@@ -604,6 +554,8 @@ def logical_to_spec(names, rules):
             if name is not None and rule == name:
                 axes = meaning
                 break
+        if isinstance(axes, tuple) and len(used_by(axes)) < len(axes):
+            raise ValueError(f"a mesh axis is used twice in {axes}")
         for earlier in spec:
             both = used_by(earlier) & used_by(axes)
             if both:
@@ -697,3 +649,44 @@ def param_specs(tree, rules):
     if isinstance(tree, list):
         return [param_specs(t, rules) for t in tree]
     return {k: param_specs(t, rules) for k, t in tree.items()}
+
+
+# %% right="unpacks tuples of one"
+"""A tuple of one mesh axis becomes that axis."""
+
+
+def logical_to_spec(names, rules):
+    spec, used = [], set()
+    for name in names:
+        axes = next((axes for rule, axes in rules if rule == name), None)
+        axes = (axes,) if isinstance(axes, str) else axes or ()
+        for axis in axes:
+            if axis in used:
+                raise ValueError(f"{axis} is used twice")
+            used.add(axis)
+        spec.append(axes[0] if len(axes) == 1 else axes or None)
+    return tuple(spec)
+
+
+def param_specs(tree, rules):
+    return jax.tree.map(
+        lambda names: logical_to_spec(names, rules),
+        tree,
+        is_leaf=lambda node: isinstance(node, tuple),
+    )
+
+
+# %% wrong="twice in one rule" fails="no mesh axis twice"
+"""Compares a rule's axes with earlier ones, and not with one another."""
+
+
+def logical_to_spec(names, rules):
+    spec, used = [], set()
+    for name in names:
+        axes = next((a for r, a in rules if r == name), None)
+        mine = set() if axes is None else {axes} if isinstance(axes, str) else set(axes)
+        if mine & used:
+            raise ValueError("twice")
+        used |= mine
+        spec.append(axes)
+    return tuple(spec)

@@ -1,4 +1,4 @@
-# %% wrong="adds the axes up" fails="the block's shape and how many differ; size and parts are named"
+# %% wrong="adds the axes up" fails="block and count; mistakes raise"
 """Cuts an axis into the sum, not the product, of its mesh axes' sizes."""
 
 
@@ -17,7 +17,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(shard), distinct
 
 
-# %% wrong="asks for devices" fails="missing entries are None; no device is needed; size and parts are named"
+# %% wrong="asks for devices" fails="short specs; no devices needed"
 """Makes a real mesh and asks its sharding: no mesh larger than this machine."""
 
 
@@ -27,7 +27,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(shard), math.prod(shape) // math.prod(shard)
 
 
-# %% wrong="cache by sizes" fails="the block's shape and how many differ; nothing is remembered"
+# %% wrong="cache by sizes" fails="block and count; nothing is remembered"
 """Remembers layouts by the sizes of the mesh, not by their names."""
 
 known_layouts = {}
@@ -52,7 +52,7 @@ def predict_layout(shape, mesh_shape, spec):
     return known_layouts[question]
 
 
-# %% wrong="counts the devices" fails="the block's shape and how many differ; missing entries are None; no device is needed"
+# %% wrong="counts the devices" fails="block and count; short specs; no devices needed"
 # cause: axes that the spec does not name only add replicas
 """Counts every device's block, replicas too: right on a mesh of one device."""
 
@@ -72,7 +72,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(shard), math.prod(mesh_shape.values())
 
 
-# %% wrong="equal sizes count once" fails="the block's shape and how many differ; nothing is remembered"
+# %% wrong="equal sizes count once" fails="block and count; nothing is remembered"
 """Multiplies the different sizes of the axes in use: two axes of two are one."""
 
 
@@ -91,7 +91,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(out), math.prod(used)
 
 
-# %% wrong="first of a tuple" fails="the block's shape and how many differ; size and parts are named"
+# %% wrong="first of a tuple" fails="block and count"
 # cause: a tuple of names cuts by the product of their sizes
 """Splits by the first mesh axis of a tuple alone."""
 
@@ -111,7 +111,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(shard), distinct
 
 
-# %% wrong="fixed mesh" fails="the block's shape and how many differ; no device is needed"
+# %% wrong="fixed mesh" fails="block and count; no devices needed"
 """Writes the example's mesh into the code."""
 
 
@@ -131,27 +131,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(shard), distinct
 
 
-# %% wrong="float division" fails="the block's shape and how many differ; size and parts are named"
-"""Divides with /: floats round large sizes."""
-
-
-def predict_layout(shape, mesh_shape, spec):
-    block, distinct = list(shape), 1
-    for i, entry in enumerate(spec):
-        names = () if entry is None else entry if isinstance(entry, tuple) else (entry,)
-        for name in names:
-            if name not in mesh_shape:
-                raise ValueError(f"unknown mesh axis {name!r}")
-        parts = math.prod(mesh_shape[name] for name in names)
-        size = shape[i] / parts
-        if not size.is_integer():
-            raise ValueError(f"{shape[i]} does not divide by {parts}")
-        block[i] = int(size)
-        distinct *= parts
-    return tuple(block), distinct
-
-
-# %% wrong="names in tuples are not looked up" fails="the unknown axis is named"
+# %% wrong="names in tuples are not looked up" fails="mistakes raise"
 """Looks for unknown names among single ones: in a tuple they are a KeyError."""
 
 
@@ -192,24 +172,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(block), distinct
 
 
-# %% wrong="one cut after the other" fails="size and parts are named"
-"""Cuts by one name of a tuple after the other: the error names a part of the cut."""
-
-
-def predict_layout(shape, mesh_shape, spec):
-    shard, distinct = list(shape), 1
-    for axis, names in enumerate(spec):
-        for name in (names,) if isinstance(names, str) else names or ():
-            if name not in mesh_shape:
-                raise ValueError(f"unknown {name}")
-            if shard[axis] % mesh_shape[name]:
-                raise ValueError(f"{shard[axis]} does not divide by {mesh_shape[name]}")
-            shard[axis] //= mesh_shape[name]
-            distinct *= mesh_shape[name]
-    return tuple(shard), distinct
-
-
-# %% wrong="remembers by shape" fails="the block's shape and how many differ; nothing is remembered"
+# %% wrong="remembers by shape" fails="block and count; nothing is remembered"
 """Keeps what it found for a spec, whatever the array and the mesh are."""
 
 known = {}
@@ -231,7 +194,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(s // n for s, n in zip(shape, cuts, strict=True)), math.prod(cuts)
 
 
-# %% wrong="returns a list" fails="the block's shape and how many differ; missing entries are None; no device is needed"
+# %% wrong="returns a list" fails="block and count; short specs; no devices needed"
 """Returns the block's shape as a list: equal to no shape in JAX."""
 
 
@@ -250,7 +213,7 @@ def predict_layout(shape, mesh_shape, spec):
     return shard, distinct
 
 
-# %% wrong="rounds down" fails="size and parts are named"
+# %% wrong="rounds down" fails="mistakes raise"
 """Drops the rows that do not divide."""
 
 
@@ -266,26 +229,6 @@ def predict_layout(shape, mesh_shape, spec):
         shard[axis] //= parts
         distinct *= parts
     return tuple(shard), distinct
-
-
-# %% wrong="rounds large blocks" fails="the block's shape and how many differ"
-"""Tests the remainder of whole numbers, and divides with /."""
-
-
-def predict_layout(shape, mesh_shape, spec):
-    block, num_distinct = list(shape), 1
-    for axis, entry in enumerate(spec):
-        names = () if entry is None else entry if isinstance(entry, tuple) else (entry,)
-        parts = 1
-        for name in names:
-            if name not in mesh_shape:
-                raise ValueError(f"the mesh has no axis {name!r}")
-            parts *= mesh_shape[name]
-        if shape[axis] % parts:
-            raise ValueError(f"axis {axis} of size {shape[axis]} in {parts} parts")
-        block[axis] = int(shape[axis] / parts)
-        num_distinct *= parts
-    return tuple(block), num_distinct
 
 
 # %% wrong="takes axes out of the mesh" fails="arguments stay"
@@ -307,26 +250,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(shard), distinct
 
 
-# %% wrong="text of the example" fails="size and parts are named; the unknown axis is named"
-"""Writes the numbers and the name of the check's examples into the errors."""
-
-
-def predict_layout(shape, mesh_shape, spec):
-    shard, distinct = list(shape), 1
-    for axis, names in enumerate(spec):
-        names = (names,) if isinstance(names, str) else names or ()
-        for name in names:
-            if name not in mesh_shape:
-                raise ValueError("the mesh has no axis rows")
-        parts = math.prod(mesh_shape[name] for name in names)
-        if shape[axis] % parts:
-            raise ValueError("6 does not divide into 8 parts")
-        shard[axis] //= parts
-        distinct *= parts
-    return tuple(shard), distinct
-
-
-# %% wrong="unknown axes do nothing" fails="the unknown axis is named"
+# %% wrong="unknown axes do nothing" fails="mistakes raise"
 """Takes a name that the mesh lacks for an axis of one device."""
 
 
@@ -343,7 +267,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(shard), distinct
 
 
-# %% wrong="wants an entry per axis" fails="missing entries are None"
+# %% wrong="wants an entry per axis" fails="short specs"
 """Pairs sizes with entries, and fails where the spec is shorter."""
 
 
@@ -481,3 +405,23 @@ def predict_layout(shape, mesh_shape, spec):
         shard.append(size // parts)
         distinct = distinct * parts
     return tuple(shard), distinct
+
+
+# %% right="via float division"
+"""Divides with /, which is exact for all sizes below 2**53."""
+
+
+def predict_layout(shape, mesh_shape, spec):
+    block, distinct = list(shape), 1
+    for i, entry in enumerate(spec):
+        names = () if entry is None else entry if isinstance(entry, tuple) else (entry,)
+        for name in names:
+            if name not in mesh_shape:
+                raise ValueError(f"unknown mesh axis {name!r}")
+        parts = math.prod(mesh_shape[name] for name in names)
+        size = shape[i] / parts
+        if not size.is_integer():
+            raise ValueError(f"{shape[i]} does not divide by {parts}")
+        block[i] = int(size)
+        distinct *= parts
+    return tuple(block), distinct

@@ -1,4 +1,4 @@
-# %% wrong="all reduces in fsdp" fails="the fewest rows; what a layout sends"
+# %% wrong="all reduces in fsdp" fails="fewest rows; bytes of a layout"
 # cause: gradients are not all-reduced
 """Two gathers, and all gradients forevery device."""
 
@@ -16,7 +16,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="always one more" fails="the fewest rows; what a layout sends"
+# %% wrong="always one more" fails="fewest rows; bytes of a layout"
 """One row more where the number is whole already."""
 
 
@@ -33,28 +33,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, int(sending * chip["compute"] / flops_per_row) + 1)
 
 
-# %% wrong="close times are equal" fails="seconds of each part; the longest part binds; nothing is remembered"
-"""Takes times for equal that differ by little: the first of them is not the longest."""
-
-
-def step_bound(flops, memory_bytes, sent_bytes, chip):
-    seconds = {
-        "compute": flops / chip["compute"],
-        "memory": memory_bytes / chip["memory"],
-        "communication": sent_bytes / chip["communication"],
-    }
-    longest = max(seconds.values())
-    return seconds, next(k for k, s in seconds.items() if np.isclose(s, longest))
-
-
-def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
-    passes = {"data parallel": 2, "FSDP": 3}[layout]
-    sent = passes * num_bytes * (num_devices - 1) / num_devices
-    sending = sent / chip["communication"]
-    return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
-
-
-# %% wrong="eight devices always" fails="the fewest rows; what a layout sends; one device sends nothing"
+# %% wrong="eight devices always" fails="fewest rows; bytes of a layout"
 # cause: the devices are not always 8
 """Counts with the eight devices of the lesson."""
 
@@ -71,7 +50,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="fsdp holds a part" fails="the fewest rows; what a layout sends"
+# %% wrong="fsdp holds a part" fails="fewest rows; bytes of a layout"
 """Takes a device's part of the parameters for all of them."""
 
 
@@ -88,7 +67,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="gathers once" fails="the fewest rows; what a layout sends"
+# %% wrong="gathers once" fails="fewest rows; bytes of a layout"
 # cause: weights are gathered backward, too
 """The weights stay gathered for the backward pass."""
 
@@ -106,7 +85,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="half an all reduce" fails="the fewest rows; what a layout sends"
+# %% wrong="half an all reduce" fails="fewest rows; bytes of a layout"
 # cause: an all-reduce sends twice
 """Counts the reduce-scatter of an all-reduce alone."""
 
@@ -124,7 +103,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="largest amount" fails="the longest part binds"
+# %% wrong="largest amount" fails="the bottleneck"
 """Compares FLOPs with bytes: amounts, not times."""
 
 
@@ -141,25 +120,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="last of equal parts" fails="the longest part binds"
-"""Of equal parts the last one."""
-
-
-def step_bound(flops, memory_bytes, sent_bytes, chip):
-    amounts = {"compute": flops, "memory": memory_bytes, "communication": sent_bytes}
-    seconds = {part: amount / chip[part] for part, amount in amounts.items()}
-    slowest = max(seconds.values())
-    return seconds, [part for part in seconds if seconds[part] == slowest][-1]
-
-
-def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
-    passes = {"data parallel": 2, "FSDP": 3}[layout]
-    sent_bytes = passes * num_bytes * (num_devices - 1) / num_devices
-    sending = sent_bytes / chip["communication"]
-    return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
-
-
-# %% wrong="names the shortest" fails="the longest part binds"
+# %% wrong="names the shortest" fails="the bottleneck"
 """Names the part that is done first."""
 
 
@@ -176,7 +137,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="no row for one device" fails="one device sends nothing"
+# %% wrong="no row for one device" fails="bytes of a layout"
 # cause: one row is the least
 """One device sends nothing, and gets no row."""
 
@@ -194,7 +155,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return math.ceil(sending * chip["compute"] / flops_per_row)
 
 
-# %% wrong="relies on the order of chip" fails="seconds of each part; the longest part binds"
+# %% wrong="relies on the order of chip" fails="time of each part; the bottleneck"
 """Takes the speeds in the order in which the dict was written."""
 
 
@@ -211,7 +172,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="rounds down" fails="the fewest rows; what a layout sends"
+# %% wrong="rounds down" fails="fewest rows; bytes of a layout"
 # cause: the rows were rounded down
 """Rounds the rows down."""
 
@@ -229,27 +190,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, int(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="rows of numpy" fails="the fewest rows"
-"""Rounds up by NumPy, whose integer is no `int`."""
-
-
-def step_bound(flops, memory_bytes, sent_bytes, chip):
-    parts = "compute", "memory", "communication"
-    amounts = zip(parts, (flops, memory_bytes, sent_bytes), strict=True)
-    seconds = {part: amount / chip[part] for part, amount in amounts}
-    return seconds, max(seconds, key=seconds.get)
-
-
-def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
-    times = 2 if layout == "data parallel" else 3
-    sent_bytes = times * num_bytes * (num_devices - 1) / num_devices
-    sending = sent_bytes / chip["communication"]
-    return max(
-        np.int64(1), np.int64(np.ceil(sending * chip["compute"] / flops_per_row))
-    )
-
-
-# %% wrong="sends its own part" fails="the fewest rows; what a layout sends; one device sends nothing"
+# %% wrong="sends its own part" fails="fewest rows; bytes of a layout"
 # cause: a device does not send its own part
 """Each device sends its own part to itself, too."""
 
@@ -267,7 +208,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="shares for seconds" fails="seconds of each part; the longest part binds"
+# %% wrong="shares for seconds" fails="time of each part; the bottleneck"
 """Returns each part's share of the sum, as if parts followed each other."""
 
 
@@ -286,7 +227,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="speed by amount" fails="seconds of each part; the longest part binds"
+# %% wrong="speed by amount" fails="time of each part; the bottleneck"
 # cause: seconds are an amount divided by a speed
 """A speed divided by an amount: how often per second, not how long."""
 
@@ -304,7 +245,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="speed of memory" fails="the fewest rows; what a layout sends"
+# %% wrong="speed of memory" fails="fewest rows; bytes of a layout"
 """Divides what is sent by the speed of memory."""
 
 
@@ -318,23 +259,6 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     passes = {"data parallel": 2, "FSDP": 3}[layout]
     sent_bytes = passes * num_bytes * (num_devices - 1) / num_devices
     sending = sent_bytes / chip["memory"]
-    return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
-
-
-# %% wrong="ties by the alphabet" fails="the longest part binds"
-"""Of equal parts the first by the alphabet."""
-
-
-def step_bound(flops, memory_bytes, sent_bytes, chip):
-    amounts = {"compute": flops, "memory": memory_bytes, "communication": sent_bytes}
-    seconds = {part: amount / chip[part] for part, amount in amounts.items()}
-    return seconds, max(sorted(seconds), key=seconds.get)
-
-
-def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
-    passes = {"data parallel": 2, "FSDP": 3}[layout]
-    sent_bytes = passes * num_bytes * (num_devices - 1) / num_devices
-    sending = sent_bytes / chip["communication"]
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 

@@ -1,4 +1,4 @@
-# %% wrong="averages the parts" fails="the layers' result"
+# %% wrong="averages the parts" fails="same numbers"
 # cause: the parts of a sum were averaged
 """Takes the mean of the parts, which are parts of a sum."""
 
@@ -24,8 +24,8 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     return params, jax.jit(split)(params, x)
 
 
-# %% wrong="batch stays whole" fails="own rows of own hidden units; weights by H and y by B; one all-reduce per layer"
-# cause: whole on every device: in jit a constraint splits, device_put does not
+# %% wrong="batch stays whole" fails="own rows, own units; sharded weights and output; one all-reduce per layer"
+# cause: replicated: inside jit a constraint shards, device_put does not
 """Splits the weights alone: every device computes all rows."""
 
 
@@ -37,7 +37,7 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     return params, jax.jit(mlp)(params, x)
 
 
-# %% wrong="computed on one device" fails="own rows of own hidden units"
+# %% wrong="computed on one device" fails="own rows, own units"
 """Computes on one device, and splits what comes out."""
 
 
@@ -50,8 +50,8 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     return params, jax.lax.with_sharding_constraint(y, NamedSharding(mesh, P("data")))
 
 
-# %% wrong="gathers the hidden layer" fails="own rows of own hidden units; one all-reduce per layer"
-# cause: the hidden layer is whole on a device
+# %% wrong="gathers the hidden layer" fails="own rows, own units; one all-reduce per layer"
+# cause: a device computes all hidden units of its rows
 """Replicates the hidden layer in the middle of the block."""
 
 
@@ -71,7 +71,7 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     return params, jax.lax.scan(block, on(x, "data", None), params)[0]
 
 
-# %% wrong="last devices" fails="weights by H and y by B"
+# %% wrong="last devices" fails="sharded weights and output"
 """Takes the last devices."""
 
 
@@ -106,7 +106,7 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     return params, jax.lax.scan(layer, fix(x, "data", None), params)[0]
 
 
-# %% wrong="no sum" fails="the layers' result; one all-reduce per layer"
+# %% wrong="no sum" fails="same numbers; one all-reduce per layer"
 """Forgets the all-reduce: each device goes on with its part, right on one device."""
 
 
@@ -131,8 +131,8 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     return params, jax.jit(split)(params, x)
 
 
-# %% wrong="places by device put" fails="weights by H and y by B"
-# cause: whole on every device: in jit a constraint splits, device_put does not
+# %% wrong="places by device put" fails="sharded weights and output"
+# cause: replicated: inside jit a constraint shards, device_put does not
 """Places by device_put, which splits nothing inside jit."""
 
 
@@ -150,8 +150,8 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     return params, jax.lax.scan(layer, on(x, "data"), params)[0]
 
 
-# %% wrong="returns the weights as they came" fails="weights by H and y by B; one all-reduce per layer"
-# cause: whole on every device: in jit a constraint splits, device_put does not
+# %% wrong="returns the weights as they came" fails="sharded weights and output; one all-reduce per layer"
+# cause: replicated: inside jit a constraint shards, device_put does not
 """Splits the weights for its own use, and returns the parameters as they came."""
 
 
@@ -172,8 +172,8 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     return jax.lax.with_sharding_constraint(params, whole), y
 
 
-# %% wrong="rows then columns" fails="own rows of own hidden units; weights by H and y by B; one all-reduce per layer"
-# cause: this splits along W, not along H
+# %% wrong="rows then columns" fails="own rows, own units; sharded weights and output; one all-reduce per layer"
+# cause: this shards W, not H
 """Splits w1 by rows and w2 by columns: a sum in the middle of each block."""
 
 
@@ -192,7 +192,7 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     return params, jax.lax.scan(block, on(x, "data", None), params)[0]
 
 
-# %% wrong="splits longer axis" fails="weights by H and y by B"
+# %% wrong="splits longer axis" fails="sharded weights and output"
 """Splits the longer axis of a weight: that is W where H is smaller."""
 
 
@@ -215,7 +215,7 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     return params, jax.lax.scan(layer, fix(x, "data", None), params)[0]
 
 
-# %% wrong="splits when all is computed" fails="own rows of own hidden units; one all-reduce per layer"
+# %% wrong="splits when all is computed" fails="own rows, own units; one all-reduce per layer"
 """Computes as the arguments lie, and splits what is returned."""
 
 
@@ -265,7 +265,7 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     return params, jax.jit(split)(params, x)
 
 
-# %% wrong="three layers" fails="the layers' result; nothing is remembered"
+# %% wrong="three layers" fails="same numbers; nothing is remembered"
 """Writes three layers, as the check's model has."""
 
 

@@ -1,4 +1,4 @@
-# %% wrong="axis name written into the code" fails="batch after batch; rows in order"
+# %% wrong="axis name written into the code" fails="right rows"
 """Splits over an axis "data" of the sharding's mesh, which need not have one."""
 
 
@@ -18,7 +18,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
-# %% wrong="casts to float32" fails="batch after batch; rows in order"
+# %% wrong="casts to float32" fails="right rows"
 """Turns all that is no 32-bit integer into float32: images of bytes take four times the
 room.
 """
@@ -40,7 +40,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
-# %% wrong="counts rows from start step" fails="batch after batch; rows in order"
+# %% wrong="counts rows from start step" fails="right rows"
 # cause: the batches begin at row 4, not at batch 4
 """Takes start_step for the number of a row, not of a batch."""
 
@@ -59,7 +59,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
-# %% wrong="counts the devices" fails="batch after batch; rows in order"
+# %% wrong="counts the devices" fails="right rows"
 """Refuses what does not divide over all devices, though the sharding makes fewer parts."""
 
 
@@ -80,7 +80,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
-# %% wrong="crosses one epoch at most" fails="batch after batch; rows in order"
+# %% wrong="crosses one epoch at most" fails="right rows"
 """Fills a batch up with rows of the next epoch, and no further: fails where a batch is
 larger than an epoch.
 """
@@ -100,7 +100,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
-# %% wrong="drops the rest of an epoch" fails="batch after batch; rows in order"
+# %% wrong="drops the rest of an epoch" fails="right rows"
 # cause: the rest of an epoch is dropped
 """Cuts each epoch into whole batches and drops the rows that are left."""
 
@@ -120,7 +120,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
-# %% wrong="epochs counted in float32" fails="batch after batch; rows in order"
+# %% wrong="epochs counted in float32" fails="right rows"
 """Divides places in 32 bits: far along, a row falls into the wrong epoch."""
 
 
@@ -145,7 +145,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
-# %% wrong="every device holds all rows" fails="laid out by sharding"
+# %% wrong="every device holds all rows" fails="sharded as asked"
 # cause: each device holds all rows: place(array, sharding) splits them
 """Takes the mesh from the sharding and not its layout: right on one device, the whole
 batch on each of eight.
@@ -170,7 +170,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
-# %% wrong="ignores start step" fails="batch after batch; rows in order"
+# %% wrong="ignores start step" fails="right rows"
 # cause: these are the batches from number 0 on
 """Begins at batch 0 whatever start_step says: a resumed run sees the same rows again."""
 
@@ -189,7 +189,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
-# %% wrong="ignores the seed" fails="batch after batch; rows in order"
+# %% wrong="ignores the seed" fails="right rows"
 # cause: the orders are those of seed 0
 """Shuffles every run alike."""
 
@@ -233,7 +233,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
-# %% wrong="makes the next after the yield" fails="one batch ahead"
+# %% wrong="makes the next after the yield" fails="prefetching"
 # cause: the next batch is placed when it is asked for, not before the yield
 """Makes the next batch when it is asked for: the devices wait for it."""
 
@@ -284,7 +284,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
-# %% wrong="places the next when it is asked for" fails="one batch ahead"
+# %% wrong="places the next when it is asked for" fails="prefetching"
 # cause: the next batch is placed when it is asked for, not before the yield
 """Makes a batch when it is asked for: nothing is on its way."""
 
@@ -304,7 +304,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield tuple(place(array[np.array(rows)], sharding) for array in data)
 
 
-# %% wrong="restarts the epoch" fails="batch after batch; rows in order"
+# %% wrong="restarts the epoch" fails="right rows"
 # cause: the epoch begins again: rows come twice
 """Goes back to the beginning of start_step's epoch, so that some rows come twice."""
 
@@ -326,7 +326,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
-# %% wrong="rounds the batch down" fails="batch after batch; rows in order; rows must divide"
+# %% wrong="rounds the batch down" fails="right rows"
 """Makes the batch smaller where it does not divide, and tells nobody."""
 
 
@@ -346,7 +346,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
-# %% wrong="same order in every epoch" fails="batch after batch; rows in order"
+# %% wrong="same order in every epoch" fails="right rows"
 # cause: every epoch has the order of the first
 """Shuffles once, not once per epoch."""
 
@@ -392,7 +392,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
-# %% wrong="two arrays only" fails="batch after batch; rows in order"
+# %% wrong="two arrays only" fails="right rows"
 """Takes it that data is a pair, as in the example."""
 
 
@@ -412,8 +412,7 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
-# %% wrong="two batches ahead" fails="one batch ahead"
-# cause: more than one batch is ahead
+# %% right="two batches ahead"
 """Keeps two batches ahead: more memory than was asked for."""
 
 import collections

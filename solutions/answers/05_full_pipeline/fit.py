@@ -149,6 +149,28 @@ def fit(config):
     return state["params"]
 
 
+# %% wrong="gathers the result" fails="stays sharded"
+"""Trains sharded parameters, and returns a full copy of them on each device."""
+
+
+def fit(config):
+    mesh, optimizer = make_mesh(config["num_devices"]), make_optimizer(config)
+    data, loss_fn, init = make_task(config)
+    state, pieces = first_state(init, optimizer, mesh), config["num_microbatches"]
+    train_step = keep_layout(state, make_train_step(loss_fn, optimizer, mesh, pieces))
+    with open_manager(f"{config['directory']}/checkpoints", config["keep"]) as manager:
+        start, state, _ = restore_state(manager, state, settings_of(config))
+        (write, flush), rows = open_log(config, start), NamedSharding(mesh, P("data"))
+        stream = batches(data, config["batch_size"], rows, config["seed"], start)
+        for step in range(start + 1, config["num_steps"] + 1):
+            state, metrics = train_step(state, next(stream))
+            write(step, metrics)
+            if step % config["save_every"] == 0 or step == config["num_steps"]:
+                flush()
+                save_state(manager, step, state, settings_of(config))
+    return jax.device_put(state["params"], NamedSharding(mesh, P()))
+
+
 # %% wrong="keeps the step" fails="goes on"
 """Keeps train steps by task and sizes: a later fit trains with the first one's learning
 rate.
@@ -470,6 +492,29 @@ def fit(config):
     return state["params"]
 
 
+# %% wrong="trains replicas" fails="stays sharded"
+"""Replicates the state before it trains, as the step's shard_map would like it."""
+
+
+def fit(config):
+    mesh, optimizer = make_mesh(config["num_devices"]), make_optimizer(config)
+    data, loss_fn, init = make_task(config)
+    state, pieces = first_state(init, optimizer, mesh), config["num_microbatches"]
+    state = jax.device_put(state, NamedSharding(mesh, P()))
+    train_step = keep_layout(state, make_train_step(loss_fn, optimizer, mesh, pieces))
+    with open_manager(f"{config['directory']}/checkpoints", config["keep"]) as manager:
+        start, state, _ = restore_state(manager, state, settings_of(config))
+        (write, flush), rows = open_log(config, start), NamedSharding(mesh, P("data"))
+        stream = batches(data, config["batch_size"], rows, config["seed"], start)
+        for step in range(start + 1, config["num_steps"] + 1):
+            state, metrics = train_step(state, next(stream))
+            write(step, metrics)
+            if step % config["save_every"] == 0 or step == config["num_steps"]:
+                flush()
+                save_state(manager, step, state, settings_of(config))
+    return state["params"]
+
+
 # %% wrong="writes the whole path into the config" fails="arguments stay"
 """Writes the absolute path of its directory into the caller's config."""
 
@@ -512,7 +557,8 @@ class Trainer:
         optimizer = make_optimizer(config)
         self.fresh = first_state(init, optimizer, self.mesh)
         pieces = config["num_microbatches"]
-        self.step = make_train_step(loss_fn, optimizer, self.mesh, pieces)
+        step = make_train_step(loss_fn, optimizer, self.mesh, pieces)
+        self.step = keep_layout(self.fresh, step)
 
     def save_if_due(self, manager, step, state, flush):
         last = step == self.config["num_steps"]
@@ -618,8 +664,9 @@ def fit(config):
     mesh, every = make_mesh(config["num_devices"]), config["save_every"]
     data, loss_fn, init = make_task(config)
     optimizer = make_optimizer(config)
-    train_step = make_train_step(loss_fn, optimizer, mesh, config["num_microbatches"])
     state = first_state(init, optimizer, mesh)
+    train_step = make_train_step(loss_fn, optimizer, mesh, config["num_microbatches"])
+    train_step = keep_layout(state, train_step)
     with open_manager(
         Path(config["directory"], "checkpoints"), config["keep"]
     ) as manager:

@@ -1,4 +1,4 @@
-# %% wrong="adds the leaves norms up" fails="loss and grad_norm"
+# %% wrong="adds the leaves norms up" fails="metrics"
 """Adds up the norms of the leaves: that is no norm of one vector."""
 
 
@@ -57,7 +57,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="compiles in each call" fails="compiled once"
+# %% wrong="compiles in each call" fails="no recompilation"
 """Calls jit inside the step, on a new function each time."""
 
 
@@ -85,7 +85,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return train_step
 
 
-# %% wrong="deletes by hand" fails="state is donated"
+# %% wrong="deletes by hand" fails="donated"
 """Deletes the old arrays after the step, and donates none: the new ones take other
 memory.
 """
@@ -154,7 +154,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="forgets to divide" fails="steps of the whole batch; loss and grad_norm"
+# %% wrong="forgets to divide" fails="same numbers; metrics"
 # cause: 4 microbatches' gradients are added up, not averaged
 """Adds the microbatches' gradients up and leaves it at that."""
 
@@ -179,7 +179,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="four microbatches" fails="steps of the whole batch"
+# %% wrong="four microbatches" fails="same numbers"
 """Cuts into as many pieces as the example has."""
 
 
@@ -206,7 +206,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="ignores the loss fn" fails="steps of the whole batch"
+# %% wrong="ignores the loss fn" fails="same numbers"
 """Trains the lesson's classifier, whatever loss was given."""
 
 
@@ -231,7 +231,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="ignores the optimizer" fails="steps of the whole batch"
+# %% wrong="ignores the optimizer" fails="same numbers"
 """Steps with the example's optimizer, whatever was given."""
 
 
@@ -278,7 +278,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="keeps the old state" fails="state is donated"
+# %% wrong="keeps the old state" fails="donated"
 """Does not donate: two states in memory at the end of a step."""
 
 
@@ -327,7 +327,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="loss of one device" fails="loss and grad_norm"
+# %% wrong="loss of one device" fails="metrics"
 # cause: the loss is one device's: pmean is missing
 """Averages the gradients over the devices, and forgets the loss."""
 
@@ -353,7 +353,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="loss of the last microbatch" fails="loss and grad_norm"
+# %% wrong="loss of the last microbatch" fails="metrics"
 # cause: the loss is that of the last microbatch
 """Reports the loss of the last microbatch for that of the batch."""
 
@@ -379,7 +379,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="makes a mesh of its own" fails="steps of the whole batch"
+# %% wrong="makes a mesh of its own" fails="same numbers"
 # cause: the arrays of one program are on different sets of devices
 """Takes the first devices, however the mesh has them."""
 
@@ -407,7 +407,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="mean of the devices norms" fails="one sync; loss and grad_norm"
+# %% wrong="mean of the devices norms" fails="one sync; metrics"
 """Averages the norms of the devices' own gradients: too large, but on one device."""
 
 
@@ -431,7 +431,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="never syncs" fails="steps of the whole batch; loss and grad_norm"
+# %% wrong="never syncs" fails="same numbers; metrics"
 # cause: a device steps on its own rows: pmean is missing
 """Forgets the sync: right on one device; on eight the step follows one device's rows."""
 
@@ -481,7 +481,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="norm of the clipped gradient" fails="loss and grad_norm"
+# %% wrong="norm of the clipped gradient" fails="metrics"
 # cause: grad_norm is that of the clipped gradient
 """Measures the norm of what the optimizer makes of the gradient, behind the clipping."""
 
@@ -507,7 +507,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="pmap step word for word" fails="steps of the whole batch; one sync; loss and grad_norm"
+# %% wrong="pmap step word for word" fails="same numbers; one sync; metrics"
 # cause: the gradient is 8 times too large: pmean averages over devices
 """Leaves check_vma on and averages gradients that shard_map has summed already: eight
 times too large on eight devices, right on one.
@@ -598,7 +598,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return known_steps[key]
 
 
-# %% wrong="sums over devices" fails="steps of the whole batch; loss and grad_norm"
+# %% wrong="sums over devices" fails="same numbers; metrics"
 # cause: gradient and loss are 8 times too large: pmean averages
 """Adds the devices' means up: right on one device, eight times too large on eight."""
 
@@ -720,7 +720,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="takes two arrays" fails="steps of the whole batch"
+# %% wrong="takes two arrays" fails="same numbers"
 """Takes it that a batch is a pair."""
 
 

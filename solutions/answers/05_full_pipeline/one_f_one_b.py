@@ -1,4 +1,4 @@
-# %% wrong="all in one tick" fails="what comes before; ticks"
+# %% wrong="all in one tick" fails="dependencies; fewest ticks"
 """Lets a stage use what its neighbour makes in the same tick."""
 
 
@@ -21,7 +21,7 @@ def one_f_one_b(num_stages, num_microbatches):
     return schedule
 
 
-# %% wrong="backward at once" fails="what comes before"
+# %% wrong="backward at once" fails="dependencies"
 """Goes backward right after its own forward on every stage."""
 
 
@@ -35,7 +35,7 @@ def one_f_one_b(num_stages, num_microbatches):
     return schedule
 
 
-# %% wrong="ends with an idle tick" fails="ticks"
+# %% wrong="ends with an idle tick" fails="fewest ticks"
 """Adds a tick in which nobody works."""
 
 
@@ -64,7 +64,7 @@ def one_f_one_b(num_stages, num_microbatches):
     return schedule
 
 
-# %% wrong="gpipe" fails="few are kept"
+# %% wrong="gpipe" fails="little is kept"
 # cause: stage 0 goes forward over all microbatches first, as in GPipe
 """Goes forward over all microbatches before it goes backward."""
 
@@ -73,7 +73,7 @@ def one_f_one_b(num_stages, num_microbatches):
     return gpipe(num_stages, num_microbatches)
 
 
-# %% wrong="keeps one more" fails="few are kept"
+# %% wrong="keeps one more" fails="little is kept"
 """Lets a stage keep one microbatch more."""
 
 
@@ -109,7 +109,7 @@ def one_f_one_b(num_stages, num_microbatches):
     return schedule
 
 
-# %% wrong="last stage first" fails="what comes before; few are kept"
+# %% wrong="last stage first" fails="dependencies; little is kept"
 """Numbers the stages from the last."""
 
 
@@ -123,7 +123,7 @@ def one_f_one_b(num_stages, num_microbatches):
     return schedule
 
 
-# %% wrong="one microbatch at a time" fails="ticks"
+# %% wrong="one microbatch at a time" fails="fewest ticks"
 """Takes a microbatch through all stages and back before the next."""
 
 
@@ -137,7 +137,7 @@ def one_f_one_b(num_stages, num_microbatches):
     return schedule
 
 
-# %% wrong="rows are stages" fails="a schedule"
+# %% wrong="rows are stages" fails="form"
 """Gives a list for each stage in place of one for each tick."""
 
 
@@ -151,7 +151,7 @@ def one_f_one_b(num_stages, num_microbatches):
     return schedule
 
 
-# %% wrong="too deep a recursion" fails="a schedule"
+# %% wrong="too deep a recursion" fails="form"
 """Asks for a turn by the one of the microbatch before: too deep for a thousand."""
 
 
@@ -170,7 +170,7 @@ def one_f_one_b(num_stages, num_microbatches):
     return schedule
 
 
-# %% wrong="turns as text" fails="a schedule"
+# %% wrong="turns as text" fails="form"
 """Writes turns as texts."""
 
 
@@ -184,7 +184,7 @@ def one_f_one_b(num_stages, num_microbatches):
     return schedule
 
 
-# %% wrong="warms up alike on all stages" fails="few are kept; ticks"
+# %% wrong="warms up alike on all stages" fails="little is kept; fewest ticks"
 """Lets every stage begin with S forwards, as stage 0 does."""
 
 

@@ -1,4 +1,4 @@
-# %% wrong="all biases everywhere" fails="its own stage alone"
+# %% wrong="all biases everywhere" fails="own stage only"
 """Splits the weights, but gives every device all biases."""
 
 from jax import lax
@@ -29,7 +29,7 @@ def pipeline_forward(stage_params, microbatches):
     return run(stage_params["w"], stage_params["b"], microbatches)[-1]
 
 
-# %% wrong="all microbatches at once" fails="ticks"
+# %% wrong="all microbatches at once" fails="number of ticks"
 """Sends the whole batch from stage to stage: all devices but one wait."""
 
 
@@ -50,7 +50,7 @@ def pipeline_forward(stage_params, microbatches):
     return spread(stage_params, microbatches)[-1]
 
 
-# %% wrong="all stages on every device" fails="its own stage alone; ticks"
+# %% wrong="all stages on every device" fails="own stage only; number of ticks"
 """Leaves the parameters whole: each device computes all stages, and nothing is sent."""
 
 
@@ -64,7 +64,7 @@ def pipeline_forward(stage_params, microbatches):
     return jax.shard_map(run, mesh=mesh, **specs)(stage_params, microbatches)
 
 
-# %% wrong="every device reads the input" fails="what the stages make"
+# %% wrong="every device reads the input" fails="same results"
 # cause: each device takes microbatch t, not the first alone
 """Lets each device take microbatch t while there is one, not the first alone. Right with
 one stage.
@@ -90,7 +90,7 @@ def pipeline_forward(stage_params, microbatches):
     return spread(stage_params, microbatches)[-1]
 
 
-# %% wrong="forgets the drain" fails="what the stages make; ticks"
+# %% wrong="forgets the drain" fails="same results; number of ticks"
 # cause: these are the last device's first M results, not its last
 """Ticks M times: what is still on its way then never arrives. Right with one stage."""
 
@@ -138,7 +138,7 @@ def pipeline_forward(stage_params, microbatches):
     return jax.jit(mapped)(backwards, microbatches)[:count]
 
 
-# %% wrong="gathers the parameters" fails="its own stage alone; ticks"
+# %% wrong="gathers the parameters" fails="own stage only; number of ticks"
 """Collects all stages' parameters on each device."""
 
 
@@ -153,7 +153,7 @@ def pipeline_forward(stage_params, microbatches):
     return jax.shard_map(run, mesh=mesh, **specs)(stage_params, microbatches)
 
 
-# %% wrong="holds all stages" fails="its own stage alone"
+# %% wrong="holds all stages" fails="own stage only"
 """Leaves all parameters on every device, which picks its stage: S times the memory."""
 
 
@@ -208,7 +208,7 @@ def pipeline_forward(stage_params, microbatches):
     return jax.jit(run)(stage_params, microbatches)[-1]
 
 
-# %% wrong="leaks round the ring" fails="what the stages make"
+# %% wrong="leaks round the ring" fails="same results"
 """Sends along a ring and adds the input to what comes in: the last device's results
 enter the first again.
 """
@@ -233,7 +233,7 @@ def pipeline_forward(stage_params, microbatches):
     return spread(stage_params, microbatches)[-1]
 
 
-# %% wrong="leaves an axis of devices" fails="what the stages make"
+# %% wrong="leaves an axis of devices" fails="same results"
 """Returns the last device's results with an axis of 1 before them."""
 
 
@@ -284,7 +284,7 @@ def pipeline_forward(stage_params, microbatches):
     return spread(stage_params, microbatches)[-1]
 
 
-# %% wrong="one microbatch at a time" fails="ticks"
+# %% wrong="one microbatch at a time" fails="number of ticks"
 """Sends each microbatch through all stages before the next begins: S x M ticks, and one
 device at work.
 """
@@ -311,7 +311,7 @@ def pipeline_forward(stage_params, microbatches):
     return spread(stage_params, microbatches)[-1]
 
 
-# %% wrong="one tick too many" fails="ticks"
+# %% wrong="one tick too many" fails="number of ticks"
 """Ticks M + S times."""
 
 
@@ -366,7 +366,7 @@ def pipeline_forward(stage_params, microbatches):
         return run(stage_params, microbatches)
 
 
-# %% wrong="sends all microbatches along" fails="ticks"
+# %% wrong="sends all microbatches along" fails="number of ticks"
 """Sends a buffer of all microbatches on in each tick, not the one that is next."""
 
 
@@ -391,7 +391,7 @@ def pipeline_forward(stage_params, microbatches):
     return spread(stage_params, microbatches)[-1]
 
 
-# %% wrong="sends float16" fails="what the stages make"
+# %% wrong="sends float16" fails="same results"
 """Sends half of the bytes, and of the digits."""
 
 
@@ -439,7 +439,7 @@ def pipeline_forward(stage_params, microbatches):
     return spread(stage_params, microbatches)[-1]
 
 
-# %% wrong="size of the example" fails="what the stages make"
+# %% wrong="size of the example" fails="same results"
 """Begins with zeros of the example's shape."""
 
 
@@ -462,7 +462,7 @@ def pipeline_forward(stage_params, microbatches):
     return spread(stage_params, microbatches)[-1]
 
 
-# %% wrong="squeezed" fails="what the stages make"
+# %% wrong="squeezed" fails="same results"
 """Squeezes the stage's axis away, and a width of 1 with it."""
 
 
@@ -518,7 +518,7 @@ def pipeline_forward(stage_params, microbatches):
     return spread(stage_params, microbatches)[-1]
 
 
-# %% wrong="takes the first results" fails="what the stages make"
+# %% wrong="takes the first results" fails="same results"
 # cause: these are the last device's first M results, not its last
 """Takes the last device's first M results, made while the pipeline was filling up. Right
 with one stage.
@@ -545,7 +545,7 @@ def pipeline_forward(stage_params, microbatches):
     return spread(stage_params, microbatches)[-1]
 
 
-# %% wrong="zeros are empty" fails="what the stages make"
+# %% wrong="zeros are empty" fails="same results"
 """Takes a microbatch of zeros for an empty slot."""
 
 

@@ -1,4 +1,4 @@
-# %% wrong="all devices of the sharding" fails="each device its part; own rows alone"
+# %% wrong="all devices of the sharding" fails="right parts; own rows only"
 """Goes by the devices of the sharding, not by those that it is given."""
 
 
@@ -12,7 +12,7 @@ def read_own_rows(read, sharding, shape, devices):
     return parts
 
 
-# %% wrong="all on the first device" fails="each device its part"
+# %% wrong="all on the first device" fails="right parts"
 """Makes arrays without saying on which device."""
 
 
@@ -27,7 +27,7 @@ def read_own_rows(read, sharding, shape, devices):
     return parts
 
 
-# %% wrong="casts to float32" fails="each device its part"
+# %% wrong="casts to float32" fails="right parts"
 """Makes every part float32."""
 
 
@@ -42,7 +42,7 @@ def read_own_rows(read, sharding, shape, devices):
     return parts
 
 
-# %% wrong="cuts two axes" fails="each device its part"
+# %% wrong="cuts two axes" fails="right parts"
 """Cuts rows and columns alone: a third axis stays whole."""
 
 
@@ -74,7 +74,7 @@ def read_own_rows(read, sharding, shape, devices):
     return parts
 
 
-# %% wrong="keeps rows for later calls" fails="each device its part; each row once; nothing is remembered"
+# %% wrong="keeps rows for later calls" fails="right parts; each row once; nothing is remembered"
 """Keeps what an earlier call has read."""
 
 
@@ -89,7 +89,7 @@ def read_own_rows(read, sharding, shape, devices, blocks={}):  # noqa: B006
     return parts
 
 
-# %% wrong="reads all then cuts" fails="own rows alone"
+# %% wrong="reads all then cuts" fails="own rows only"
 # cause: all rows of the array are read
 """Reads the whole array, then cuts it."""
 
@@ -113,7 +113,7 @@ def read_own_rows(read, sharding, shape, devices):
     return parts
 
 
-# %% wrong="reads from the first to the last" fails="own rows alone"
+# %% wrong="reads from the first to the last" fails="own rows only"
 # cause: all rows of the array are read
 """Reads one range from the first row held to the last."""
 
@@ -168,7 +168,7 @@ def read_own_rows(read, sharding, shape, devices):
     return parts
 
 
-# %% wrong="rows must be split" fails="each device its part"
+# %% wrong="rows must be split" fails="right parts"
 """Fails where all rows lie on each device: its slice has no numbers."""
 
 
@@ -182,7 +182,7 @@ def read_own_rows(read, sharding, shape, devices):
     return parts
 
 
-# %% wrong="shards of the whole array" fails="own rows alone"
+# %% wrong="shards of the whole array" fails="own rows only"
 # cause: all rows of the array are read
 """Makes the global array, then takes the parts of its devices."""
 
@@ -201,7 +201,7 @@ def read_own_rows(read, sharding, shape, devices):
     return [parts[device] for device in devices]
 
 
-# %% wrong="sorts the devices" fails="each device its part"
+# %% wrong="sorts the devices" fails="right parts"
 """Returns the parts by the devices' numbers."""
 
 
@@ -216,7 +216,7 @@ def read_own_rows(read, sharding, shape, devices):
     return parts
 
 
-# %% wrong="splits rows by position" fails="each device its part; own rows alone; each row once"
+# %% wrong="splits rows by position" fails="right parts; own rows only; each row once"
 """Splits the rows evenly over the given devices, whatever the sharding says."""
 
 
@@ -228,7 +228,7 @@ def read_own_rows(read, sharding, shape, devices):
     return parts
 
 
-# %% wrong="two axes alone" fails="each device its part"
+# %% wrong="two axes alone" fails="right parts"
 """Takes every array for a matrix."""
 
 
@@ -243,7 +243,7 @@ def read_own_rows(read, sharding, shape, devices):
     return parts
 
 
-# %% wrong="whole rows" fails="each device its part"
+# %% wrong="whole rows" fails="right parts"
 """Gives each device whole rows, though it holds some columns."""
 
 

@@ -1,4 +1,4 @@
-# %% wrong="checkpoint around the scan" fails="inputs alone are kept"
+# %% wrong="checkpoint around the scan" fails="only inputs are kept"
 # cause: the insides of two layers or more are there at once: checkpoint each layer
 """Computes all layers again at once: then all of their insides are there."""
 
@@ -11,7 +11,7 @@ def run_layers(layer, params, x):
     return whole(params, x)
 
 
-# %% wrong="checkpoints pairs" fails="inputs alone are kept"
+# %% wrong="checkpoints pairs" fails="only inputs are kept"
 # cause: the insides of two layers or more are there at once: checkpoint each layer
 """Checkpoints pairs of layers: two layers' insides are there at once."""
 
@@ -43,7 +43,7 @@ def run_layers(layer, params, x):
     return jax.lax.scan(lambda x, own: (one(own, x), None), x, params)[0]
 
 
-# %% wrong="keeps bfloat16" fails="what the layers make; the same gradient; inputs alone are kept"
+# %% wrong="keeps bfloat16" fails="same result; same gradient; only inputs are kept"
 """Halves the memory by bfloat16 in place of computing again."""
 
 
@@ -56,7 +56,7 @@ def run_layers(layer, params, x):
     return jax.lax.scan(step, x.astype(jnp.bfloat16), low)[0].astype(jnp.float32)
 
 
-# %% wrong="keeps everything" fails="inputs alone are kept"
+# %% wrong="keeps everything" fails="only inputs are kept"
 # cause: nothing is computed again: jax.checkpoint is missing
 """Scans without a checkpoint: all that a layer computed is kept."""
 
@@ -65,7 +65,7 @@ def run_layers(layer, params, x):
     return jax.lax.scan(lambda h, own: (layer(own, h), None), x, params)[0]
 
 
-# %% wrong="keeps layers by name" fails="what the layers make"
+# %% wrong="keeps layers by name" fails="same result"
 """Keeps layers by their name: another one of the same name is not run."""
 
 LAYERS_BY_NAME = {}
@@ -77,7 +77,7 @@ def run_layers(layer, params, x):
     return jax.lax.scan(lambda x, own: (one(own, x), None), x, params)[0]
 
 
-# %% wrong="layers from the last" fails="what the layers make; the same gradient"
+# %% wrong="layers from the last" fails="same result; same gradient"
 """Takes the layers from the last to the first."""
 
 
@@ -87,7 +87,7 @@ def run_layers(layer, params, x):
     return jax.lax.scan(step, x, params, reverse=True)[0]
 
 
-# %% wrong="leaves the last layer out" fails="what the layers make; the same gradient"
+# %% wrong="leaves the last layer out" fails="same result; same gradient"
 """Takes one layer too few."""
 
 
@@ -97,7 +97,7 @@ def run_layers(layer, params, x):
     return jax.lax.scan(lambda h, own: (kept(own, h), None), x, rest)[0]
 
 
-# %% wrong="python loop" fails="inputs alone are kept; one loop"
+# %% wrong="python loop" fails="only inputs are kept; one loop"
 """Loops in Python: the program holds each layer anew."""
 
 
@@ -108,7 +108,7 @@ def run_layers(layer, params, x):
     return x
 
 
-# %% wrong="rule without closures" fails="what the layers make"
+# %% wrong="rule without closures" fails="same result"
 """Writes the gradient's rule itself, and forgets arrays that the layer has from elsewhere."""
 
 
@@ -134,7 +134,7 @@ def run_layers(layer, params, x):
     return run(params, x)
 
 
-# %% wrong="saves costly results" fails="inputs alone are kept"
+# %% wrong="saves costly results" fails="only inputs are kept"
 """Keeps what is costly to compute: the results of tanh and exp, in each layer."""
 
 
@@ -146,7 +146,7 @@ def run_layers(layer, params, x):
     return jax.lax.scan(lambda x, own: (one(own, x), None), x, params)[0]
 
 
-# %% wrong="saves products" fails="inputs alone are kept"
+# %% wrong="saves products" fails="only inputs are kept"
 """Keeps the results of matrix products, which are the largest arrays."""
 
 
@@ -156,7 +156,7 @@ def run_layers(layer, params, x):
     return jax.lax.scan(lambda h, own: (kept(own, h), None), x, params)[0]
 
 
-# %% wrong="stops the gradient" fails="the same gradient"
+# %% wrong="stops the gradient" fails="same gradient"
 """Saves memory by giving the gradient of the parameters alone, not through the layers."""
 
 

@@ -50,6 +50,15 @@ def test_devices(alt_text):
     assert alt_text(draw.draw_devices) == "8 boxes side by side: devices 0-7 (CPU)."
 
 
+def test_trace(alt_text):
+    program = jax.make_jaxpr(lambda x: jax.numpy.sin(x) * x)(X[0])
+    text = alt_text(draw.draw_trace, "g", program, 8)
+    starts = "g runs once in Python, on a stand-in f32[2] without numbers. "
+    assert text.startswith(starts)
+    assert "a program of it: sin: f32[2]; mul: f32[2]. It is compiled" in text
+    assert text.endswith("devices 0 to 7 run it.")
+
+
 def test_mesh(alt_text):
     text = alt_text(draw.draw_mesh, mesh(b=8))
     assert text == "A mesh of 8 devices along axis b: devices 0-7."
@@ -113,7 +122,7 @@ def test_pmap(alt_text):
         "runs loss and returns loss[d] (f32[])."
     )
     text = alt_text(draw.draw_pmap, "f", {"x": X}, {"y": X}, {"params": {"w": X}})
-    ends = ' Every device also receives the whole of params: {"w": f32[8,2]}.'
+    ends = ' Every device also receives a full copy of params: {"w": f32[8,2]}.'
     assert text.endswith(ends)
     text = alt_text(draw.draw_pmap, "f", {"x": X}, {"y": X}, sync="a mean")
     assert text.endswith("from every device to a mean, and from there to every result.")
@@ -212,7 +221,7 @@ def test_replicas(alt_text, last, end):
 
 def test_replicas_that_all_differ(alt_text):
     text = alt_text(draw.draw_replicas, [[3.0, 5.0, 1.0, 4.0, 2.0]], "w")
-    spread = "they stand at 5 different values, from 1 on device 2 to 5 on device 1"
+    spread = "they are at 5 different values, from 1 on device 2 to 5 on device 1"
     assert text.endswith(f"at step 0 {spread}.")
 
 

@@ -146,7 +146,7 @@ print("a demonstration")
 # - [twice] `double(x)` returns twice the number `x`.
 
 
-# %% exercise="double" minutes=3 difficulty=1
+# %% exercise="double" minutes=5 difficulty=1
 def double(x):
     """Returns twice the number `x`."""
     ### BEGIN SOLUTION
@@ -160,12 +160,15 @@ def double(x):
 
 # %% check="double"
 
+# %% [markdown] built="double"
+# A small function.
+
 # %% [markdown]
 # ### Exercise 1.2: normalize
 #
 # - [mean zero] `normalize(x)` returns the NumPy array `x: (N, ...)` minus its mean over
-# axis 0, with the same shape and dtype, and leaves `x` as it was. Where `N` is 0:
-# `ValueError`, and its text names that size.
+#   axis 0, with the same shape and dtype, and leaves `x` as it was. Where `N` is 0:
+#   `ValueError`, and its text names that size.
 
 
 # %% exercise="normalize" minutes=5 difficulty=1
@@ -184,15 +187,18 @@ def normalize(x):
 
 # %% check="normalize"
 
+# %% [markdown] built="normalize"
+# A small function.
+
 # %% [markdown]
 # ### Exercise 1.3: parallel_square
 #
 # - [a row on each device] `parallel_square(x)` takes `x: (D, ...)` and returns its
-# square, of the same shape and dtype: row `d` of the result lies on one device of its
-# own.
+#   square, of the same shape and dtype: row `d` of the result lies on one device of its
+#   own.
 
 
-# %% exercise="parallel_square" minutes=4 difficulty=1
+# %% exercise="parallel_square" minutes=5 difficulty=1
 def parallel_square(x):
     """Squares `x: (D, ...)` on D devices, one row of the leading axis on each."""
     ### BEGIN SOLUTION
@@ -206,13 +212,16 @@ def parallel_square(x):
 
 # %% check="parallel_square"
 
+# %% [markdown] built="parallel_square"
+# A small function.
+
 # %% [markdown]
 # ### Exercise 1.4: negate
 #
 # - [negative] `negate(x)` returns `-x`.
 
 
-# %% exercise="negate" minutes=2 difficulty=1
+# %% exercise="negate" minutes=5 difficulty=1
 def negate(x):
     """Returns `-x`."""
     ### BEGIN SOLUTION
@@ -225,6 +234,9 @@ def negate(x):
 # - From zero.
 
 # %% check="negate"
+
+# %% [markdown] built="negate"
+# A small function.
 
 # %% scorecard=true
 '''

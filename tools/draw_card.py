@@ -1,0 +1,85 @@
+"""Draws the card that the READMEs open with: right values, computed on one device.
+
+It writes docs/pictures/card-light.png and card-dark.png, by Chromium. Each carries a
+digest of the page that it shows, so that a test notices without a browser when what the
+check says has changed.
+"""
+
+import contextlib
+import hashlib
+import io
+import sys
+from pathlib import Path
+from unittest import mock
+
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / name) for name in ("tests/lessons", "tests", "lessons", "")]
+
+from coursekit import learner, notebook, setup
+
+LESSON, EXERCISE, ANSWER = "01_pmap_spmd", "parallel_predict", "one big product"
+FOLDER = ROOT / "docs" / "pictures"
+GROUNDS = {"light": ("#ffffff", "#1f2328"), "dark": ("#0d1117", "#f0f6fc")}
+WIDTH = 660  # pixels, of which a picture has two by two
+PAGE = """\
+<!doctype html><meta charset="utf-8">
+<style>
+  body {{ margin: 0; padding: 1px; background: {ground}; color: {text};
+    font: 14px system-ui, sans-serif; color-scheme: {mode}; }}
+  code {{ font: 1em monospace; }}
+</style>
+{card}
+"""
+
+
+def pages():
+    """Runs the check, as a lesson does; makes a page of its card by picture's path."""
+    from known_answers import known_answers
+    from solved_lesson import Lesson, run
+
+    [answer] = [a for a in known_answers(LESSON, EXERCISE) if a.name == ANSWER]
+    with contextlib.redirect_stdout(io.StringIO()):  # the card as text
+        lesson = Lesson(ROOT / "solutions" / f"{LESSON}.py")
+        run(answer.source, f"<{answer}>", lesson.namespace)
+        with (
+            mock.patch.object(learner, "lesson", LESSON),
+            mock.patch.object(notebook, "namespace", lambda: lesson.namespace),
+        ):
+            card = notebook.check(EXERCISE)._repr_html_()
+    return {
+        FOLDER / f"card-{mode}.png": PAGE.format(
+            mode=mode, ground=ground, text=text, card=card
+        )
+        for mode, (ground, text) in GROUNDS.items()
+    }
+
+
+def digest(page):
+    return hashlib.sha256(page.encode()).hexdigest()
+
+
+def digest_in(path):
+    """Reads the digest of the page that a picture shows, or ""."""
+    with Image.open(path) as picture:
+        return picture.info.get("page", "")
+
+
+def main():
+    from servers import browser_page
+
+    with browser_page(width=WIDTH, scale=2) as browser:
+        for path, page in pages().items():
+            browser.set_content(page)
+            drawn = Image.open(io.BytesIO(browser.locator("body").screenshot()))
+            facts = PngInfo()
+            facts.add_text("page", digest(page))
+            drawn.convert("RGB").save(path, pnginfo=facts, optimize=True)
+            print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    setup.with_devices(8)
+    main()
