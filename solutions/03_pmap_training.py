@@ -28,7 +28,7 @@
 #   part).
 #
 # **You need** lessons 1 and 2. **Time**: about 90 minutes, with a pause before section
-# 4; then a second part of about 100 minutes.
+# 4; then a second part of 100 minutes.
 
 # %% setup=true
 

@@ -307,7 +307,7 @@ def works_on_all_rows(function, *arguments):  # the rows of the last argument
                 return ALONE
     for given, block in mapped(program):
         shape = given.aval.shape
-        if shape[:1] == (num_rows,) == block.aval.shape[:1] and num_rows > 1:
+        if shape[:1] == (num_rows,) and block.aval.shape == shape and num_rows > 1:
             return TO_ALL
     return ""
 

@@ -296,7 +296,7 @@ def a_loss_over_a_sharded_vocabulary():
         ws, parts = step(ws, xs, targets)
         for curve, one in zip(losses.values(), (loss, parts.sum()), strict=True):
             curve.append(float(one))
-    draw_losses(losses, "cross-entropy", "A vocabulary of which each has a part")
+    draw_losses(losses, "cross-entropy", "A vocabulary split over 8 devices")
     held, every = (f"{x.shape[0]} x {one.shape[-1]}" for one in (ws, w))
     print(f"Each device holds {held} of the {every} logits, and never more.")
 
@@ -759,7 +759,8 @@ def examples_of_sync_batch_norm():
     _, mean, var = far = batch_norm(rows + 10_000, 0.5)
     seen = observe(sync_batch_norm, rows + 10_000, "i", 0.5, axis="i")
     cause = (
-        "mean(x**2) - mean(x)**2 loses all digits here: take distances from the mean"
+        "the difference mean(x**2) - mean(x)**2 loses all digits here: take distances"
+        " from the mean"
     )
 
     def var_alone_is_wrong(seen):

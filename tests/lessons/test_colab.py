@@ -92,7 +92,8 @@ def run(server, folder, tmp_path):
         notebook = nbformat.reads(text, as_version=4)
         if before or after:  # the set-up cell alone, between these
             first, last = map(nbformat.v4.new_code_cell, (before, after))
-            notebook.cells = [first, notebook.cells[1], last]
+            [setup_cell] = [cell for cell in notebook.cells if cell.id == "setup"]
+            notebook.cells = [first, setup_cell, last]
         env = {
             k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))
         }

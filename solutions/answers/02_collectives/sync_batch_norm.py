@@ -1,5 +1,5 @@
 # %% wrong="difference of squares" fails="accurate far from 0"
-# cause: mean(x**2) - mean(x)**2 loses all digits here: take distances from the mean
+# cause: the difference mean(x**2) - mean(x)**2 loses all digits here: take distances from the mean
 """Subtracts two large numbers and keeps none of their digits."""
 
 
