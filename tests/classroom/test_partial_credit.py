@@ -225,7 +225,8 @@ def test_the_command_makes_such_a_class_of_our_lessons(tmp_path, capsys):
     folder = tmp_path / "class"
     assert main(["course", str(folder), "--all-or-nothing"]) == 0
     for path in folder.glob("source/*/*.ipynb"):
-        text = nbformat.read(path, as_version=4).cells[1].source
+        cells = nbformat.read(path, as_version=4).cells
+        [text] = [cell.source for cell in cells if cell.id == "setup"]
         assert text.count(f", {SETTING})\n") == 1
 
 
