@@ -1,4 +1,4 @@
-# %% wrong="counts one on each device" fails="padding ignored; empty mask"
+# %% wrong="counts one on each device" fails="mean of all entries; padding ignored"
 """Protects the division before the sum: an empty device counts as one entry."""
 
 
@@ -56,7 +56,7 @@ def masked_mean(x, mask, axis_name):
     return jnp.where(mask, x, 0).sum() / jnp.maximum(mask.sum(), 1)
 
 
-# %% wrong="leaves counted inf out" fails="padding ignored; empty mask"
+# %% wrong="leaves counted inf out" fails="padding ignored"
 """Takes infinite entries for padding, also where the mask counts them."""
 
 
@@ -66,7 +66,7 @@ def masked_mean(x, mask, axis_name):
     return total / jnp.maximum(count, 1)
 
 
-# %% wrong="mean of means" fails="padding ignored; empty mask"
+# %% wrong="mean of means" fails="mean of all entries; padding ignored"
 # cause: this is the mean of the devices' means
 """Averages the devices' means, although they count differently many entries."""
 
@@ -85,7 +85,7 @@ def masked_mean(x, mask, axis_name):
     return lax.pmean(jnp.where(mask, x, 0).sum() / mask.sum(), axis_name)
 
 
-# %% wrong="nan to num" fails="padding ignored; empty mask"
+# %% wrong="nan to num" fails="padding ignored"
 """Hides a counted nan: the mean becomes 0."""
 
 
@@ -95,7 +95,7 @@ def masked_mean(x, mask, axis_name):
     return jnp.nan_to_num(total / count)
 
 
-# %% wrong="own device only" fails="padding ignored; empty mask"
+# %% wrong="own device only" fails="mean of all entries; padding ignored"
 # cause: each device kept its own mean: nothing was sent
 """Is right on one device and on eight forgets the other seven."""
 
