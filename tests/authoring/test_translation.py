@@ -40,8 +40,7 @@ def spans(pattern, text):
 @pytest.mark.parametrize(("language", "path"), CATALOGUES)
 def test_translation_keeps_code_links_and_emphasis(language, path):
     for text, said in translations(read_catalogue(path, language)).items():
-        code = r"`[^`]+`"  # a sentence of its own may name a thing again
-        assert {*spans(code, text)} == {*spans(code, said)}, text
+        assert spans(r"`[^`]+`", text) == spans(r"`[^`]+`", said), text
         assert spans(r"\]\(([^)]+)\)", text) == spans(r"\]\(([^)]+)\)", said), text
         assert text.count("**") == said.count("**"), text
 
