@@ -63,17 +63,17 @@ def grade(
             if classroom.published_key(jobs[one.job]) != one.record.key
         ]
         count = f"{len(jobs)} submissions: {len(stored)} graded before"
+        to_grade = "0 to grade."
         if todo:
             options = {"most": len(todo), "workers": workers, "trusted": trusted}
             executor = stack.enter_context(
                 open_executor(classroom.lessons, limits, scheduler, **options)
             )
-            print(f"{count}, {len(todo)} to grade {executor.description}.")
+            to_grade = f"{len(todo)} to grade {executor.description}."
             graded = with_progress(grade_jobs(executor, todo), len(todo))
             finished = itertools.chain(finished, graded)
-        else:
-            print(f"{count}, 0 to grade.")
         gradebook.add_lessons(classroom)
+        print(f"{count}, {to_grade}")
         for one in finished:
             submission = jobs[one.job]
             results[submission] = finish(classroom, submission, one)

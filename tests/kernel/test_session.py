@@ -78,7 +78,7 @@ def end_of(code, limits=LIMITS, wall_s=None):
     with Session(limits) as session:
         with pytest.raises(SessionEnded) as end:
             session.run(code, wall_s=wall_s)
-            for _ in range(1000):
+            for _ in range(100_000):  # a thread of its own may be late
                 session.run("print('still here')", wall_s=wall_s)
         with pytest.raises(SessionEnded) as again:
             session.run("1 + 1")
