@@ -63,7 +63,7 @@ def ensemble_probs(params, x, axis_name):
     return jax.nn.softmax(lax.pmean(x @ params["w"] + params["b"], axis_name))
 
 
-# %% wrong="overflows" fails="mean probabilities; no overflow"
+# %% wrong="overflows" fails="no overflow"
 # cause: exp overflows
 """Takes exponentials of large logits."""
 
