@@ -367,6 +367,7 @@ MESSAGES = {
     'this is the softmax, without a logarithm': '로그를 취하지 않은 softmax입니다',
     'the logits were sent': '로짓을 보냈습니다',
     "exp overflows: subtract each row's maximum": 'exp가 오버플로합니다. 행마다 최댓값을 빼세요',
+    'a row needs its own maximum: here is log(0)': '행마다 그 행의 최댓값이 필요합니다. 여기서는 log(0)입니다',
     'yours, on {1}': '작성한 코드, 장치 {1}개',
     'A vocabulary split over 8 devices': '장치마다 일부만 가진 어휘',
     'Each device holds {1} of the {2} logits, and never more.': '장치마다 로짓 {2}개 가운데 {1}개만 있고, 그보다 많아지지 않습니다.',

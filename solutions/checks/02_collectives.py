@@ -222,7 +222,7 @@ def examples_of_sharded_log_softmax():
     steep = np.float32(logits + steep)  # another maximum in each row
     causes = {
         "exp overflows: subtract each row's maximum": lambda s: (s.value < -1e9).any(),
-        "log(0): a row needs its own maximum": lambda s: (s.value > 1e9).any(),
+        "a row needs its own maximum: here is log(0)": lambda s: (s.value > 1e9).any(),
     }
     seen = observe(sharded_log_softmax, steep, "i", axis="i")
     with statement("no overflow"):

@@ -76,7 +76,7 @@ def sharded_log_softmax(logits, axis_name):
 
 
 # %% wrong="one maximum for all rows" fails="no overflow; differentiable"
-# cause: log(0): a row needs its own maximum
+# cause: a row needs its own maximum: here is log(0)
 """Subtracts the largest logit of all rows: rows far below it become infinite."""
 
 
