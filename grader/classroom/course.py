@@ -89,7 +89,7 @@ def make_course(
     if not (folder / SEED).exists():
         # A random seed of the hidden tests' cases, so that nobody knows them.
         (folder / SEED).parent.mkdir(exist_ok=True)
-        (folder / SEED).write_text(f"{secrets.randbelow(10**6)}\n", encoding="utf-8")
+        (folder / SEED).write_text(f"{secrets.randbits(128)}\n", encoding="utf-8")
     return [path.stem for path in paths]
 
 

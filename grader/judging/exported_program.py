@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 from typing import Any
@@ -30,8 +31,11 @@ MAPS = "sdy.manual_computation"
 # shapes that they are given: false ones would reach other memory of the process. XLA
 # checks those of `mhlo`.
 SAFE_CALLS = re.compile(
-    r"Sharding|SPMDFullToShardShape|SPMDShardToFullShape|annotate_device_placement"
+    r"Sharding|annotate_device_placement"
     r"|LayoutConstraint|xla\.sdy\.\w+|mhlo\.(a?(cos|sin|tan)h?|erf|topk|ragged_dot)"
+)
+COMPARES = re.compile(
+    r" = stablehlo.compare [LG]T, , , (TOTALORDER|SIGNED|UNSIGNED) : .*"
 )
 SAFE_COMPOSITES = re.compile(r"chlo\.\w+")  # XLA has code of its own for some names
 
@@ -235,6 +239,8 @@ class Inspection(TracedProgram):
             self.call(operation.attributes["call_target_name"], SAFE_CALLS)
         elif name == "composite":
             self.call(operation.attributes["name"], SAFE_COMPOSITES)
+        elif name == "sort" and not is_order(operation):
+            self.problems.append("sorts by what may be no order")
         elif operation.name == "func.func" and not len(operation.regions[0].blocks):
             self.problems.append("calls a function that it does not hold")
         return super().see(operation)
@@ -259,6 +265,62 @@ class Inspection(TracedProgram):
             self.problems.append("computes what is no array of a fixed shape")
         else:
             super().array(kind)
+
+
+def is_order(sort: Any) -> bool:
+    """Tells whether a sort's comparator is one of JAX's: of lax.sort, or of lax.top_k.
+
+    With another one, which may be no order, XLA may never end, or leave its memory.
+    """
+    found = comparator(sort)
+    arguments = [("argument", place, True) for place in range(2)]
+    if found[:-1] == (2, *arguments) and COMPARES.fullmatch(found[-1][-1]):
+        return found[-1][:2] == (0, 1)
+    types = [mlir.ir.RankedTensorType(value.type) for value in sort.operands]
+    dtypes = tuple(named_dtypes()[str(kind.element_type)] for kind in types)
+    return found in comparators(dtypes)
+
+
+@functools.cache
+def comparators(dtypes: tuple[np.dtype, ...]) -> set[tuple]:
+    arrays = [jax.ShapeDtypeStruct((2,), dtype) for dtype in dtypes]
+    found = set()
+    for num_keys in range(1, len(dtypes) + 1):
+        sort = functools.partial(jax.lax.sort, num_keys=num_keys)
+        program = jax.jit(lambda *a, sort=sort: sort(a)).lower(*arrays)
+
+        def see(operation: Any) -> Any:
+            if operation.name == "stablehlo.sort":
+                found.add(comparator(operation))
+            return mlir.ir.WalkResult.ADVANCE
+
+        program.compiler_ir("stablehlo").operation.walk(see)
+    return found
+
+
+def comparator(sort: Any) -> tuple:
+    """Lists the steps of a sort's comparator, the same for the same calculation.
+
+    Its constants may be outside of it, and equal steps may be one.
+    """
+    block = sort.regions[0].blocks[0]
+    steps: dict[tuple, int] = {}
+    known: dict[Any, int] = {}
+
+    def number(value: Any) -> int:
+        if value not in known:
+            known[value] = steps.setdefault(step(value), len(steps))
+        return known[value]
+
+    def step(value: Any) -> tuple:
+        if isinstance(value.owner, mlir.ir.Block):
+            place = mlir.ir.BlockArgument(value).arg_number
+            return "argument", place, value.owner == block
+        line = value.owner
+        return *map(number, line.operands), re.sub(r"%\w+", "", str(line))
+
+    result = block.operations[len(block.operations) - 1]
+    return *map(number, result.operands), *steps
 
 
 def around_the_map(symbols: mlir.ir.SymbolTable, axis: str) -> list[str]:
@@ -322,10 +384,15 @@ def kind_of(array: Any) -> tuple[tuple[int, ...], Any]:
 
 
 def kinds(types: list) -> list[tuple[tuple[int, ...], np.dtype]]:
-    dtypes = [jax.numpy.dtype(name) for name in DTYPES]
-    by_name = {str(mlir.dtype_to_ir_type(dtype)): dtype for dtype in dtypes}
+    by_name = named_dtypes()
     types = [mlir.ir.RankedTensorType(kind) for kind in types]
     return [(tuple(kind.shape), by_name[str(kind.element_type)]) for kind in types]
+
+
+def named_dtypes() -> dict[str, np.dtype]:
+    """Maps the names of dtypes in MLIR to NumPy's."""
+    dtypes = [jax.numpy.dtype(name) for name in DTYPES]
+    return {str(mlir.dtype_to_ir_type(dtype)): dtype for dtype in dtypes}
 
 
 def physical(kind: Any) -> Any:

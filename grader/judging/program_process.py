@@ -24,6 +24,7 @@ import scipy.linalg  # noqa: F401 - JAX imports it late, in each child anew
 
 from coursekit import setup
 from grader.containment.deadline import Deadline, used_s
+from grader.containment.inside.box_init import SET_DUMPABLE, prctl
 from grader.containment.limits import DEFAULT_WALL_S
 from grader.judging.exported_program import ProgramRunner
 from grader.judging.observation_reader import MAX_LINE
@@ -56,6 +57,8 @@ class ProgramProcess:
 
     def __init__(self):
         self.wall_s = DEFAULT_WALL_S
+        if sys.platform == "linux":  # else a child could write to its parents' memory
+            prctl(SET_DUMPABLE, 0)
         self.server, theirs = processes.Pipe()
         processes.Process(target=serve, args=(theirs, self.server)).start()
         theirs.close()

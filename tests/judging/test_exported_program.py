@@ -809,3 +809,45 @@ DECOYS = {
 def test_what_has_all_rows_at_hand_is_no_mapped_program(decoy):
     with pytest.raises(ProgramError, match="no lesson needs"):
         with_axis(decoy, X)
+
+
+SORTS = {
+    "by one key": lambda x: lax.sort((x, -x), num_keys=1),
+    "by two keys": lambda x: lax.sort((jnp.round(x), x, -x), num_keys=2),
+    "integers": lambda x: jnp.argsort(x.astype(jnp.int32), descending=True),
+    "complex": lambda x: jnp.sort(lax.complex(x, -x)),
+    "mapped": jax.pmap(jnp.sort),
+    "a permutation": lambda x: jax.random.permutation(jax.random.key(0), x),
+    "a median": lambda x: jnp.median(x, axis=0),
+    "the largest": lambda x: lax.top_k(x, 2)[0],
+    "of many": lambda x: jnp.unique(x, size=3),
+}
+
+
+@pytest.mark.parametrize("function", SORTS.values(), ids=SORTS.keys())
+def test_an_order_that_jax_writes_sorts(function):
+    text, template = exported(function, X)
+    value, _ = Program(text, [X]).run(template)
+    wanted = jax.tree.leaves(observe(function, X).value)
+    for found, right in zip(jax.tree.leaves(value), wanted, strict=True):
+        np.testing.assert_allclose(found, right)
+
+
+@pytest.mark.parametrize("does", ["always", "or equal"])
+def test_a_comparator_that_is_no_order_is_refused(does):
+    text, template = exported(lambda x: jnp.sort(x.astype(jnp.int32)), X)
+    less = next(
+        line for line in text.splitlines() if "compare" in line and "LT" in line
+    )
+    other = less.replace("LT", "LE")
+    if does == "always":
+        name, kind = less.split("=")[0], "tensor<i1>"
+        other = f"{name} = stablehlo.constant dense<true> : {kind}"
+    changed = text.replace(less, other)
+    assert "sorts by what may be no order" in refused(changed, template=template)
+
+
+def test_a_shard_is_no_whole_array_by_a_call_inside_of_a_map():
+    for name in ("SPMDShardToFullShape", "SPMDFullToShardShape"):
+        body = f"%y = stablehlo.custom_call @{name}(%x) : {KIND}"
+        assert f"calls '{name}'" in refused(with_body(body))

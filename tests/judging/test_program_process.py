@@ -161,6 +161,25 @@ def test_a_flood_of_answers_ends_the_child(tmp_path):
     assert seen["error"].startswith("ProgramEnded: ") and seen["left"] == []
 
 
+OPENS_MEMORY = """
+def does(self, question):
+    import ctypes
+
+    opened = False
+    if os.getuid():  # root may open everything
+        with contextlib.suppress(PermissionError):
+            opened = bool(open(f"/proc/{os.getppid()}/mem", "r+b"))
+    inherited = ctypes.CDLL(None).prctl(3)  # PR_GET_DUMPABLE, as of its parents
+    return json.dumps({"opened": opened, "dumpable": inherited})
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_a_child_cannot_open_the_memory_of_the_judge(tmp_path):
+    seen = found(tmp_path, OPENS_MEMORY)["first"]
+    assert seen == {"opened": False, "dumpable": 0}
+
+
 # What a program that has taken over its child may write.
 
 DID = {
