@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import nbformat
 from nbformat import NotebookNode
 
-from grader.authoring.release import dumps
+from grader import ROOT
+from grader.authoring.release import dumps, exercises
 from grader.containment.backend import backend
 from grader.containment.cgroup import tree
 from grader.containment.limits import Limits
@@ -75,7 +77,7 @@ class LocalExecutor:
                 judge,
                 self.limits,
                 trusted=self.trusted,
-                compiled=judge.compiled,
+                compiled=judge.compiled if self.is_public(job.lesson) else None,
             )
         except BaseException:
             judge.close()
@@ -106,6 +108,17 @@ class LocalExecutor:
             if precompile:
                 compile_cache.fill(folder, functools.partial(self.solve, job.lesson))
         return folder if folder.is_dir() else None
+
+    def is_public(self, name: str) -> bool:
+        """Tells whether the course itself publishes the solution of each exercise.
+
+        Learners' code can read what a solution compiles: not that of private exercises.
+        """
+        path = ROOT / "lessons" / f"{name}.ipynb"
+        if not path.exists():
+            return False  # an instructor's own lesson
+        public = exercises(nbformat.read(path, as_version=4))
+        return exercises(self.lessons[name]).keys() <= public.keys()
 
     def solve(self, name: str, folder: Path) -> None:
         """Grades a lesson's own solution, which adds what it compiles to `folder`."""

@@ -5,7 +5,10 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+import tiny
 
+from grader.atomic_files import write
+from grader.authoring.release import dumps, release
 from grader.containment.limits import Limits
 from grader.submissions.read_submission import SubmittedFile
 from grader.workers import local_executor
@@ -96,3 +99,19 @@ def test_a_closed_executor_starts_nothing_more(judges, grading):
     assert len(started) <= 1
     with pytest.raises(RuntimeError):
         executor.submit(*jobs("a"), False)
+
+
+@pytest.mark.parametrize("is_public", [True, False])
+def test_a_learner_cannot_read_what_a_private_solution_compiles(
+    tmp_path, judges, grading, monkeypatch, is_public
+):
+    lesson, compiled = tiny.lesson(tmp_path), tmp_path / "compiled"
+    if is_public:
+        write(tmp_path / "lessons" / f"{tiny.NAME}.ipynb", dumps(release(lesson)))
+    monkeypatch.setattr(local_executor, "ROOT", tmp_path)
+    monkeypatch.setattr(local_executor.JudgeProcess, "compiled", compiled)
+    grading(lambda *arguments, compiled, **more: compiled)
+    executor = LocalExecutor({tiny.NAME: lesson}, Limits(), trusted=True)
+    with contextlib.closing(executor):
+        [done] = grade_jobs(executor, jobs([tiny.NAME]))
+    assert done.record.result == (compiled if is_public else None)
