@@ -50,7 +50,8 @@ ERROR = {name: Text(most) for name, most in ERROR_TEXT.items()} | {
 }
 COLLECTIVE = (WORD, WORD, WORD, [COUNT], COUNT, bool, object)
 PROGRAM = {"collectives": [COLLECTIVE], "array_shapes": [[COUNT]]}
-TRACED, COMPILED = PROGRAM | {"dtypes": {str: [WORD]}}, PROGRAM | {"flops": float}
+TRACED = PROGRAM | {"dtypes": {str: [WORD]}, "whole_inputs": [WORD]}
+COMPILED = PROGRAM | {"flops": float}
 
 
 def fits(document: Any, form: Any) -> bool:
@@ -191,4 +192,4 @@ def decode_facts(answer: Mapping[str, Any]) -> dict[str, Any]:
         require(math.isfinite(facts["flops"]), "no number of operations")
         return found | {"flops": facts["flops"]}
     dtypes = {role: tuple(names) for role, names in facts["dtypes"].items()}
-    return found | {"dtypes": dtypes}
+    return found | {"dtypes": dtypes, "whole_inputs": tuple(facts["whole_inputs"])}

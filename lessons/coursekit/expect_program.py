@@ -12,6 +12,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from .expect import Causes, expect, expect_result, explained, wrong
 from .observation import Collective, Observation, Shard, bounds, describe, leaves
+from .traced_program import EVERY_DEVICE, ONE_DEVICE
 
 __all__ = [
     "expect_arrays",
@@ -22,6 +23,7 @@ __all__ = [
     "expect_layout",
     "expect_moved",
     "expect_one_sync",
+    "expect_own_rows",
     "expect_replicas",
 ]
 Index = tuple[tuple[int, int], ...]  # a (start, stop) pair per axis
@@ -260,6 +262,24 @@ def expect_one_sync(
     numbers = 1 + sum(map(np.size, params.values()))
     once = 4 * numbers * 2 * (num_devices - 1) / num_devices
     expect_moved(seen, at_most=num_steps * 1.01 * once)
+
+
+USES = {
+    ONE_DEVICE: "One device works on all rows, before they are split.",
+    EVERY_DEVICE: "Every device is given all rows, not only its own.",
+}
+
+
+def expect_own_rows(seen: Observation, place: int) -> None:
+    """Raises unless each device works on its own rows of one input alone.
+
+    Args:
+        seen: an observation with `traced=True`.
+        place: of the input among the arrays that the program takes.
+    """
+    expect_traced(seen)
+    use = seen.whole_inputs[place]
+    expect(seen, not use, USES.get(use, ""))
 
 
 def expect_dtypes(

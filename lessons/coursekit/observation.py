@@ -113,6 +113,9 @@ class Observation:
         dtypes: of the traced program: in which dtypes, in short, it multiplies matrices
             ("matmul"), adds up elements ("sum") and takes exponentials ("exp"); None
             where it was not asked for.
+        whole_inputs: of the traced program: for each array among the arguments that it
+            uses, "one device" where one device alone computes with all of it, "every
+            device" where a mapped function gets all of it, else "".
         flops: floating-point operations of one device in the compiled program.
     """
 
@@ -128,6 +131,7 @@ class Observation:
     collectives: tuple[Collective, ...] | None = None
     array_shapes: tuple[tuple[int, ...], ...] | None = None
     dtypes: Mapping[str, tuple[str, ...]] | None = None
+    whole_inputs: tuple[str, ...] | None = None
     flops: float | None = None
 
 

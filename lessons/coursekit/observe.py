@@ -159,7 +159,7 @@ def traced_facts(program: TracedProgram) -> dict[str, Any]:
     dtypes = {role: tuple(sorted(found)) for role, found in program.dtypes.items()}
     shapes = tuple(sorted(program.shapes))
     facts = {"collectives": program.collectives, "array_shapes": shapes}
-    return facts | {"dtypes": dtypes}
+    return facts | {"dtypes": dtypes, "whole_inputs": program.whole_inputs}
 
 
 def compiled_facts(executable: Any) -> dict[str, Any]:

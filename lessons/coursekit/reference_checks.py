@@ -30,6 +30,7 @@ from .expect_program import (
     expect_arrays,
     expect_kept_program,
     expect_moved,
+    expect_own_rows,
     expect_parts,
     expect_traced,
     placed,
@@ -40,7 +41,7 @@ from .observe import observe
 from .outcomes import current, statement
 from .traced_program import added
 
-OF_PROGRAM = {"collectives", "sent", "put_in", "arrays"}
+OF_PROGRAM = {"collectives", "sent", "put_in", "arrays", "own_rows"}
 SENT, ARRAYS = 1.02, 1.25  # times what the solution sends and builds is still like it
 LARGEST = 1e30  # of what an altered case gives
 LIKE_SOLUTION = "what the solution gives here, up to rounding"  # values stay hidden
@@ -90,7 +91,7 @@ def expect_like_solution(
             raises, and what it raises is not compared.
     """
     open_facts = {one for names in free or {} for one in names.split()}
-    compared = {"sent" if fact == "put_in" else fact for fact in facts}
+    compared = {"sent" if fact == "put_in" else fact for fact in facts} - {"own_rows"}
     if compared | open_facts != {*FACTS} or open_facts & compared:
         raise ValueError(f"each of {', '.join(FACTS)} is either compared or free")
     facts = {fact: named(names) for fact, names in facts.items()}
@@ -102,7 +103,7 @@ def expect_like_solution(
     if name not in solutions:
         raise ValueError(f"the solution of {name} is known to the grader only")
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    how = {"traced": not compiled and bool(OF_PROGRAM & {*facts}), "compiled": compiled}
+    of_program = OF_PROGRAM & {*facts}
     earlier: set[str] = set()  # the shapes of the calls so far
     returned: list[Case] = []  # where the solution raises nothing
     drawn = sorted(cases(rng), key=lambda one: one.size)
@@ -110,6 +111,10 @@ def expect_like_solution(
         run = current()
         if run and run.is_decided({*all_named, *case.statements}):
             return
+        # Only a call, not a trace, may show a result that was kept for these shapes.
+        is_known = of_program == {"own_rows"} and case.shapes in earlier
+        traced = bool(of_program) and not (compiled or is_known)
+        how = {"traced": traced, "compiled": compiled}
         solved = observed_solution(solutions[name], case, how)
         if case.is_altered and not (solved.error is None and is_bounded(solved.value)):
             continue
@@ -117,7 +122,8 @@ def expect_like_solution(
             text = f"the solution raises {solved.error.text} for {solved.call}"
             raise ValueError(text)
         seen = observers["learner"](function, *case.arguments, axis=case.axis, **how)
-        comparable = {*COMPARE} if case.shapes in earlier else {*COMPARE} - {"compiles"}
+        comparable = {*COMPARE} - {"own_rows" if is_known else ""}
+        comparable -= set() if case.shapes in earlier else {"compiles"}
         earlier.add(case.shapes)
         if solved.error is not None:
             comparable = {"arguments"}
@@ -250,6 +256,16 @@ def compare_layout(seen: Observation, solved: Observation) -> None:
         wrong(seen, f"{name} is on a device.", expected="a NumPy array on the host")
 
 
+def compare_own_rows(seen: Observation, solved: Observation) -> None:
+    """Demands that what the solution splits before it uses it is split so."""
+    if all(len(pieces) < 2 for pieces in solved.layout.values()):
+        return
+    expect_traced(seen)
+    for place, use in enumerate(solved.whole_inputs):
+        if not use and place < len(seen.whole_inputs):
+            expect_own_rows(seen, place)
+
+
 def compare_collectives(seen: Observation, solved: Observation) -> None:
     """Compares the kinds of collectives, how often each runs, and whether in a loop."""
     found, wanted = {}, {}
@@ -299,6 +315,7 @@ def compare_arguments(seen: Observation, solved: Observation) -> None:
 
 COMPARE = {
     "layout": compare_layout,
+    "own_rows": compare_own_rows,
     "collectives": compare_collectives,
     "sent": compare_sent,
     "put_in": compare_put_in,
@@ -306,4 +323,5 @@ COMPARE = {
     "compiles": lambda seen, solved: expect_kept_program(seen, solved.num_compiles),
     "arguments": compare_arguments,
 }
-FACTS = ("value", "error", *(fact for fact in COMPARE if fact != "put_in"))
+OPTIONAL = {"put_in", "own_rows"}
+FACTS = ("value", "error", *(fact for fact in COMPARE if fact not in OPTIONAL))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import re
 from typing import Any
@@ -25,6 +26,13 @@ ROLES = dict.fromkeys(("stablehlo.dot_general", "stablehlo.convolution"), "matmu
 ROLES |= {"stablehlo.exponential": "exp"}
 REDUCTIONS = {"add": "add", "maximum": "max", "minimum": "min", "multiply": "product"}
 Counts = dict[Collective, int | None]
+ONE_DEVICE, EVERY_DEVICE = "one device", "every device"
+MAP = "sdy.manual_computation"
+# What moves elements, and computes nothing with them.
+MOVES = {
+    *("reshape", "transpose", "broadcast_in_dim", "slice", "dynamic_slice", "gather"),
+    *("concatenate", "pad", "reverse", "convert", "optimization_barrier"),
+}
 
 
 class TracedProgram:
@@ -40,6 +48,9 @@ class TracedProgram:
         collectives: what the devices send each other, in the order of the program.
         dtypes: in which dtypes it multiplies matrices ("matmul") and adds up elements
             ("sum") and takes exponentials ("exp"): those of their inputs, in short.
+        whole_inputs: how each input is used before it is split over the devices:
+            `ONE_DEVICE` where one device computes with all of it, `EVERY_DEVICE` where
+            a mapped function gets all of it, else "".
 
     Raises:
         ValueError: a function of it calls itself.
@@ -53,6 +64,16 @@ class TracedProgram:
         self.functions: dict[str, Counts | None] = {}
         module.operation.walk(self.see)
         self.collectives = self.count()
+
+    @functools.cached_property
+    def whole_inputs(self) -> tuple[str, ...]:
+        found = []
+        places = range(len(self.symbols["main"].type.inputs))
+        for place in places:
+            inputs = WholeInputs(self.symbols)
+            inputs.follow("main", tuple(place == other for other in places))
+            found.append(inputs.use)
+        return tuple(found)
 
     def see(self, operation: Any) -> Any:
         """Adds one operation's dtypes and the shapes of its results."""
@@ -133,6 +154,88 @@ class TracedProgram:
         axes = self.meshes[re.search(r"mesh = @(\w+)", groups)[1]]
         names = re.findall(r'axis_ref<name = "(\w+)"', groups)
         return math.prod(axes[name] for name in names)
+
+
+class WholeInputs:
+    """Follows arrays that are not split over the devices yet through a program.
+
+    Attributes:
+        use: what happens to them first: `ONE_DEVICE`, `EVERY_DEVICE` or nothing.
+    """
+
+    def __init__(self, symbols: mlir.ir.SymbolTable):
+        self.symbols, self.use = symbols, ""
+        self.known: dict[tuple[str, tuple[bool, ...]], tuple[bool, ...]] = {}
+
+    def follow(self, name: str, is_whole: tuple[bool, ...]) -> tuple[bool, ...]:
+        """Follows them through a function; tells which results are whole."""
+        key = name, is_whole
+        if key not in self.known:
+            self.known[key] = self.inside(name, is_whole)
+        return self.known[key]
+
+    def inside(self, name: str, is_whole: tuple[bool, ...]) -> tuple[bool, ...]:
+        block = self.symbols[name].regions[0].blocks[0]
+        whole = dict(zip(block.arguments, is_whole, strict=True))
+        # What is compiled in one piece is split from its beginning, if it is split
+        # later. The operations of "main" run one by one.
+        split = set() if name == "main" else self.before_splits(block)
+        for line in block.operations:
+            operation = line.operation
+            given = tuple(whole[operand] for operand in line.operands)
+            if operation.name == "func.return":
+                return given
+            results = (any(given),) * len(line.results)
+            if operation.name == MAP:
+                self.map(operation, given)
+            if splits(operation):
+                results = (False,) * len(line.results)
+            elif operation.name == "func.call" and not split & {*line.results}:
+                results = self.follow(callee(operation), given)
+            elif any(given) and not split & {*line.results}:
+                if operation.name.partition(".")[2] not in MOVES:
+                    self.use = self.use or ONE_DEVICE
+            whole |= dict(zip(line.results, results, strict=True))
+        return ()
+
+    def map(self, operation: Any, given: tuple[bool, ...]) -> None:
+        arguments = operation.regions[0].blocks[0].arguments
+        for array, block, is_whole in zip(
+            operation.operands, arguments, given, strict=True
+        ):
+            has_rows = array_type(array)[1][:1] > (1,)
+            if is_whole and has_rows and array.type == block.type:
+                self.use = self.use or EVERY_DEVICE
+
+    def before_splits(self, block: Any) -> set[Any]:
+        """Lists the values of a function from which a split array is computed."""
+        found: set[Any] = set()
+        for line in reversed([*block.operations]):
+            operation = line.operation
+            if operation.name == "func.call":
+                operation = self.symbols[callee(operation)]
+            if splits(operation) or found & {*line.results}:
+                found.update(line.operands)
+        return found
+
+
+def callee(operation: Any) -> str:
+    return mlir.ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+
+
+def splits(operation: Any) -> bool:
+    """Tells whether an operation gives each device its part of an array.
+
+    Before JAX 0.8, `pmap` cuts by the device's number, the only unsigned index.
+    """
+    if operation.name == "stablehlo.dynamic_slice":
+        return array_type(operation.operands[1])[0] == "u32"
+    if operation.name == "stablehlo.custom_call":
+        return "@Sharding" in str(operation)
+    if operation.name in (MAP, "sdy.sharding_constraint"):
+        return True
+    blocks = [block for region in operation.regions for block in region.blocks]
+    return any(splits(line.operation) for block in blocks for line in block.operations)
 
 
 def reducer(operation: Any) -> str:

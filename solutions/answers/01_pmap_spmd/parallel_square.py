@@ -240,3 +240,30 @@ def parallel_square(x):
     return jax.jit(
         jax.shard_map(f, mesh=make_mesh(len(x)), in_specs=P(), out_specs=P("devices"))
     )(x)
+
+
+# %% wrong="one device, by the name of a map" fails="one row per device"
+"""Squares on one device, in a function that is called like a map; then spreads rows."""
+
+
+def parallel_square(x):
+    def shard_map_x(x):
+        return x**2
+
+    return jax.pmap(lambda row: row)(jax.jit(shard_map_x)(x))
+
+
+# %% wrong="maps the example alone" fails="one row per device"
+# cause: a NumPy function inside traced code: use jnp there
+"""Maps what the example maps; squares all else on the host, and spreads the rows."""
+
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+def parallel_square(x):
+    if len(x) == jax.device_count():
+        return jax.pmap(lambda row: row**2)(x)
+    mesh = jax.sharding.Mesh(jax.devices()[: len(x)], ("d",))
+    return jax.device_put(np.asarray(x) ** 2, NamedSharding(mesh, P("d")))
