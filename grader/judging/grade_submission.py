@@ -22,6 +22,7 @@ from grader.results import (
     read_statement,
 )
 from grader.submissions.answers import (
+    MAX_NAMED,
     Answers,
     extract_answers,
     fill_in,
@@ -31,7 +32,6 @@ from grader.submissions.clean_text import clean_text
 from grader.submissions.read_submission import SubmittedFile
 
 MAX_SOURCE = 30_000  # characters of an exercise's code that are kept
-MAX_PACKAGES = 10  # that a note names
 
 
 def grade_submission(
@@ -71,9 +71,12 @@ def grade_submission(
         if one.outcome is Outcome.BROKEN
     ]
     notes = [*submitted.notes, *answers.notes]
-    if missing := [*trial.packages][:MAX_PACKAGES]:
+    if missing := [*trial.packages][:MAX_NAMED]:
         what = "Not installed where this was graded, so what uses it could not run"
         notes.append(f"{what}: {', '.join(missing)}.")
+    if cells := [*trial.cut_short][:MAX_NAMED]:
+        what = "Cells that did not end, or ended their process, count only as far as"
+        notes.append(f"{what} they define something: {', '.join(cells)}.")
     notes += [clean_text(text, 500) for text in signs(answers.sources)]
     status = Status.GRADED_WITH_NOTE if notes else Status.GRADED
     return Result(

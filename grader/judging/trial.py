@@ -33,6 +33,7 @@ from grader.kernel.session import (
     SessionError,
 )
 from grader.results import Outcome
+from grader.submissions.answers import first_line
 
 RESPONDER = "__import__('grader.kernel.inside.responder', fromlist=['answer'])"
 MAX_SESSIONS = 16  # per submission
@@ -73,6 +74,7 @@ class Trial:
         limits_hit: the limits that the learner's process ran into.
         evidence: answers that no honest process gives.
         packages: those that cells import and that are not installed.
+        cut_short: first lines of the learner's own cells that ended a session.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class Trial:
         self.limits_hit: dict[str, None] = {}
         self.evidence: dict[str, None] = {}
         self.packages: dict[str, None] = {}
+        self.cut_short: dict[str, None] = {}
 
     def run(self, on_exercise=lambda: None) -> dict[str, CheckedExercise]:
         """Returns the result of each exercise.
@@ -182,7 +185,7 @@ class Trial:
 
     def load(
         self, session: Session, *, alone: str = "", whole: bool = False
-    ) -> dict[str, str]:
+    ) -> dict[str, list[str]]:
         """Runs the lesson's cells and the learner's, or those for one exercise `alone`.
 
         Of the lesson's cells only the definitions run, unless they are to run `whole`.
@@ -225,7 +228,7 @@ class Trial:
 
     def run_cells(
         self, session: Session, cells: list[Step], alone: str
-    ) -> dict[str, str]:
+    ) -> dict[str, list[str]]:
         """Runs cells of the learner's until one ends the session; returns errors."""
         errors = {}
         for step in cells:
@@ -237,8 +240,10 @@ class Trial:
                 result = session.run(source)
             except SessionEnded as end:
                 self.stop(step.name, end.why)
+                if step.kind != "exercise":
+                    self.cut_short[first_line(step.source)] = None
                 raise
-            errors[step.name] = result.error
+            errors[step.name] = result.errors
             missing = map(NOT_INSTALLED.match, result.errors)
             self.packages |= {found[1]: None for found in missing if found}
             if result.replies:
@@ -264,7 +269,7 @@ class Trial:
         return self.stopped[name]
 
     def check(
-        self, name: str, session: Session, errors: dict[str, str]
+        self, name: str, session: Session, errors: dict[str, list[str]]
     ) -> CheckedExercise:
         why, begins, is_late = "", True, False
 
@@ -288,9 +293,9 @@ class Trial:
             return self.not_reached
         if why:
             return self.stop(name, why)
-        return self.checked(said, errors.get(name, ""))
+        return self.checked(said, errors.get(name, []))
 
-    def checked(self, said: dict[str, Any], error: str) -> CheckedExercise:
+    def checked(self, said: dict[str, Any], errors: list[str]) -> CheckedExercise:
         ended, misses_name = said.get("ended"), said.get("misses_name", False)
         if ended in ("program died", "program timed out"):
             self.limits_hit[f"judge: the traced {ended}"] = None
@@ -299,9 +304,10 @@ class Trial:
             return self.ended("no answer")
         if ended == "distrusted":
             self.evidence[said["message"]] = None
-        if ended == "missing" and error:
-            misses_name = error.startswith("NameError:")
-            return CheckedExercise(Outcome.RAISED, error[:400], misses_name=misses_name)
+        if ended == "missing" and errors:
+            misses_name = any(error.startswith("NameError:") for error in errors)
+            text = errors[-1][:400]  # the error that ended its cell
+            return CheckedExercise(Outcome.RAISED, text, misses_name=misses_name)
         return CheckedExercise(
             Outcome[said["verdict"]],
             said["message"],

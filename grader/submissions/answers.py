@@ -27,7 +27,7 @@ from grader.submissions.clean_text import quoted
 from grader.submissions.definitions import added
 
 FIRST_LINES = 10  # of a cell, in which the comment with its exercise may be
-MAX_NAMED = 5  # changed cells that a note names
+MAX_NAMED = 5  # cells or packages in one note
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def extract_answers(submitted: NotebookNode, lesson: NotebookNode) -> Answers:
     for kind, anchor, cell, source in added_code(cells, lesson, released, roles):
         code[kind].append((anchor, source))
         if kind == "change" and is_changed(cell, own[anchor]):
-            changed.append(quoted(cell.source.strip().partition("\n")[0], 40))
+            changed.append(first_line(cell.source))
     if changed:
         text = f"Changed cells of the lesson: {', '.join(changed[:MAX_NAMED])}"
         text += f" and {len(changed) - MAX_NAMED} more" * (len(changed) > MAX_NAMED)
@@ -160,6 +160,11 @@ def marked_exercise(cell: NotebookNode, names: Collection[str]) -> str:
     lines = cell.source.split("\n", FIRST_LINES)[:FIRST_LINES]
     comments = (re.fullmatch(r"\s*#\s*exercise:\s*(\w+)\s*", line) for line in lines)
     return next((c[1] for c in comments if c and c[1] in names), "")
+
+
+def first_line(source: str) -> str:
+    """Quotes a cell's first line, by which a note names the cell."""
+    return quoted(source.strip().partition("\n")[0], 40)
 
 
 def is_code(cell: NotebookNode) -> bool:

@@ -59,14 +59,8 @@ def added(source: str, original: str) -> str:
 
 def is_course_call(node: ast.stmt) -> bool:
     """Tells whether a statement does nothing but call one of `COURSE_CALLS`."""
-    match node:
-        case ast.Expr(value=ast.Call(func=ast.Name(id=name))):
-            return name in COURSE_CALLS
-        case ast.Expr(
-            value=ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name))
-        ):
-            return f"{module}.{name}" in COURSE_CALLS
-    return False
+    is_call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    return is_call and ast.unparse(node.value.func) in COURSE_CALLS
 
 
 def defined(source: str) -> list[str]:

@@ -370,8 +370,10 @@ def test_added_cells_count_and_their_faults_cost_nothing(lesson, grade):
 def test_added_cells_that_never_end_are_left_out(lesson, grade):
     submitted = submission(lesson, double=DOUBLE, negate=NEGATE)
     extra_cells(submitted, *(3 * ["while True:\n    pass"]))
-    _, found = grade(submitted, wall_s=2)
+    result, found = grade(submitted, wall_s=2)
     assert {r.outcome for r in found.values()} == {Outcome.PASSED}
+    [note] = result.notes
+    assert note.endswith('only as far as they define something: "while True:".')
 
 
 def test_neighbour_that_breaks_things_costs_only_itself(lesson, grade):
