@@ -206,6 +206,7 @@ def test_each_command_is_one_that_the_grader_takes(words):
         "The code uses ",
         "Not installed where this was graded",
         "Changed cells of the lesson",
+        "Cells that did not end, or ended their process",
         "again was left out",
         "the check could not run",
         "venv module is missing",
