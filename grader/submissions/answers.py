@@ -24,7 +24,7 @@ from grader.authoring.release import (
     title,
 )
 from grader.submissions.clean_text import quoted
-from grader.submissions.definitions import added
+from grader.submissions.definitions import additions
 
 FIRST_LINES = 10  # of a cell, in which the comment with its exercise may be
 MAX_NAMED = 5  # cells or packages in one note
@@ -288,14 +288,14 @@ def added_code(
         elif place not in roles and not name:
             yield "extra", anchor, cell, cell.source
         elif name in own and code not in originals:
-            if beyond := added(cell.source, own[name]):
+            if beyond := additions(cell.source, own[name]):
                 yield "change", name, cell, beyond
 
 
 def is_changed(cell: NotebookNode, own: NotebookNode) -> bool:
     """Tells whether the learner changed a cell that differs from the lesson's `own`.
 
-    By nbgrader's checksum a cell of an earlier release is known. A change to a check
+    A cell of an earlier release is known by nbgrader's checksum. A change to a check
     does not matter.
     """
     released = copy.copy(own)

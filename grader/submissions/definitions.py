@@ -36,7 +36,7 @@ def definitions(source: str) -> str:
     return ast.unparse(ast.Module(body, []))
 
 
-def added(source: str, original: str) -> str:
+def additions(source: str, original: str) -> str:
     """Keeps the statements of a changed cell that the lesson's own does not hold.
 
     A cell that cannot be read, and one that a cell magic runs, is kept whole.

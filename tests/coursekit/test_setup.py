@@ -214,7 +214,7 @@ def test_flags_that_the_grader_sets_start_no_second_process(platforms, monkeypat
         ({"JAX_PLATFORM_NAME": "gpu", "JAX_PLATFORMS": "rocm"}, "JAX_PLATFORMS=rocm"),
         ({"JAX_PLATFORMS": "cuda"}, "JAX_PLATFORMS=cuda"),
     ],
-    ids=" ".join,
+    ids="name name-beside-cpu platforms-beside-name platforms".split(),
 )
 def test_the_variable_that_asks_for_a_missing_device_is_named(variables, blamed):
     child = run_child(START, **variables)
