@@ -27,7 +27,7 @@ class Status(enum.StrEnum):
     """How the grading of one submission ended; there is no sixth status."""
 
     GRADED = "GRADED"  # every check ran
-    GRADED_WITH_NOTE = "GRADED_WITH_NOTE"  # the same, after a repair that a note names
+    GRADED_WITH_NOTE = "GRADED_WITH_NOTE"  # the same, and notes say what was unusual
     STUDENT_ERROR = "STUDENT_ERROR"  # there is nothing to grade: score 0, and a reason
     NEEDS_REVIEW = "NEEDS_REVIEW"  # not to be trusted: no score until a person decides
     INFRA_ERROR = "INFRA_ERROR"  # our fault: no score
@@ -81,7 +81,7 @@ class Result:
 
     Attributes:
         exercises: one entry per exercise, in the lesson's order.
-        notes: repairs made before grading, in plain words.
+        notes: repairs, missing packages, signs of tampering, in plain words.
         reasons: why it is STUDENT_ERROR, NEEDS_REVIEW or INFRA_ERROR, with the remedy.
         limits: the limits that the learner's process ran into.
     """

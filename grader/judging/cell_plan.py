@@ -10,13 +10,15 @@ from nbformat import NotebookNode
 from grader.authoring.release import exercises, nbgrader_metadata, release
 from grader.submissions.definitions import MAX_SOURCE, UNREADABLE, definitions
 
+ADDED = ("extra", "change")  # kinds of code that learners add
+
 
 @dataclasses.dataclass(frozen=True)
 class Step:
     """One cell to run."""
 
     name: str
-    kind: str  # "setup", "lesson", "exercise" or "extra"
+    kind: str  # "setup", "lesson", "exercise", or one of `ADDED`
     source: str
 
     @functools.cached_property
@@ -46,7 +48,7 @@ def kind_of(cell: NotebookNode) -> str:
         return "exercise"
     if cell.id == "setup":
         return "setup"
-    return "extra" if cell.id.startswith("extra-") else "lesson"
+    return next((kind for kind in ADDED if cell.id.startswith(f"{kind}-")), "lesson")
 
 
 def stubs(clean: NotebookNode, lesson: NotebookNode) -> set[str]:

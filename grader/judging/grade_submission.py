@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 from grader.authoring.release import checks, nbgrader_metadata, points_for
 from grader.containment.limits import Limits
 from grader.judging.judge_process import JudgeProcess
-from grader.judging.tampering import evidence
+from grader.judging.tampering import signs
 from grader.judging.trial import CheckedExercise, Trial
 from grader.results import (
     ExerciseResult,
@@ -22,6 +22,7 @@ from grader.results import (
     read_statement,
 )
 from grader.submissions.answers import (
+    MAX_NAMED,
     Answers,
     extract_answers,
     fill_in,
@@ -60,16 +61,23 @@ def grade_submission(
     answers = extract_answers(submitted.notebook, lesson)
     clean = fill_in(lesson, answers)
     judge.begin_submission()
-    trial = Trial(clean, lesson, judge, limits, trusted=trusted, compiled=compiled)
+    options = {"trusted": trusted, "compiled": compiled}
+    trial = Trial(clean, lesson, judge, limits, answers.left_out, **options)
     checked = trial.run(on_exercise)
-    sources = [*answers.exercises.values(), *(text for _, text in answers.extras)]
-    reasons = [*evidence(sources), *trial.evidence]
+    reasons = [*trial.evidence]
     reasons += [
         f"{exercise}: the check could not run. {one.message}"
         for exercise, one in checked.items()
         if one.outcome is Outcome.BROKEN
     ]
-    notes = (*submitted.notes, *answers.notes)
+    notes = [*submitted.notes, *answers.notes]
+    if missing := [*trial.packages][:MAX_NAMED]:
+        what = "Not installed where this was graded, so what uses it could not run"
+        notes.append(f"{what}: {', '.join(missing)}.")
+    if cells := [*trial.cut_short][:MAX_NAMED]:
+        what = "Cells that did not end, or ended their process, count only as far as"
+        notes.append(f"{what} they define something: {', '.join(cells)}.")
+    notes += [clean_text(text, 500) for text in signs(answers.sources)]
     status = Status.GRADED_WITH_NOTE if notes else Status.GRADED
     return Result(
         lesson=lesson_name,
@@ -78,7 +86,7 @@ def grade_submission(
             for name, check in checks(lesson).items()
         ),
         status=Status.NEEDS_REVIEW if reasons else status,
-        notes=notes,
+        notes=tuple(notes),
         reasons=tuple(dict.fromkeys(clean_text(text, 500) for text in reasons)),
         limits=tuple(clean_text(text, 200) for text in trial.limits_hit),
     )

@@ -1,7 +1,7 @@
-"""Names what in a submission a person should look at: code that attacks the checking.
+"""Notes code that looks like an attack on the checking, or like honest debugging.
 
-It does not change any points. It is found in imports and dotted names; an attack that
-is hidden better earns nothing either.
+It changes neither points nor status: checks run elsewhere, and an attack earns nothing.
+It is found in imports and dotted names; one that is hidden better is not noted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from grader.submissions.definitions import MAX_SOURCE, UNREADABLE, parse
+from grader.submissions.definitions import MAX_SOURCE, UNREADABLE, parse_cell
 
 # The course's own modules; what draws pictures may be changed.
 COURSE = re.compile(
@@ -24,18 +24,18 @@ KERNEL = re.compile(  # what IPython and its kernel run cells with
     r"ast_transformers|display_pub|do_execute|input_transformer\w+|run_cell(_async)?"
     r"|set_custom_exc|shell_handlers|showtraceback"
 )
-MAGIC = re.compile(r"(?m)^([ \t]*)(?:\w[\w, ]*=[ \t]*)?[%!].*$")
 
 
-def evidence(sources: Collection[str]) -> tuple[str, ...]:
-    """Lists, in plain words, what in `sources` attacks the checking."""
+def signs(sources: Collection[str]) -> tuple[str, ...]:
+    """Lists, in plain words, the signs of tampering in `sources`."""
     if (size := sum(map(len, sources))) > MAX_SOURCE:
-        return (f"It holds {size} characters of code, too many to be read.",)
+        what = f"The {size} characters of code are too many"
+        return (f"{what} to be searched for signs of tampering.",)
     names: dict[str, str] = {}  # what imports bind, in this cell or an earlier one
     found: dict[str, None] = {}
     for source in sources:
         try:
-            nodes = [*ast.walk(parse(MAGIC.sub(r"\1pass", source)))]
+            nodes = [*ast.walk(parse_cell(source))]
             for node in nodes:
                 if isinstance(node, ast.Import | ast.ImportFrom):
                     names |= bound(node)
@@ -75,15 +75,15 @@ def suspicions(node: ast.AST, names: Mapping[str, str]) -> Iterator[str]:
         case ast.Import() | ast.ImportFrom():
             modules = {name.split(".")[0] for name in bound(node).values()}
             for module in sorted(modules & {"ctypes", "grader"}):
-                yield f"It uses {module}, which no exercise needs."
+                yield f"The code uses {module}, which no exercise needs."
         case ast.Call(
             func=ast.Name(id="setattr" | "delattr"),
             args=[module, ast.Constant(value=key), *_],
         ):
             path, is_set = f"{dotted(module, names)}.{key}", True
         case ast.Attribute(attr=name) if KERNEL.fullmatch(name):
-            yield f"It changes how cells are run ({name})."
+            yield f"The code changes how cells are run ({name})."
     if INNER.fullmatch(path):
-        yield f"It uses {path}, which looks into other code's frames."
+        yield f"The code uses {path}, which looks into other code's frames."
     if is_set and "." in path and (COURSE.match(path) or path[:9] == "builtins."):
-        yield f"It replaces {path}."
+        yield f"The code replaces {path}."

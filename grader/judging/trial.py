@@ -3,7 +3,8 @@
 No exercise affects another one's outcome. What ends a session costs the exercise that
 ended it, and the others go on in a fresh session. An exercise that fails is tried once
 more, alone in a fresh session, in the notebook as it stood after its own cell: of the
-other exercises' cells above it, only their definitions run.
+other exercises' cells above it, only their definitions run, and the lesson's own cells
+run unchanged. If it misses a name, all that the learner wrote runs, too.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import dataclasses
 import itertools
 import json
 import math
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from nbformat import NotebookNode
@@ -31,9 +33,11 @@ from grader.kernel.session import (
     SessionError,
 )
 from grader.results import Outcome
+from grader.submissions.answers import first_line
 
 RESPONDER = "__import__('grader.kernel.inside.responder', fromlist=['answer'])"
 MAX_SESSIONS = 16  # per submission
+NOT_INSTALLED = re.compile(r"ModuleNotFoundError: No module named '([\w.]{1,60})'")
 
 
 @dataclasses.dataclass
@@ -64,9 +68,13 @@ class CheckedExercise:
 class Trial:
     """One submission's answers, in the clean lesson `clean`; `lesson` is solved.
 
+    Code that was `left_out` of it runs where an exercise misses a name.
+
     Attributes:
         limits_hit: the limits that the learner's process ran into.
         evidence: answers that no honest process gives.
+        packages: those that cells import and that are not installed.
+        cut_short: first lines of the learner's own cells that ended a session.
     """
 
     def __init__(
@@ -75,10 +83,15 @@ class Trial:
         lesson: NotebookNode,
         judge: JudgeProcess,
         limits: Limits,
+        left_out: Collection[str] = (),
         **session_options: Any,
     ):
         self.steps, self.exercises = steps(clean), list(checks(clean))
         self.stubs = stubs(clean, lesson)
+        self.left_out = [
+            Step(f"left-out-{number}", "extra", source)
+            for number, source in enumerate(left_out)
+        ]
         visible = ("setup", "definitions", "functions", "checks")
         words = ", ".join(repr(judge.material[part]) for part in visible)
         self.define = f"{RESPONDER}.define({words})"
@@ -90,6 +103,8 @@ class Trial:
         self.endings = collections.Counter[str]()  # how many sessions a cell has ended
         self.limits_hit: dict[str, None] = {}
         self.evidence: dict[str, None] = {}
+        self.packages: dict[str, None] = {}
+        self.cut_short: dict[str, None] = {}
 
     def run(self, on_exercise=lambda: None) -> dict[str, CheckedExercise]:
         """Returns the result of each exercise.
@@ -123,7 +138,8 @@ class Trial:
     def retry(self, name: str, first: CheckedExercise) -> CheckedExercise:
         """Tries an exercise alone; returns the better result.
 
-        Where it misses a name, the lesson's demonstrations run, too.
+        Where it misses a name, the lesson's demonstrations run, too, with what the
+        learner added to them, and cells that were left out.
         """
         again = self.check_alone(name, whole=first.misses_name)
         if again.misses_name and not first.misses_name:
@@ -150,8 +166,9 @@ class Trial:
     @property
     def not_reached(self) -> CheckedExercise:
         self.limits_hit["time of the whole submission"] = None
-        text = f"Not reached: all before it took more than {self.limits.total_s:g} s, "
-        text += f"{self.limits.total_cpu_s:g} s of processors or {MAX_SESSIONS} starts."
+        limits = f"{self.limits.total_s:g} s, {self.limits.total_cpu_s:g} s of CPU time"
+        text = "Not finished: the submission took more than "
+        text += f"{limits} or {MAX_SESSIONS} starts."
         return CheckedExercise(Outcome.TIMED_OUT, text)
 
     @contextlib.contextmanager
@@ -168,7 +185,7 @@ class Trial:
 
     def load(
         self, session: Session, *, alone: str = "", whole: bool = False
-    ) -> dict[str, str]:
+    ) -> dict[str, list[str]]:
         """Runs the lesson's cells and the learner's, or those for one exercise `alone`.
 
         Of the lesson's cells only the definitions run, unless they are to run `whole`.
@@ -186,9 +203,12 @@ class Trial:
             for step in first:  # the set-up works without them
                 self.endings[step.name] = 2
             raise SessionEnded(problem)
-        own = [s for s in self.steps[len(first) :] if s.kind in ("exercise", "extra")]
+        kinds = {"exercise", "extra"} | ({"change"} if whole or not alone else set())
+        own = [step for step in self.steps[len(first) :] if step.kind in kinds]
         if alone:
             own = own[: [step.name for step in own].index(alone) + 1]
+        if whole:  # first, so that nothing of it replaces what counts
+            own = self.left_out + own
         return errors | self.run_cells(session, own, alone)
 
     def run_lesson(self, session: Session, whole: bool) -> str:
@@ -208,7 +228,7 @@ class Trial:
 
     def run_cells(
         self, session: Session, cells: list[Step], alone: str
-    ) -> dict[str, str]:
+    ) -> dict[str, list[str]]:
         """Runs cells of the learner's until one ends the session; returns errors."""
         errors = {}
         for step in cells:
@@ -220,8 +240,12 @@ class Trial:
                 result = session.run(source)
             except SessionEnded as end:
                 self.stop(step.name, end.why)
+                if step.kind != "exercise":
+                    self.cut_short[first_line(step.source)] = None
                 raise
-            errors[step.name] = result.error
+            errors[step.name] = result.errors
+            missing = map(NOT_INSTALLED.match, result.errors)
+            self.packages |= {found[1]: None for found in missing if found}
             if result.replies:
                 self.evidence["It sends answers that nobody asked for."] = None
         return errors
@@ -245,12 +269,14 @@ class Trial:
         return self.stopped[name]
 
     def check(
-        self, name: str, session: Session, errors: dict[str, str]
+        self, name: str, session: Session, errors: dict[str, list[str]]
     ) -> CheckedExercise:
-        why, begins = "", True
+        why, begins, is_late = "", True, False
 
         def ask(question: dict) -> dict:
-            nonlocal why, begins
+            nonlocal why, begins, is_late
+            if is_late := self.spent(session):
+                return {"ended": "timed out"}
             words = f"{json.dumps(question)!r}, begins={begins}"
             code, begins = f"{RESPONDER}.answer({words})", False
             try:
@@ -263,11 +289,13 @@ class Trial:
             return {"answer": "several"} if replies else {"ended": "no answer"}
 
         said = self.judge.check(name, ask)
+        if is_late:
+            return self.not_reached
         if why:
             return self.stop(name, why)
-        return self.checked(said, errors.get(name, ""))
+        return self.checked(said, errors.get(name, []))
 
-    def checked(self, said: dict[str, Any], error: str) -> CheckedExercise:
+    def checked(self, said: dict[str, Any], errors: list[str]) -> CheckedExercise:
         ended, misses_name = said.get("ended"), said.get("misses_name", False)
         if ended in ("program died", "program timed out"):
             self.limits_hit[f"judge: the traced {ended}"] = None
@@ -276,9 +304,10 @@ class Trial:
             return self.ended("no answer")
         if ended == "distrusted":
             self.evidence[said["message"]] = None
-        if ended == "missing" and error:
-            misses_name = error.startswith("NameError:")
-            return CheckedExercise(Outcome.RAISED, error[:400], misses_name=misses_name)
+        if ended == "missing" and errors:
+            misses_name = any(error.startswith("NameError:") for error in errors)
+            text = errors[-1][:400]  # the error that ended its cell
+            return CheckedExercise(Outcome.RAISED, text, misses_name=misses_name)
         return CheckedExercise(
             Outcome[said["verdict"]],
             said["message"],

@@ -50,10 +50,15 @@ class SessionEnded(Exception):
 
 @dataclasses.dataclass
 class CellResult:
-    """What one cell did: its error ("" if none), and its replies."""
+    """What one cell did: its errors, and its replies."""
 
-    error: str = ""
+    errors: list[str] = dataclasses.field(default_factory=list)
     replies: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def error(self) -> str:
+        """The first error; "" if there is none."""
+        return self.errors[0] if self.errors else ""
 
 
 class Session:
@@ -179,7 +184,7 @@ class Session:
             if kind == DONE:
                 return result
             if kind == ERROR:
-                result.error = result.error or text[:MAX_ERROR]
+                result.errors.append(text[:MAX_ERROR])
             elif kind == REPLY:
                 result.replies.append(text)
 

@@ -55,7 +55,7 @@ STATUSES = {
     Status.GRADED_WITH_NOTE: StatusWording(
         "Graded, with a note",
         "Every exercise was looked at.",
-        "the same, after a repair",
+        "the same, with a note",
     ),
     Status.STUDENT_ERROR: StatusWording(
         "Nothing to grade yet",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import nbformat
 from nbformat import NotebookNode
+from nbgrader.utils import compute_checksum
 
 from grader.authoring.release import (
     CHECK_PREFIX,
@@ -23,9 +24,10 @@ from grader.authoring.release import (
     title,
 )
 from grader.submissions.clean_text import quoted
-from grader.submissions.definitions import added_definitions, defined
+from grader.submissions.definitions import additions
 
 FIRST_LINES = 10  # of a cell, in which the comment with its exercise may be
+MAX_NAMED = 5  # cells or packages in one note
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,21 @@ class Answers:
         exercises: source of each exercise's cell, by exercise.
         extras: code cells the learner added: (id of the lesson's cell before, source).
         notes: what had to be guessed or restored, in plain words.
+        changes: what the lesson's own cells hold in addition: (id of the cell, source).
+        left_out: code cells that do not count, such as earlier attempts.
     """
 
     exercises: dict[str, str]
     extras: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    changes: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> list[str]:
+        """All code that may run."""
+        placed = (source for _, source in (*self.changes, *self.extras))
+        return [*self.exercises.values(), *placed, *self.left_out]
 
 
 def extract_answers(submitted: NotebookNode, lesson: NotebookNode) -> Answers:
@@ -48,6 +60,10 @@ def extract_answers(submitted: NotebookNode, lesson: NotebookNode) -> Answers:
     released, cells = release(lesson), list(submitted.cells)
     stubs = {name: cell.source for name, cell in exercises(released).items()}
     marked = [marked_exercise(cell, stubs) for cell in cells]
+    for place, cell in enumerate(cells):
+        if marked[place] and not is_code(cell):
+            cells[place] = copy.copy(cell)
+            cells[place].source = unfenced(cell.source)
     found = {n: find_answer(n, cells, marked, stub) for n, stub in stubs.items()}
     notes = [one.note for one in found.values() if one.note]
     known = {name for cell in cells for name in ids(cell)}
@@ -57,20 +73,29 @@ def extract_answers(submitted: NotebookNode, lesson: NotebookNode) -> Answers:
         notes.append(f"The cells of {', '.join(lost)} {how}.")
     roles = {place: "" for one in found.values() for place in one.dropped}
     roles |= {one.place: name for name, one in found.items() if one.place is not None}
-    extras = []
-    for anchor, source, changed in extra_code(cells, lesson, released, roles):
-        extras.append((anchor, source))
-        if changed:
-            what = f"The lesson's own cell {anchor} was changed; the original ran,"
-            notes.append(f"{what} and then what the change defines in addition.")
+    for name, one in found.items():
+        if any(not roles[place] and not marked[place] for place in one.dropped):
+            notes.append(f"A later cell that defines {name} again was left out.")
+    code, changed = collections.defaultdict(list), []
+    own = {cell.id: cell for cell in released.cells}
+    for kind, anchor, cell, source in added_code(cells, lesson, released, roles):
+        code[kind].append((anchor, source))
+        if kind == "change" and is_changed(cell, own[anchor]):
+            changed.append(first_line(cell.source))
+    if changed:
+        text = f"Changed cells of the lesson: {', '.join(changed[:MAX_NAMED])}"
+        text += f" and {len(changed) - MAX_NAMED} more" * (len(changed) > MAX_NAMED)
+        notes.append(f"{text}. The originals ran, and then what was added to them.")
     return Answers(
         {
             name: cells[one.place].source
             for name, one in found.items()
             if one.place is not None
         },
-        tuple(extras),
+        tuple(code["extra"]),
         tuple(notes),
+        tuple(code["change"]),
+        tuple(source for _, source in code["left-out"]),
     )
 
 
@@ -83,13 +108,14 @@ def fill_in(lesson: NotebookNode, answers: Answers) -> NotebookNode:
     stubs = exercises(release(lesson))
     for name, cell in exercises(clean).items():
         cell.source = answers.exercises.get(name, stubs[name].source)
-    extras = collections.defaultdict(list)  # by the lesson's cell before them
-    for number, (anchor, source) in enumerate(answers.extras):
-        cell = nbformat.v4.new_code_cell(source, id=f"extra-{number}")
-        extras[anchor].append(cell)
-    cells = extras[""]
+    added = collections.defaultdict(list)  # by the lesson's cell before them
+    for kind, pairs in (("change", answers.changes), ("extra", answers.extras)):
+        for number, (anchor, source) in enumerate(pairs):
+            cell = nbformat.v4.new_code_cell(source, id=f"{kind}-{number}")
+            added[anchor].append(cell)
+    cells = added[""]
     for cell in clean.cells:
-        cells += [cell, *extras[cell.id]]
+        cells += [cell, *added[cell.id]]
     clean.cells = cells
     return clean
 
@@ -134,6 +160,11 @@ def marked_exercise(cell: NotebookNode, names: Collection[str]) -> str:
     lines = cell.source.split("\n", FIRST_LINES)[:FIRST_LINES]
     comments = (re.fullmatch(r"\s*#\s*exercise:\s*(\w+)\s*", line) for line in lines)
     return next((c[1] for c in comments if c and c[1] in names), "")
+
+
+def first_line(source: str) -> str:
+    """Quotes a cell's first line, by which a note names the cell."""
+    return quoted(source.strip().partition("\n")[0], 40)
 
 
 def is_code(cell: NotebookNode) -> bool:
@@ -185,7 +216,8 @@ def find_answer(
 
     Of several that carry its id or comment the last one that was worked on counts. A
     cell that only defines the function counts if none of those was worked on, or if it
-    is between them and the check, which then checked it.
+    is between them and the check, which then checked it; the cell of another exercise,
+    if there is nothing else.
     """
     own = [i for i, mark in enumerate(marked) if mark == name]
     free = [i for i, mark in enumerate(marked) if not (mark and own)]
@@ -198,16 +230,19 @@ def find_answer(
     whole = [i for i in code if defines(cells[i], name) or assigns(cells[i], name)]
     loose = [i for i in free if defines(cells[i], name)]
     assigned = [i for i in free if assigns(cells[i], name) and not own]
+    others = [i for i, mark in enumerate(marked) if own and mark not in ("", name)]
+    beside = [i for i in others if defines(cells[i], name) or assigns(cells[i], name)]
     check = next((i for i, cell in enumerate(cells) if is_check(cell, name)), -1)
     nearer = [i for i in worked_on(loose) if whole and whole[-1] < i < check]
     by_preference = (nearer, whole, worked_on(loose), code, worked_on(own))
-    by_preference += (own[:1], loose[:1], worked_on(assigned))
+    by_preference += (worked_on(beside), own[:1], loose[:1], worked_on(assigned))
     place = next((places[-1] for places in by_preference if places), None)
     if place is None:
         return AnswerCell(None, note=f"The cell of {name} is missing.")
     # What was split off an answer stays, and what a nearer definition may build on.
     kept = [i for i in code if i not in whole or place not in own]
-    again = [i for i in loose if i > min([*own, place]) and not marked[i]]
+    below = [i for i in loose if i > min([*own, place]) and not marked[i]]
+    again = [i for i in below if not is_check(cells[i], name)]
     note = ""
     if own and place not in own:
         note = f"{name} has a second definition, in another cell; that one counts."
@@ -220,44 +255,59 @@ def find_answer(
     return AnswerCell(place, {*own, *again} - {*kept, place}, note)
 
 
-def extra_code(
+def added_code(
     cells: list[NotebookNode],
     lesson: NotebookNode,
     released: NotebookNode,
     roles: dict[int, str],
-) -> Iterator[tuple[str, str, bool]]:
-    """Finds the code that a learner added.
+) -> Iterator[tuple[str, str, NotebookNode, str]]:
+    """Finds the code that a learner wrote outside of the answers.
 
-    Yields the lesson's cell before it, the code, and whether it was written into that
-    cell. `roles` names the exercise that the cell at a position answers; "" stands for
-    a copy to leave out.
+    Yields its kind ("extra", "change" or "left-out"), the lesson's cell before it, the
+    cell that it is from, and the code. `roles` names the exercise that the cell at a
+    position answers; "" stands for a cell to leave out.
     """
     order = {cell.id: place for place, cell in enumerate(lesson.cells)}
-    originals = {
-        code_of(cell.source): cell.id
-        for cell in reversed([*lesson.cells, *released.cells])
-        if not nbgrader_metadata(cell).get("solution")
-    }
-    demos = {
-        cell.id: cell.source
-        for cell in lesson.cells
-        if is_code(cell)
-        and not any(nbgrader_metadata(cell).get(k) for k in ("solution", "grade"))
-    }
-    lesson_names = {name for source in demos.values() for name in defined(source)}
+    both = [*lesson.cells, *released.cells]
+    is_answer = exercises(lesson)
+    originals = {code_of(c.source): c.id for c in both[::-1] if c.id not in is_answer}
+    stubs = {code_of(cell.source) for cell in exercises(released).values()}
+    own = {c.id: c.source for c in lesson.cells if is_code(c) and c.id not in is_answer}
     present = {originals.get(code_of(cell.source), "") for cell in cells}
     anchor = ""
     for place, cell in enumerate(cells):
         name = roles.get(place, lesson_cell(cell, originals, present))
+        code = code_of(cell.source)
         present.add(name)
         if name and order[name] >= order.get(anchor, 0):
             anchor = name
-        if name in demos and code_of(cell.source) not in originals:
-            added = added_definitions(cell.source, demos[name], lesson_names)
-            if added:
-                yield name, added, True
-        if not name and place not in roles and is_code(cell) and cell.source.strip():
-            yield anchor, cell.source, False
+        if not is_code(cell) or not code:
+            continue
+        if place in roles and not name and code not in stubs:
+            yield "left-out", anchor, cell, cell.source
+        elif place not in roles and not name:
+            yield "extra", anchor, cell, cell.source
+        elif name in own and code not in originals:
+            if beyond := additions(cell.source, own[name]):
+                yield "change", name, cell, beyond
+
+
+def is_changed(cell: NotebookNode, own: NotebookNode) -> bool:
+    """Tells whether the learner changed a cell that differs from the lesson's `own`.
+
+    A cell of an earlier release is known by nbgrader's checksum. A change to a check
+    does not matter.
+    """
+    released = copy.copy(own)
+    released.source = cell.source
+    is_earlier = compute_checksum(released) == nbgrader_metadata(cell).get("checksum")
+    return not is_earlier and not own.id.startswith(CHECK_PREFIX)
+
+
+def unfenced(text: str) -> str:
+    """Returns the code between a text's fences, or all of it where there are none."""
+    parts = re.split(r"(?m)^[ \t]*(?:```|~~~).*$", text)
+    return "\n".join(parts[1::2]).strip("\n") or text
 
 
 def lesson_cell(

@@ -1,10 +1,10 @@
-"""Finds what a cell defines: its imports, functions and classes."""
+"""Reads cells: what one defines, and what one holds beyond the lesson's own."""
 
 from __future__ import annotations
 
 import ast
+import re
 import threading
-from collections.abc import Collection
 
 DEFINITIONS = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -12,6 +12,9 @@ MAX_SOURCE = 300_000  # characters, of all cells together: reading takes seconds
 
 # In Python 3.11 two threads that parse at a time may fail (cpython issue 106905).
 lock = threading.Lock()
+MAGIC = re.compile(r"(?m)^([ \t]*)((?:\w[\w, ]*=[ \t]*)?[%!].*|\?.*|[\w.%]+\?{1,2})$")
+# Calls with which the lesson's own cells check and set up.
+COURSE_CALLS = {"check", "scorecard", "setup.with_devices"}
 
 
 def parse(source: str) -> ast.Module:
@@ -19,30 +22,45 @@ def parse(source: str) -> ast.Module:
         return ast.parse(source)
 
 
+def parse_cell(source: str) -> ast.Module:
+    """Parses a cell; a line of IPython's own syntax becomes a text."""
+    try:
+        return parse(source)
+    except SyntaxError:
+        return parse(MAGIC.sub(lambda line: line[1] + repr(line[2]), source))
+
+
 def definitions(source: str) -> str:
     """Keeps a cell's imports, functions and classes: what other cells may call."""
-    body = [node for node in parse(source).body if isinstance(node, DEFINITIONS)]
+    body = [node for node in parse_cell(source).body if isinstance(node, DEFINITIONS)]
     return ast.unparse(ast.Module(body, []))
 
 
-def added_definitions(source: str, original: str, taken: Collection[str]) -> str:
-    """Keeps what a changed cell defines in addition to the original.
+def additions(source: str, original: str) -> str:
+    """Keeps the statements of a changed cell that the lesson's own does not hold.
 
-    Names that are `taken` keep their meaning. A cell that cannot be read adds nothing.
+    A cell that cannot be read, and one that a cell magic runs, is kept whole.
     """
+    if len(source) > MAX_SOURCE or source.lstrip().startswith("%%"):
+        return source
+    lines = source.split("\n")
+    kept = set[int]()
     try:
-        body = parse(source).body if len(source) <= MAX_SOURCE else []
+        own = {ast.dump(node) for node in parse_cell(original).body}
+        for node in parse_cell(source).body:
+            if ast.dump(node) not in own and not is_course_call(node):
+                decorators = getattr(node, "decorator_list", ())
+                first = min(one.lineno for one in (node, *decorators))
+                kept.update(range(first - 1, node.end_lineno))
     except UNREADABLE:
-        return ""
-    known = {ast.dump(node) for node in parse(original).body}
-    added = [
-        node
-        for node in body
-        if isinstance(node, DEFINITIONS)
-        and ast.dump(node) not in known
-        and getattr(node, "name", None) not in taken
-    ]
-    return ast.unparse(ast.Module(added, []))
+        return source
+    return "\n".join(lines[number] for number in sorted(kept))
+
+
+def is_course_call(node: ast.stmt) -> bool:
+    """Tells whether a statement does nothing but call one of `COURSE_CALLS`."""
+    is_call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    return is_call and ast.unparse(node.value.func) in COURSE_CALLS
 
 
 def defined(source: str) -> list[str]:

@@ -35,6 +35,7 @@ MAX_CELLS = 2_000
 MAX_CELL = 1_000_000  # characters
 MAX_TEXT = 8_000_000  # characters of all cells
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+KEPT_MARKS = ("grade_id", "checksum")  # of nbgrader's, in a cell's metadata
 SAVE = "Open the lesson in JupyterLab or Colab, save it, and submit that .ipynb file."
 CLEAR = (
     "Clear its outputs (Kernel > Restart Kernel and Clear Outputs), save and submit "
@@ -285,9 +286,10 @@ def clean_cell(cell: object) -> NotebookNode | None:
         return None
     source = source.replace("\0", "").encode("utf-8", "replace").decode()
     source = source.replace("\r\n", "\n").replace("\r", "\n")
-    grade_id = nbgrader_metadata(cell).get("grade_id")
-    marks = {"nbgrader": {"grade_id": grade_id}} if isinstance(grade_id, str) else {}
-    clean = {"cell_type": kind, "id": name, "metadata": marks, "source": source}
+    found = nbgrader_metadata(cell)
+    marks = {k: found[k] for k in KEPT_MARKS if isinstance(found.get(k), str)}
+    metadata = {"nbgrader": marks} if marks else {}
+    clean = {"cell_type": kind, "id": name, "metadata": metadata, "source": source}
     if kind == "code":
         clean |= {"execution_count": None, "outputs": []}
     return nbformat.from_dict(clean)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
+import subprocess
 import sys
 
 COMPILE_FAST = "JAX_DISABLE_MOST_OPTIMIZATIONS"
 COUNT_FLAG = "--xla_force_host_platform_device_count"
+# Those that the course sets; every supported JAX knows them.
+OUR_FLAGS = COUNT_FLAG, "--xla_backend_", "--xla_cpu_parallel_codegen_split_count"
+REFUSED = re.compile(
+    r"Unknown flags? in XLA_FLAGS: (.*)|Couldn't interpret value .* for flag (\w+)"
+    r"|Could not open file \"([^\" ]+)"
+)
 
 
 def set_environment(env, num_devices: int) -> str:
@@ -22,6 +30,23 @@ def set_environment(env, num_devices: int) -> str:
     # JAX 0.7.2 writes an error for a part of TensorFlow's that a profile does without.
     env.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return next((count for count in counts if count not in ("", str(num_devices))), "")
+
+
+def refused_flags(env) -> str:
+    """Names what XLA refuses in XLA_FLAGS, or returns "".
+
+    XLA aborts, and writes why to the standard error, which a notebook does not show. So
+    a child process starts JAX with these flags first, unless all of them are ours.
+    """
+    flags = env.get("XLA_FLAGS", "").split()
+    if all(flag.startswith(OUR_FLAGS) for flag in flags):
+        return ""
+    env = {**env, "JAX_PLATFORMS": "cpu", "JAX_PLATFORM_NAME": "cpu"}
+    env["TF_CPP_MIN_LOG_LEVEL"] = "0"  # then XLA says why
+    command = [sys.executable, "-c", "import jax; jax.devices()"]
+    child = subprocess.run(command, env=env, capture_output=True, text=True)
+    found = REFUSED.search(child.stderr) if child.returncode else None
+    return next(filter(None, found.groups()), "") if found else ""
 
 
 def environment_of_a_child() -> dict[str, str]:

@@ -9,7 +9,7 @@ import re
 import sys
 
 from . import learner
-from .environment import in_colab, set_environment
+from .environment import in_colab, refused_flags, set_environment
 from .i18n import is_spoken, language, translated
 from .notice import Notice
 
@@ -41,8 +41,8 @@ def with_devices(
             statements; else all of them must hold.
 
     Raises:
-        SetupError: Python or JAX is not supported, JAX had already started with another
-            number of devices, or there is one real device alone.
+        SetupError: Python, JAX or a flag of XLA_FLAGS is not supported, JAX had already
+            started with another number of devices, or there is one real device alone.
     """
     check_python(sys.version_info[:2])
     check_language(language())
@@ -50,6 +50,11 @@ def with_devices(
     earlier = set_environment(os.environ, num_devices)
     if in_colab():
         os.environ["JAX_PLATFORMS"] = "cpu"
+    if refused := refused_flags(os.environ):
+        raise SetupError(
+            f"XLA refuses {refused} in XLA_FLAGS, and would end this kernel without a "
+            "message. Remove it from XLA_FLAGS in your shell, then start Jupyter again."
+        )
 
     import jax  # only now: the environment above is read when JAX starts
 
@@ -59,9 +64,12 @@ def with_devices(
     try:
         devices = jax.devices()
     except (AssertionError, RuntimeError):
+        name = "JAX_PLATFORMS"
+        if platforms == "cpu":  # which every machine has
+            name = "JAX_PLATFORM_NAME"
         raise SetupError(
-            f"JAX_PLATFORMS={platforms}, but this machine or this JAX has no such "
-            "device. Unset JAX_PLATFORMS to simulate devices on the CPU."
+            f"{name}={os.environ.get(name)}, but this machine or this JAX has no such "
+            f"device. Unset {name} to simulate devices on the CPU."
         ) from None
     check_devices(devices, num_devices)
     if earlier:

@@ -14,6 +14,7 @@ import pytest
 
 from coursekit import learner, setup
 from coursekit.setup import SetupError, check_devices, check_jax, check_python
+from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
 
 LESSONS = Path(setup.__file__).resolve().parents[1]
 EIGHT = "--xla_force_host_platform_device_count=8"
@@ -176,6 +177,52 @@ def test_other_flags_from_the_shell_stay_and_a_wrong_count_goes():
     program = f"{START}; print(setup.os.environ['XLA_FLAGS'])"
     child = run_child(program, XLA_FLAGS=f"{fast} {FOUR}")
     assert child.stdout.splitlines() == [NOTE, READY, f"{fast} {EIGHT}"], child.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ("--xla_no_such_flag=1", "--xla_no_such_flag=1"),
+        (f"--xla_one {FOUR} --xla_two=2", "--xla_one --xla_two=2"),
+        ("--no_flag_of_xla", "--no_flag_of_xla"),
+        ("--xla_cpu_enable_fast_math=maybe", "xla_cpu_enable_fast_math"),
+        ("flags.txt", "flags.txt"),
+    ],
+    ids="unknown several foreign value file".split(),
+)
+def test_a_flag_that_xla_refuses_is_named_and_ends_no_kernel(flags, named):
+    program = f"try:\n    {START}\nexcept Exception as error:\n    print(error)"
+    child = run_child(program, XLA_FLAGS=flags)
+    assert (child.returncode, child.stderr) == (0, "")
+    assert child.stdout.splitlines() == [
+        f"XLA refuses {named} in XLA_FLAGS, and would end this kernel without a"
+        " message. Remove it from XLA_FLAGS in your shell, then start Jupyter again."
+    ]
+
+
+def test_flags_that_the_grader_sets_start_no_second_process(platforms, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", f"{FAST_COMPILE_FLAGS} {EIGHT}")
+    monkeypatch.delattr(subprocess, "run")
+    setup.with_devices(8)
+
+
+@pytest.mark.parametrize(
+    ("variables", "blamed"),
+    [
+        ({"JAX_PLATFORM_NAME": "gpu"}, "JAX_PLATFORM_NAME=gpu"),
+        ({"JAX_PLATFORM_NAME": "tpu", "JAX_PLATFORMS": "cpu"}, "JAX_PLATFORM_NAME=tpu"),
+        ({"JAX_PLATFORM_NAME": "gpu", "JAX_PLATFORMS": "rocm"}, "JAX_PLATFORMS=rocm"),
+        ({"JAX_PLATFORMS": "cuda"}, "JAX_PLATFORMS=cuda"),
+    ],
+    ids="name name-beside-cpu platforms-beside-name platforms".split(),
+)
+def test_the_variable_that_asks_for_a_missing_device_is_named(variables, blamed):
+    child = run_child(START, **variables)
+    name = blamed.partition("=")[0]
+    assert child.stderr.splitlines()[-1] == (
+        f"coursekit.setup.SetupError: {blamed}, but this machine or this JAX has no"
+        f" such device. Unset {name} to simulate devices on the CPU."
+    )
 
 
 def test_a_notebook_made_for_this_version_is_told_nothing(platforms, capsys):

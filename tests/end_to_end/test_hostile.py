@@ -52,7 +52,7 @@ HOGS = {
     "disk": "graded/disk",
     "inodes": "graded/inodes",
     "frames": "graded/endless_frames",
-    "long source": "needs_review/long_source",
+    "long source": "graded_with_note/long_source",
     "compiler": "graded/compile_bomb",
     "program without an end": "graded/endless_program",
     "abort": "graded/program_that_aborts",

@@ -1,6 +1,7 @@
 """A submission gets the points of its right answers, whatever else it does."""
 
 import contextlib
+import copy
 
 import nbformat
 import pytest
@@ -62,6 +63,10 @@ def submission(lesson, **answers):
     for name, source in answers.items():
         exercises(notebook)[name].source = source
     return notebook
+
+
+def cell_of(notebook, name):
+    return next(cell for cell in notebook.cells if cell.id == name)
 
 
 def extra_cells(notebook, *sources, before="double"):
@@ -148,7 +153,7 @@ def test_what_a_submission_has_no_time_left_for_is_said(lesson, judge, limit):
     result = grade_submission(intake, lesson, "01_tiny", judge, limits, trusted=True)
     first, second = result.exercises
     assert (first.outcome, first.points) == (Outcome.TIMED_OUT, 0)
-    assert first.message.startswith("Not reached: all before it took more than")
+    assert first.message.startswith("Not finished: the submission took more than")
     assert second.outcome is Outcome.NOT_ATTEMPTED
     assert result.limits == ("time of the whole submission",)
 
@@ -166,14 +171,134 @@ def test_a_helper_survives_cells_that_never_end(lesson, grade):
     assert {one.outcome for one in found.values()} == {Outcome.PASSED}
 
 
-def test_a_helper_in_a_cell_of_the_lesson_is_used_and_noted(lesson, grade):
+@pytest.mark.parametrize(
+    "addition",
+    [
+        "TWO = 2\ntwice = lambda x: TWO * x",
+        "import functools\n\ntwice = functools.partial(int.__mul__, 2)",
+        "if True:\n    TWO = 2\n\ndef twice(x):\n    return TWO * x",
+        "%matplotlib inline\ndef twice(x):\n    return x + x",
+        "print(not_defined)\ntwice = lambda x: x + x",
+    ],
+    ids="lambda partial if magic after-a-name-that-is-missing".split(),
+)
+def test_what_is_added_to_a_cell_of_the_lesson_is_used_and_noted(
+    lesson, grade, addition
+):
     submitted = submission(lesson, double="def double(x):\n    return twice(x)")
     demonstration = next(c for c in submitted.cells if "a demonstration" in c.source)
-    demonstration.source += "\n\n\ndef twice(x):\n    return x + x"
+    changed = demonstration if "lambda" in addition else cell_of(submitted, "setup")
+    changed.source += f"\n\n\n{addition}"
     result, found = grade(submitted)
     assert found["double"].outcome is Outcome.PASSED
     assert result.status is Status.GRADED_WITH_NOTE
-    assert any("what the change defines in addition" in note for note in result.notes)
+    assert any("Changed cells of the lesson: " in note for note in result.notes)
+
+
+@pytest.mark.parametrize("exercise", ["double", "negate"])
+def test_what_is_defined_in_a_checks_cell_is_used(lesson, grade, exercise):
+    source = "def {}(x):\n    return FACTOR * x"
+    factor = {"double": 2, "negate": -1}[exercise]
+    submitted = submission(lesson, **{exercise: source.format(exercise)})
+    cell_of(submitted, "check-double").source += f"\nFACTOR = {factor}"
+    result, found = grade(submitted)
+    assert found[exercise].outcome is Outcome.PASSED
+    assert result.status is Status.GRADED
+
+
+def test_playing_with_a_demonstration_costs_nothing(trusted, tmp_path):
+    """What breaks an answer is left out when it is tried again."""
+    helper = "def twice(x):\n    return x + x"
+    demonstration = ('print("a demonstration")', helper)
+    lesson = tiny.lesson(tmp_path / "course", demonstration)
+    submitted = submission(lesson, double="def double(x):\n    return twice(x)")
+    [played] = [c for c in submitted.cells if helper in c.source]
+    played.source = "def twice(x):\n    return x + x + 1"
+    with contextlib.closing(JudgeProcess(lesson, trusted=trusted)) as judge:
+        intake = parse_submission(dumps(submitted).encode())
+        result = grade_submission(
+            intake, lesson, "01_tiny", judge, Limits(), trusted=trusted
+        )
+    assert result.exercises[0].outcome is Outcome.PASSED
+    assert result.status is Status.GRADED_WITH_NOTE
+
+
+def test_a_name_that_only_an_earlier_attempt_defines_is_found(lesson, grade):
+    negate = "def negate(x):\n    return MINUS * x"
+    submitted = submission(lesson, double=DOUBLE, negate=negate)
+    place = [cell.id for cell in submitted.cells].index("double")
+    attempt = copy.deepcopy(submitted.cells[place])
+    attempt.update(id="attempt", source="MINUS = -1\n\n\ndef double(x):\n    return 0")
+    submitted.cells.insert(place, attempt)
+    result, found = grade(submitted)
+    assert {one.outcome for one in found.values()} == {Outcome.PASSED}
+    note = "double has 2 cells; the last one that was worked on counts."
+    assert result.notes == (note,)
+
+
+@pytest.mark.parametrize(
+    ("line", "package"),
+    [
+        ("import no_such_package", "no_such_package"),
+        ("import no_such_package as package, math", "no_such_package"),
+        ("from no_such_package.plots import draw\ndraw(3)", "no_such_package"),
+        ("from google.colab import drive\ndrive.mount('/drive')", "google"),
+        ("%load_ext no_such_package\n%no_such_magic 3", "no_such_package"),
+        (
+            "import no_such_package as p\n\n\ndef frame(x):\n    return p.Frame(x)",
+            "no_such_package",
+        ),
+    ],
+    ids="import as from Colab extension used-elsewhere".split(),
+)
+def test_a_missing_package_costs_nothing_that_does_not_use_it(
+    lesson, grade, line, package
+):
+    """Neither in the cell of an answer nor in one of the learner's own."""
+    answers = {
+        "double": f"{line}\n\n\ndef double(x):\n    return TWO * x",
+        "negate": f"{line}\n\n\ndef negate(x):\n    return -x",
+    }
+    submitted = submission(lesson, **answers)
+    extra_cells(submitted, f"{line}\nTWO = 2")
+    result, found = grade(submitted)
+    assert {one.outcome for one in found.values()} == {Outcome.PASSED}
+    [note] = result.notes
+    assert note.startswith("Not installed where this was graded")
+    assert f": {package}" in note
+
+
+def test_a_missing_package_costs_what_uses_it(lesson, grade):
+    uses = "import no_such_package\n\n\ndef double(x):\n    return no_such_package.f(x)"
+    result, found = grade(submission(lesson, double=uses, negate=NEGATE))
+    assert (found["double"].outcome, found["double"].points) == (Outcome.RAISED, 0)
+    assert found["negate"].outcome is Outcome.PASSED
+    assert "no_such_package" in result.notes[0]
+
+
+def test_a_package_that_is_looked_for_in_a_try_needs_no_note(lesson, grade):
+    tries = "try:\n    import no_such_package\nexcept ImportError:\n    pass\n\n\n"
+    result, found = grade(submission(lesson, double=tries + DOUBLE))
+    assert found["double"].outcome is Outcome.PASSED
+    assert result.status is Status.GRADED
+
+
+@pytest.mark.parametrize(
+    "debugging",
+    [
+        "import gc\nprint(len(gc.get_objects()))",
+        "import ctypes\nprint(ctypes.sizeof(ctypes.c_double))",
+        "import inspect\nprint(inspect.stack()[0].function)",
+        "import sys\nsys.settrace(None)",
+    ],
+    ids="gc ctypes inspect settrace".split(),
+)
+def test_honest_debugging_keeps_its_score_and_is_noted(lesson, grade, debugging):
+    submitted = submission(lesson, double=DOUBLE, negate=NEGATE)
+    result, _ = grade(extra_cells(submitted, debugging, before="check-double"))
+    assert (result.status, result.score) == (Status.GRADED_WITH_NOTE, 3)
+    [note] = result.notes
+    assert note.startswith("The code uses ") and result.reasons == ()
 
 
 def test_an_import_in_the_set_up_cell_is_used_and_noted(lesson, grade):
@@ -241,8 +366,10 @@ def test_added_cells_count_and_their_faults_cost_nothing(lesson, grade):
 def test_added_cells_that_never_end_are_left_out(lesson, grade):
     submitted = submission(lesson, double=DOUBLE, negate=NEGATE)
     extra_cells(submitted, *(3 * ["while True:\n    pass"]))
-    _, found = grade(submitted, wall_s=2)
+    result, found = grade(submitted, wall_s=2)
     assert {r.outcome for r in found.values()} == {Outcome.PASSED}
+    [note] = result.notes
+    assert note.endswith('only as far as they define something: "while True:".')
 
 
 def test_neighbour_that_breaks_things_costs_only_itself(lesson, grade):
@@ -250,8 +377,8 @@ def test_neighbour_that_breaks_things_costs_only_itself(lesson, grade):
     uses = "def negate(x):\n    print(abs(x))\n    return -x"
     result, found = grade(submission(lesson, double=breaks, negate=uses))
     assert {r.outcome for r in found.values()} == {Outcome.PASSED}
-    assert result.status is Status.NEEDS_REVIEW  # and a person sees that it did
-    assert result.score is None
+    assert result.status is Status.GRADED_WITH_NOTE  # and a person sees that it did
+    assert "The code replaces builtins.abs." in result.notes
 
 
 def test_an_exercise_that_is_tried_alone_keeps_what_the_cells_above_define(

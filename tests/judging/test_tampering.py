@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.judging.tampering import MAX_SOURCE, evidence
+from grader.judging.tampering import MAX_SOURCE, signs
 
 ROOT = Path(__file__).resolve().parents[2]
 COURSES_OWN = sorted(
@@ -78,28 +78,28 @@ SHELL = [
 
 
 def only(sources, beginning):
-    [told] = evidence(sources)
+    [told] = signs(sources)
     assert told.startswith(beginning)
 
 
 @pytest.mark.parametrize("source", FRAMES)
 def test_a_look_into_frames_is_seen(source):
-    assert any("looks into other code's frames" in text for text in evidence([source]))
+    assert any("looks into other code's frames" in text for text in signs([source]))
 
 
 @pytest.mark.parametrize("source", REPLACED)
 def test_replacing_what_checks_answers_is_seen(source):
-    assert any("It replaces " in text for text in evidence([source]))
+    assert any("The code replaces " in text for text in signs([source]))
 
 
 @pytest.mark.parametrize("source", MODULES)
 def test_replacing_a_module_of_the_course_is_seen(source):
-    only([source], "It replaces sys.modules.")
+    only([source], "The code replaces sys.modules.")
 
 
 @pytest.mark.parametrize("source", SHELL)
 def test_changing_how_cells_are_run_is_seen(source):
-    only([source], "It changes how cells are run (")
+    only([source], "The code changes how cells are run (")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_changing_how_cells_are_run_is_seen(source):
     ],
 )
 def test_replacing_a_builtin_is_seen(source):
-    only([source], "It replaces builtins.")
+    only([source], "The code replaces builtins.")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_replacing_a_builtin_is_seen(source):
     ],
 )
 def test_ctypes_is_seen(source):
-    only([source], "It uses ctypes")
+    only([source], "The code uses ctypes")
 
 
 @pytest.mark.parametrize(
@@ -136,18 +136,21 @@ def test_ctypes_is_seen(source):
     ],
 )
 def test_the_graders_half_is_seen(source):
-    assert "It uses grader, which no exercise needs." in evidence([source])
+    assert "The code uses grader, which no exercise needs." in signs([source])
 
 
 def test_a_name_is_followed_from_cell_to_cell():
-    only(["import sys as s", "def f():\n    return s._getframe()"], "It uses sys._get")
+    only(
+        ["import sys as s", "def f():\n    return s._getframe()"],
+        "The code uses sys._get",
+    )
     cells = ["from coursekit import observation as o", "x = 1", "o.same = f"]
-    only(cells, "It replaces coursekit.observation.same")
+    only(cells, "The code replaces coursekit.observation.same")
 
 
 def test_each_finding_is_told_once():
     source = "import ctypes\nimport ctypes.util\nimport sys\nsys._getframe()\n"
-    assert len(evidence([source, source])) == 2
+    assert len(signs([source, source])) == 2
 
 
 HONEST = {
@@ -199,19 +202,19 @@ HONEST = {
 @pytest.mark.parametrize("source", HONEST.values(), ids=HONEST.keys())
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::SyntaxWarning")
 def test_honest_code_is_not_suspected(source):
-    assert evidence([source]) == ()
+    assert signs([source]) == ()
 
 
 def test_honest_cells_do_not_incriminate_each_other():
     others = [name for name in HONEST if not name.startswith(("our", "invalid"))]
-    assert evidence([HONEST[name] for name in others]) == ()
+    assert signs([HONEST[name] for name in others]) == ()
 
 
 @pytest.mark.parametrize(
     "path", COURSES_OWN, ids=lambda path: str(path.relative_to(ROOT))
 )
 def test_the_courses_own_code_is_not_suspected(path):
-    assert evidence([path.read_text(encoding="utf-8")]) == ()
+    assert signs([path.read_text(encoding="utf-8")]) == ()
 
 
 @pytest.mark.parametrize(
@@ -233,9 +236,9 @@ def test_the_courses_own_code_is_not_suspected(path):
     "percent".split(),
 )
 def test_code_that_no_parser_likes_does_no_harm(source):
-    assert isinstance(evidence([source]), tuple)
+    assert isinstance(signs([source]), tuple)
 
 
-def test_more_code_than_can_be_read_is_for_a_person():
-    only(["x = 1\n" * 100_000], "It holds 600000 characters of code")
-    assert evidence(["pass\n" * 10_000] * 4) == ()
+def test_more_code_than_can_be_searched_is_noted():
+    only(["x = 1\n" * 100_000], "The 600000 characters of code are too many")
+    assert signs(["pass\n" * 10_000] * 4) == ()

@@ -437,9 +437,7 @@ def test_instructor_sees_who_needs_what_and_why():
         ["bob", "wall time: 60 s"],
         ["cyd", "processes: 400"],
     ]
-    assert table(page, "Graded after a repair")[1:] == [
-        ["bob", "The file was renamed."]
-    ]
+    assert table(page, "Graded, with a note")[1:] == [["bob", "The file was renamed."]]
 
 
 def test_class_without_a_graded_submission_has_a_report():

@@ -5,6 +5,7 @@ import time
 
 import nbformat
 import pytest
+from nbgrader.utils import compute_checksum
 from submitted import ANSWERS
 
 from grader.authoring.release import checks, exercises, release
@@ -221,11 +222,14 @@ def test_second_definition_counts_where_the_check_saw_it(submitted, lesson):
     assert sources_in_order.index(source) > sources_in_order.index(found.extras[0][1])
 
 
-def test_later_experiment_neither_counts_nor_runs(submitted, lesson):
+def test_later_experiment_does_not_count_and_a_note_says_so(submitted, lesson):
     submitted.cells.append(code("def double(x):\n    return 0"))
     found = extract_answers(submitted, lesson)
     assert found.exercises["double"] == DOUBLE
-    assert found.extras == () and found.notes == ()
+    assert found.extras == ()
+    assert found.left_out == ("def double(x):\n    return 0",)
+    note = "A later cell that defines double again was left out."
+    assert found.notes == (note,)
 
 
 def test_wrapping_an_answer_is_a_cell_of_its_own(submitted, lesson):
@@ -284,13 +288,12 @@ CHANGES = ("none", "edited", "deleted", "text", "copied", "points", "spaces")
 
 
 @pytest.mark.parametrize("change", [*CHANGES, "points of a weird type"])
-def test_nothing_of_a_changed_check_runs_and_it_needs_no_note(
-    submitted, lesson, change
-):
-    """The lesson's own checks decide."""
+def test_a_changed_check_does_not_run_and_it_needs_no_note(submitted, lesson, change):
+    """The lesson's own checks decide; what was written beside one runs."""
     changed_check(submitted, change)
     found = extract_answers(submitted, lesson)
-    assert found == Answers({"double": DOUBLE, "negate": NEGATE})
+    changes = (("check-double", "print(7)"),) if change == "edited" else ()
+    assert found == Answers({"double": DOUBLE, "negate": NEGATE}, changes=changes)
 
 
 @pytest.mark.parametrize(
@@ -379,10 +382,186 @@ def test_cells_without_code_are_no_extras(submitted, lesson, cell):
     assert extract_answers(submitted, lesson).extras == ()
 
 
-def test_changed_demonstration_is_no_extra(submitted, lesson):
-    demo = next(cell for cell in submitted.cells if "a demonstration" in cell.source)
-    demo.source = "del print"
-    assert extract_answers(submitted, lesson).extras == ()
+def demonstration(notebook):
+    return next(cell for cell in notebook.cells if "a demonstration" in cell.source)
+
+
+def added_to_a_demonstration(submitted, lesson, source):
+    """Returns what runs of a changed demonstration, after the original."""
+    demonstration(submitted).source = source
+    found = extract_answers(submitted, lesson)
+    assert found.extras == ()
+    return "\n".join(code for _, code in found.changes)
+
+
+OWN = 'print("a demonstration")'
+
+
+@pytest.mark.parametrize(
+    "addition",
+    [
+        "POWER = 2",
+        "twice = lambda x: 2 * x",
+        "from functools import partial\n\nmore = partial(pow, 2)",
+        "if True:\n    POWER = 2",
+        "for name in 'ab':\n    globals()[name] = 1",
+        "%matplotlib inline\ndef twice(x):\n    return 2 * x",
+        "files = !ls\nPOWER = len(files)",
+        "twice?\nPOWER = 2",
+        "@print\ndef twice(x):\n    return 2 * x",
+        "with open('a') as file:\n    # kept\n    %time POWER = 2",
+        "POWER += 1",
+        "del POWER",
+    ],
+    ids="constant lambda partial if for magic shell help decorated with augmented "
+    "deleted".split(),
+)
+@pytest.mark.parametrize("place", ["above", "below"])
+def test_all_that_a_changed_cell_holds_in_addition_runs(
+    submitted, lesson, addition, place
+):
+    cells = [addition, OWN] if place == "above" else [OWN, addition]
+    found = added_to_a_demonstration(submitted, lesson, "\n".join(cells))
+    assert found == addition.replace("\n\n", "\n")
+
+
+def test_a_changed_statement_runs_after_the_original(submitted, lesson):
+    changed = OWN.replace("a demonstration", "mine")
+    assert added_to_a_demonstration(submitted, lesson, changed) == changed
+
+
+@pytest.mark.parametrize(
+    "source",
+    [f"%%time\n{OWN}\nPOWER = 2", f"{OWN}\nPOWER = (2", f"{OWN}\n/print 'a'\nx = 1"],
+    ids=["cell magic", "syntax error", "IPython's own syntax"],
+)
+def test_a_changed_cell_that_cannot_be_compared_runs_whole(submitted, lesson, source):
+    assert added_to_a_demonstration(submitted, lesson, source) == source
+
+
+def test_comments_and_layout_are_no_change(submitted, lesson):
+    demonstration(submitted).source = "# Mine.\nprint(  'a demonstration'  )  # nice"
+    assert extract_answers(submitted, lesson) == Answers(
+        {"double": DOUBLE, "negate": NEGATE}
+    )
+
+
+def test_a_note_quotes_the_cells_that_were_changed(submitted, lesson):
+    demonstration(submitted).source += "\nPOWER = 2"
+    submitted.cells[place_of(submitted, "setup")].source += "\nimport math"
+    found = extract_answers(submitted, lesson)
+    assert found.changes[0] == ("setup", "import math")
+    assert [source for _, source in found.changes] == ["import math", "POWER = 2"]
+    [note] = found.notes
+    assert '"import sys", "print("a demonstration")". The originals ran,' in note
+
+
+@pytest.mark.parametrize("cell", ["setup", "demonstration"])
+def test_a_cell_of_an_earlier_release_is_no_change_by_the_learner(
+    submitted, lesson, cell
+):
+    """Its instructor changed the lesson since."""
+    one = demonstration(submitted)
+    one = submitted.cells[place_of(submitted, "setup")] if cell == "setup" else one
+    one.source += "\nEARLIER = 1"
+    one.metadata.nbgrader.checksum = compute_checksum(one)
+    found = extract_answers(submitted, lesson)
+    assert [source for _, source in found.changes] == ["EARLIER = 1"]
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize("call", ["check('double')", "", "1 + 1"])
+def test_a_function_in_a_checks_cell_runs(submitted, lesson, call):
+    check = submitted.cells[place_of(submitted, "check-double")]
+    check.source = f"def twice(x):\n    return 2 * x\n\n{call}"
+    found = extract_answers(submitted, lesson)
+    assert found.exercises == {"double": DOUBLE, "negate": NEGATE}
+    [(anchor, source)] = found.changes
+    assert anchor == "check-double" and source.startswith("def twice(x):\n    return")
+    assert "check(" not in source and found.notes == ()
+
+
+FENCED = "```python\n{}\n```"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FENCED.format(DOUBLE),
+        f"My answer:\n\n{FENCED.format(DOUBLE)}\n\nIt adds.",
+        f"  ~~~\n{DOUBLE}\n  ~~~",
+        f"```\n{DOUBLE}",
+    ],
+    ids=["fence", "text around it", "tildes", "not closed"],
+)
+@pytest.mark.parametrize("lost", [False, True], ids=["with ids", "metadata lost"])
+def test_fences_around_an_answer_in_a_text_cell_are_no_code(
+    submitted, lesson, text, lost
+):
+    submitted.cells[place_of(submitted, "double")].update(
+        cell_type="markdown", source=text
+    )
+    if lost:
+        forget(submitted)
+    found = extract_answers(submitted, lesson)
+    assert found.exercises == {"double": DOUBLE, "negate": NEGATE}
+    note = "The cell of double is a text cell; its text was taken as code."
+    assert note in found.notes
+
+
+def test_code_in_two_fences_is_one_answer(submitted, lesson):
+    halves = "TWO = 2", "def double(x):\n    return TWO * x"
+    text = "\n\nthen\n\n".join(map(FENCED.format, halves))
+    submitted.cells[place_of(submitted, "double")].update(
+        cell_type="markdown", source=text
+    )
+    answer = extract_answers(submitted, lesson).exercises["double"]
+    assert [line for line in answer.splitlines() if line] == "\n".join(halves).split(
+        "\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        "def negate(x):\n    return 0 - x",
+        "negate = lambda x: 0 - x",
+        "negate: object = abs",
+    ],
+    ids=["function", "lambda", "annotated"],
+)
+@pytest.mark.parametrize("where", ["double", "negate"])
+def test_two_answers_in_one_cell_are_found_beside_the_others_stub(
+    submitted, lesson, second, where
+):
+    first = "def double(x):\n    return x + x"
+    second = second if where == "double" else second.replace("negate", "double")
+    cells = exercises(submitted)
+    both = f"# exercise: {where}\n{first}\n\n{second}"
+    if where == "negate":
+        both = f"# exercise: negate\ndef negate(x):\n    return -x\n\n{second}"
+    for name in cells:
+        cells[name].source = both if name == where else stub_of(lesson, name)
+    found = extract_answers(submitted, lesson)
+    assert found.exercises == {"double": both, "negate": both}
+    other = "negate" if where == "double" else "double"
+    note = f"{other} has a second definition, in another cell; that one counts."
+    assert found.notes == (note,)
+
+
+def test_a_variable_of_an_exercises_name_is_no_answer_to_it(submitted, lesson):
+    exercises(submitted)["negate"].source = stub_of(lesson, "negate")
+    submitted.cells.append(code("negate = -3"))
+    found = extract_answers(submitted, lesson)
+    assert found.exercises["negate"] == stub_of(lesson, "negate")
+
+
+def test_earlier_attempts_are_left_out_for_the_time_being(submitted, lesson):
+    second = copy.deepcopy(exercises(submitted)["double"])
+    submitted.cells.insert(place_of(submitted, "double"), second)
+    second.source = f"HELPER = 1\n{WORSE}"
+    found = extract_answers(submitted, lesson)
+    assert found.left_out == (second.source,) and found.extras == ()
 
 
 @pytest.mark.parametrize(

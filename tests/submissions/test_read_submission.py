@@ -52,7 +52,7 @@ def test_only_what_grading_needs_survives(facts):
         code = {"outputs", "execution_count"} if one.cell_type == "code" else set()
         assert set(one) == keys | code
         assert set(one.metadata) <= {"nbgrader"}
-        assert set(one.metadata.get("nbgrader", {})) <= {"grade_id"}
+        assert set(one.metadata.get("nbgrader", {})) <= {"grade_id", "checksum"}
     text = nbformat.writes(notebook)
     for gone in ("Ada", "photo", "<script>", "provenance", "skip-execution", "deep"):
         assert gone not in text

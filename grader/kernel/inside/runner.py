@@ -18,7 +18,7 @@ import threading
 from typing import Any
 
 from IPython.core.displaypub import DisplayPublisher
-from IPython.core.error import StdinNotImplementedError
+from IPython.core.error import StdinNotImplementedError, UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
@@ -92,6 +92,16 @@ class Shell(InteractiveShell):
         """Lets `exit` raise: other cells still run in this process."""
         super().init_user_ns()
         self.user_ns["exit"] = self.user_ns["quit"] = sys.exit
+
+    async def run_code(self, code_obj, result=None, *, async_=False):
+        """Goes on after a statement that needs what this process does not have.
+
+        That is a package, a magic of such a package, or a name that a demonstration
+        defines, which need not have run: the rest of the cell may do without it.
+        """
+        failed = await super().run_code(code_obj, result, async_=async_)
+        why = getattr(result, "error_in_exec", None)
+        return failed and not isinstance(why, ImportError | NameError | UsageError)
 
     def _showtraceback(self, etype, evalue, stb):
         try:

@@ -2,7 +2,7 @@
 
 from hostile.build import FULL, add_cell, solved
 
-STATUS = "GRADED"
+STATUS = "GRADED_WITH_NOTE"
 POINTS = FULL
 
 MOUNT = """

@@ -2,8 +2,7 @@
 
 from hostile.build import FULL, solved
 
-# What an argument became is the learner's word: without a score, it may seem right.
-POINTS = FULL
+POINTS = FULL | {"normalize": 0}
 TAMPERING = True
 
 NORMALIZE = """
