@@ -68,11 +68,11 @@ class TracedProgram:
     @functools.cached_property
     def whole_inputs(self) -> tuple[str, ...]:
         found = []
-        places = range(len(self.symbols["main"].type.inputs))
-        for place in places:
-            inputs = WholeInputs(self.symbols)
-            inputs.follow("main", tuple(place == other for other in places))
-            found.append(inputs.use)
+        arrays = self.symbols["main"].regions[0].blocks[0].arguments
+        for array in arrays:
+            one = WholeInput(self.symbols, array_type(array)[1][:1])
+            one.follow("main", tuple(array == other for other in arrays))
+            found.append(one.use)
         return tuple(found)
 
     def see(self, operation: Any) -> Any:
@@ -156,19 +156,20 @@ class TracedProgram:
         return math.prod(axes[name] for name in names)
 
 
-class WholeInputs:
-    """Follows arrays that are not split over the devices yet through a program.
+class WholeInput:
+    """Follows one input through a program until it is split over the devices.
 
     Attributes:
-        use: what happens to them first: `ONE_DEVICE`, `EVERY_DEVICE` or nothing.
+        rows: the length of its first axis, in a tuple; () of a scalar.
+        use: what happens to it first: `ONE_DEVICE`, `EVERY_DEVICE` or nothing.
     """
 
-    def __init__(self, symbols: mlir.ir.SymbolTable):
-        self.symbols, self.use = symbols, ""
+    def __init__(self, symbols: mlir.ir.SymbolTable, rows: tuple[int, ...]):
+        self.symbols, self.rows, self.use = symbols, rows, ""
         self.known: dict[tuple[str, tuple[bool, ...]], tuple[bool, ...]] = {}
 
     def follow(self, name: str, is_whole: tuple[bool, ...]) -> tuple[bool, ...]:
-        """Follows them through a function; tells which results are whole."""
+        """Follows it through a function; tells which results are not split."""
         key = name, is_whole
         if key not in self.known:
             self.known[key] = self.inside(name, is_whole)
@@ -203,8 +204,8 @@ class WholeInputs:
         for array, block, is_whole in zip(
             operation.operands, arguments, given, strict=True
         ):
-            has_rows = array_type(array)[1][:1] > (1,)
-            if is_whole and has_rows and array.type == block.type:
+            has_all = array_type(array)[1][:1] == self.rows > (1,)
+            if is_whole and has_all and array.type == block.type:
                 self.use = self.use or EVERY_DEVICE
 
     def before_splits(self, block: Any) -> set[Any]:
