@@ -901,7 +901,7 @@ def expect_gathers(seen, params, num_devices):  # of one layer, twice, and littl
     expect(seen, math.isclose(found, 2 * once), headline, **rows)
     loss = math.ceil(2 * part * 4)  # the gradients take as much as both gathers
     expect_moved(seen, at_most=4 * once + loss)
-    cause = "gradients are replicated: they can be sharded like the weights"
+    cause = "gradients or moments are replicated: they can be sharded like the weights"
     for leaf in params.values():
         expect_arrays(seen, never=leaf.shape, causes={cause: lambda _: True})
 

@@ -147,7 +147,7 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
 
 
-# %% wrong="keeps the moments whole" fails="stays sharded; state donated; no recompilation"
+# %% wrong="keeps the moments whole" fails="stays sharded; layer by layer; state donated; no recompilation"
 # cause: replicated on every device
 """Shards the weights alone; Adam's moments are twice as large."""
 
@@ -611,7 +611,7 @@ def fsdp_step(shardings):
 
 
 # %% wrong="replicates the gradients" fails="layer by layer"
-# cause: gradients are replicated: they can be sharded like the weights
+# cause: gradients or moments are replicated: they can be sharded like the weights
 """Gives each device the gradients of all layers, in full."""
 
 
@@ -630,7 +630,7 @@ def fsdp_step(shardings):
 
 
 # %% wrong="replicates the gradients between two programs" fails="layer by layer"
-# cause: gradients are replicated: they can be sharded like the weights
+# cause: gradients or moments are replicated: they can be sharded like the weights
 """Computes the gradients in one program, in full, and updates in another."""
 
 
