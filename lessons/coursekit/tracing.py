@@ -157,6 +157,37 @@ def num_donated(function: Callable, *arguments: Any) -> int:
     return sum(any(array is one for one in donated) for array in program.invars)
 
 
+def programs_inside(step: Any) -> list[Any]:
+    """Lists the programs that a step of a program runs."""
+    values = [p if isinstance(p, list | tuple) else [p] for p in step.params.values()]
+    inside = [part for value in values for part in value if hasattr(part, "eqns")]
+    return [getattr(part, "jaxpr", part) for part in inside]
+
+
+def num_alive(program: Any, size: int) -> int:
+    """Counts the arrays of a size that are alive at a time, in a program's order.
+
+    An array of n times the size counts as n. What a program gets is alive where it is
+    made.
+    """
+
+    def count(array):
+        size_of = math.prod(getattr(array.aval, "shape", ()))
+        return 0 if size_of % size else size_of // size
+
+    last = {}  # the step that uses an array last
+    for number, one in enumerate([*program.eqns, program]):
+        used = one.outvars if one is program else one.invars
+        last |= {id(array): number for array in used}
+    alive, most = {}, 0
+    for number, one in enumerate(program.eqns):
+        made = {id(array): count(array) for array in one.outvars}
+        inside = max((num_alive(p, size) for p in programs_inside(one)), default=0)
+        most = max(most, sum(alive.values()) + max(inside, sum(made.values())))
+        alive = {k: n for k, n in (alive | made).items() if last.get(k, 0) > number}
+    return most
+
+
 def collectives(function: Callable, *arguments: Any) -> tuple[Collective, ...]:
     """Lists the collectives in the traced program of `function(*arguments)`.
 

@@ -124,7 +124,7 @@ def cases_of_launch_env():
             (6, f"  {DEVICE_COUNT}16   {fast} "),
             (1000, f"{fast}  {dump}"),
             (7, f"{dump} {fast} {DEVICE_COUNT}70"),
-            (5, f"--xla_dump_to=/tmp/device_count {DEVICE_COUNT}2"),
+            (5, f"--xla_dump_to=/tmp/device_count=2 {DEVICE_COUNT}2"),
         ):
             yield Case(num_devices, {"A": "b c", "XLA_FLAGS": flags})
         yield Case(1, {"A": "b c"})

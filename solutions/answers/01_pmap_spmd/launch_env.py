@@ -323,3 +323,18 @@ def launch_env(num_devices, env):
     name = "xla_force_host_platform_device_count"
     kept = [flag for flag in env.get("XLA_FLAGS", "").split() if name not in flag]
     return env | {"XLA_FLAGS": " ".join([*kept, f"--{name}={num_devices}"])}
+
+
+# %% wrong="cuts values at a second equals sign" fails="other flags"
+"""Keeps of each flag its name and what stands between the first two "="."""
+
+
+def launch_env(num_devices, env):
+    if num_devices < 1:
+        raise ValueError(f"num_devices must be at least 1, got {num_devices}")
+    flags = {}
+    for flag in env.get("XLA_FLAGS", "").split():
+        name, *values = flag.split("=")
+        flags[name] = f"={values[0]}" if values else ""
+    flags["--xla_force_host_platform_device_count"] = f"={num_devices}"
+    return {**env, "XLA_FLAGS": " ".join(k + v for k, v in flags.items())}

@@ -238,3 +238,13 @@ def masked_mean(x, mask, axis_name):
     total = lax.pmean(jnp.where(mask, x, 0).sum(), axis_name)
     count = lax.pmean(mask.sum() * 1.0, axis_name)
     return total / jnp.maximum(count, 1)
+
+
+# %% wrong="multiplies by the mask" fails="padding ignored"
+# cause: nan times 0 is nan: jnp.where drops it
+"""Multiplies by the mask, which is right only where the compiler makes it a selection."""
+
+
+def masked_mean(x, mask, axis_name):
+    total = lax.psum((x * mask).sum(), axis_name)
+    return total / jnp.maximum(lax.psum(mask.sum(), axis_name), 1)

@@ -613,3 +613,43 @@ def ring_attention(q, k, v, axis_name):
             forward = lax.ppermute(forward, axis_name, right)
             state = add(state, *forward, q)
     return state[2] / state[1][:, None]
+
+
+# %% right="via a list of blocks"
+"""Writes all sends first: the blocks in the list are the same program as in one loop."""
+
+
+def ring_attention(q, k, v, axis_name):
+    num_devices = lax.axis_size(axis_name)
+    pairs = [(d, (d + 1) % num_devices) for d in range(num_devices)]
+    blocks = [(k, v)]
+    for _ in range(num_devices - 1):
+        blocks.append(lax.ppermute(blocks[-1], axis_name, pairs))
+    top, total, weighted = -jnp.inf, 0.0, 0.0
+    for keys, values in blocks:
+        scores = q @ keys.T / jnp.sqrt(q.shape[1])
+        new = jnp.maximum(top, scores.max(1, keepdims=True))
+        powers, fading = jnp.exp(scores - new), jnp.exp(top - new)
+        total = fading * total + powers.sum(1, keepdims=True)
+        weighted = fading * weighted + powers @ values
+        top = new
+    return weighted / total
+
+
+# %% wrong="keeps the scores of all blocks" fails="nothing is stacked"
+"""Takes one softmax over the scores of all blocks, which it keeps in a list."""
+
+
+def ring_attention(q, k, v, axis_name):
+    num_devices = lax.axis_size(axis_name)
+    pairs = [(d, (d + 1) % num_devices) for d in range(num_devices)]
+    blocks = [(k, v)]
+    for _ in range(num_devices - 1):
+        blocks.append(lax.ppermute(blocks[-1], axis_name, pairs))
+    scores = [q @ keys.T / jnp.sqrt(q.shape[1]) for keys, _ in blocks]
+    top = scores[0].max(1, keepdims=True)
+    for one in scores:
+        top = jnp.maximum(top, one.max(1, keepdims=True))
+    powers = [jnp.exp(one - top) for one in scores]
+    total = sum(one.sum(1, keepdims=True) for one in powers)
+    return sum(one @ v for one, (_, v) in zip(powers, blocks, strict=True)) / total

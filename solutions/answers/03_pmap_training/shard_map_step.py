@@ -48,6 +48,7 @@ def shard_map_step(params, x, y, lr, num_devices):
 
 
 # %% wrong="compiles for each learning rate" fails="no recompilation"
+# cause: lr is a constant of the program: pass it as an argument that is not static
 """Keeps a program for each learning rate, which a schedule changes at every step."""
 
 
@@ -71,6 +72,7 @@ def shard_map_step(params, x, y, lr, num_devices):
 
 
 # %% wrong="compiles in each call" fails="no recompilation"
+# cause: each call makes a new function, which is compiled again: make one, and keep it
 """Makes the mapped function inside: jit meets a new one in each call."""
 
 
@@ -89,6 +91,7 @@ def shard_map_step(params, x, y, lr, num_devices):
 
 
 # %% wrong="computes on one device" fails="own rows only; one all-reduce"
+# cause: the program splits no rows: shard_map does, with P("devices") for x and y
 """Takes the step on one device, and copies the result to the others."""
 
 
@@ -178,6 +181,7 @@ def shard_map_step(params, x, y, lr, num_devices):
 
 
 # %% wrong="every device takes all rows" fails="own rows only; one all-reduce"
+# cause: the program splits no rows: shard_map does, with P("devices") for x and y
 """Leaves the batch whole: right numbers, eight times the work."""
 
 
@@ -221,6 +225,7 @@ def shard_map_step(params, x, y, lr, num_devices):
 
 
 # %% wrong="jit on one device" fails="own rows only; replicated result; one all-reduce"
+# cause: the program splits no rows: shard_map does, with P("devices") for x and y
 """Forgets the devices: jit alone computes on the first."""
 
 
@@ -237,6 +242,7 @@ def shard_map_step(params, x, y, lr, num_devices):
 
 
 # %% wrong="leaves it to jit" fails="own rows only; one all-reduce"
+# cause: the program splits no rows: shard_map does, with P("devices") for x and y
 """Places the arrays and lets the compiler split the work: lesson 4, not shard_map."""
 
 

@@ -35,6 +35,7 @@ def train_step(params, x, y, lr):
 
 
 # %% wrong="compiles in each call" fails="no recompilation"
+# cause: each call makes a new function, which is compiled again: make one, and keep it
 """Defines the device's function inside: pmap meets a new one in each call."""
 
 
@@ -289,6 +290,7 @@ def train_step(params, x, y, lr):
 
 
 # %% wrong="static learning rate" fails="no recompilation"
+# cause: lr is a constant of the program: pass it as an argument that is not static
 """Makes the learning rate a part of the program: each value compiles another one."""
 
 

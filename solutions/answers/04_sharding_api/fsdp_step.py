@@ -147,7 +147,7 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
 
 
-# %% wrong="keeps the moments whole" fails="stays sharded; state donated; no recompilation"
+# %% wrong="keeps the moments whole" fails="stays sharded; layer by layer; state donated; no recompilation"
 # cause: replicated on every device
 """Shards the weights alone; Adam's moments are twice as large."""
 
@@ -608,3 +608,66 @@ def fsdp_step(shardings):
         out_shardings=(shardings, None),
         donate_argnums=0,
     )
+
+
+# %% wrong="replicates the gradients" fails="layer by layer"
+# cause: gradients or moments are replicated: they can be sharded like the weights
+"""Gives each device the gradients of all layers, in full."""
+
+
+def fsdp_step(shardings):
+    mesh = shardings["params"]["w1"].mesh
+    whole = NamedSharding(mesh, P())
+
+    def step(state, x, y):
+        loss, grads = jax.value_and_grad(mlp_loss)(state["params"], x, y)
+        grads = jax.lax.with_sharding_constraint(grads, whole)
+        updates, adam = make_adam().update(grads, state["adam"], state["params"])
+        params = optax.apply_updates(state["params"], updates)
+        return {"params": params, "adam": adam}, loss
+
+    return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
+
+
+# %% wrong="replicates the gradients between two programs" fails="layer by layer"
+# cause: gradients or moments are replicated: they can be sharded like the weights
+"""Computes the gradients in one program, in full, and updates in another."""
+
+
+def fsdp_step(shardings):
+    mesh = shardings["params"]["w1"].mesh
+    whole = NamedSharding(mesh, P())
+    gradients = jax.jit(jax.value_and_grad(mlp_loss), out_shardings=whole)
+
+    @functools.partial(jax.jit, out_shardings=shardings, donate_argnums=0)
+    def update(state, grads):
+        updates, adam = make_adam().update(grads, state["adam"], state["params"])
+        params = optax.apply_updates(state["params"], updates)
+        return {"params": params, "adam": adam}
+
+    def step(state, x, y):
+        loss, grads = gradients(state["params"], x, y)
+        return update(state, grads), loss
+
+    return step
+
+
+# %% right="via two programs"
+"""Computes gradients in one program and updates in another: they stay sharded."""
+
+
+def fsdp_step(shardings):
+    out = None, shardings["params"]
+    gradients = jax.jit(jax.value_and_grad(mlp_loss), out_shardings=out)
+
+    @functools.partial(jax.jit, out_shardings=shardings, donate_argnums=0)
+    def update(state, grads):
+        updates, adam = make_adam().update(grads, state["adam"], state["params"])
+        params = optax.apply_updates(state["params"], updates)
+        return {"params": params, "adam": adam}
+
+    def step(state, x, y):
+        loss, grads = gradients(state["params"], x, y)
+        return update(state, grads), loss
+
+    return step

@@ -1,4 +1,5 @@
 # %% wrong="adam outside of jit" fails="sharded as asked; never a full copy"
+# cause: Adam's count is on one device: out_shardings place it, too
 """Makes Adam's state outside of jit: its moments are sharded, its count is on one device."""
 
 
@@ -44,6 +45,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
 
 
 # %% wrong="count on one device" fails="sharded as asked"
+# cause: Adam's count is on one device: out_shardings place it, too
 """Makes Adam's count by itself, where nothing says that it belongs to the mesh."""
 
 

@@ -103,7 +103,7 @@ def overlapped_matmul(x, w, axis_name):
     return x @ jax.lax.all_gather(w, axis_name, tiled=True)
 
 
-# %% wrong="gathers by sends" fails="no full copy of W"
+# %% wrong="gathers by sends" fails="no full copy of W; sends wait for no product"
 """Collects all pieces by sends, then multiplies once."""
 
 
@@ -507,3 +507,42 @@ def overlapped_matmul(x, w, axis_name):
     if D > 1:
         out += jnp.concatenate(cols, 1) @ jnp.concatenate(pieces)
     return out
+
+
+# %% wrong="products wait for all sends" fails="sends wait for no product"
+"""A barrier keeps all products behind the last send."""
+
+
+def overlapped_matmul(x, w, axis_name):
+    num_devices = jax.lax.axis_size(axis_name)
+    device, size = jax.lax.axis_index(axis_name), len(w)
+    to_left = [(d, (d - 1) % num_devices) for d in range(num_devices)]
+    pieces = [w]
+    for _ in range(num_devices - 1):
+        pieces.append(jax.lax.ppermute(pieces[-1], axis_name, to_left))
+    pieces = jax.lax.optimization_barrier(pieces)
+    result = 0
+    for step, w in enumerate(pieces):
+        start = (device + step) % num_devices * size
+        result += jax.lax.dynamic_slice_in_dim(x, start, size, axis=1) @ w
+    return result
+
+
+# %% wrong="products wait for the next piece" fails="sends wait for no product"
+"""A barrier keeps each product behind the send of its piece."""
+
+
+def overlapped_matmul(x, w, axis_name):
+    num_devices = jax.lax.axis_size(axis_name)
+    device, size = jax.lax.axis_index(axis_name), len(w)
+    to_left = [(d, (d - 1) % num_devices) for d in range(num_devices)]
+    result = 0
+    for step in range(num_devices):
+        start = (device + step) % num_devices * size
+        following = w
+        if step < num_devices - 1:
+            following = jax.lax.ppermute(w, axis_name, to_left)
+            w, following = jax.lax.optimization_barrier((w, following))
+        result += jax.lax.dynamic_slice_in_dim(x, start, size, axis=1) @ w
+        w = following
+    return result
