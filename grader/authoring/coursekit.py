@@ -12,6 +12,16 @@ from pathlib import Path, PurePosixPath
 
 from grader import ROOT
 
+SETUP_CELL = "solutions/setup_cell.py"  # of a course
+
+
+def course_of(root: Path) -> Path:
+    """Returns the course whose package and set-up cell the lessons in `root` use.
+
+    A folder of private lessons has none of its own: it uses ours.
+    """
+    return root if (root / SETUP_CELL).exists() else ROOT
+
 
 def folder(root: Path = ROOT) -> Path:
     return root / "lessons" / "coursekit"
@@ -19,9 +29,10 @@ def folder(root: Path = ROOT) -> Path:
 
 def read(root: Path = ROOT) -> dict[str, str]:
     """Reads the package's modules, by their path in it: `draw/array.py`."""
+    package = folder(course_of(root))
     return {
-        path.relative_to(folder(root)).as_posix(): path.read_text(encoding="utf-8")
-        for path in sorted(folder(root).rglob("*.py"))
+        path.relative_to(package).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(package.rglob("*.py"))
     }
 
 
