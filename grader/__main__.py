@@ -79,6 +79,16 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     course = command(run_course, "Make an nbgrader course folder.")
     course.add_argument("folder", type=Path)
     course.add_argument("--update", action="store_true", help="renew its source/")
+    about = "with the private lessons in FOLDER; --update keeps them"
+    course.add_argument(
+        "--with",
+        dest="private",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FOLDER",
+        help=about,
+    )
     course.add_argument(
         "--all-or-nothing",
         action=argparse.BooleanOptionalAction,
@@ -187,7 +197,10 @@ def run_course(options: argparse.Namespace) -> None:
     from grader.classroom.course import make_course
 
     names = make_course(
-        options.folder, update=options.update, all_or_nothing=options.all_or_nothing
+        options.folder,
+        update=options.update,
+        all_or_nothing=options.all_or_nothing,
+        private=options.private,
     )
     print(f"{options.folder} now holds {', '.join(names)}.")
     print(f"Next: python -m grader grade {options.folder} DOWNLOADS")

@@ -64,19 +64,15 @@ def build(
             known answer of a private lesson not what it deserves, or a released
             notebook holds what a learner wrote.
     """
-    chosen = lesson_paths(names, root)
-    if not chosen:
-        raise BuildError(
-            f"{root / 'solutions'} holds no lesson. Write one: "
-            f"python -m grader new lesson NAME --folder {root}"
-        )
+    chosen = chosen_paths(names, root)
     lessons = read_lessons(chosen, root)
     for path, language in itertools.product(lessons, ("", *languages(root))):
         released = released_path(path, language)
         if name := answer_in(released):
             raise BuildError(
                 f"{released} holds an answer to {name}, which a build would overwrite. "
-                "Move the file away, or drop the answers: git checkout lessons"
+                "Move the file away, or drop the answers: "
+                + (f"rm {released}" if is_private(root) else "git checkout lessons")
             )
     made, _ = generated(lessons, root)
     files = {}
@@ -85,6 +81,35 @@ def build(
         solved = earlier if earlier and not rerun else run(path, lessons[path])
         files[path.with_suffix(".ipynb")] = dumps(solved).encode()
     return write_differing(files | made | pictures(root, files))
+
+
+def chosen_paths(names: Iterable[str], root: Path) -> list[Path]:
+    """Lists the sources of the lessons in `names`, or of all in `root`.
+
+    Raises:
+        BuildError: there are none.
+        ValueError: a name that is no lesson.
+    """
+    if not lesson_paths(root=root):
+        raise BuildError(
+            f"{root} holds no lesson. Write one: "
+            f"python -m grader new lesson NAME --folder {root}"
+        )
+    return lesson_paths(names, root)
+
+
+def refuse_unbuilt(root: Path) -> None:
+    """Raises `BuildError` unless all lessons of a private folder have been built.
+
+    Nothing else proves that a solution gets its points.
+    """
+    paths = chosen_paths((), root)
+    for path, lesson in read_lessons(paths, root).items():
+        if last_run(path, lesson) is None:
+            raise BuildError(
+                f"{path} has changed since its last build, or the course has. "
+                f"Build it first: {COMMAND} --folder {root}"
+            )
 
 
 def read_lessons(chosen: Iterable[Path], root: Path) -> dict[Path, NotebookNode]:
@@ -108,7 +133,7 @@ def read_lessons(chosen: Iterable[Path], root: Path) -> dict[Path, NotebookNode]
 
 def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
     """Names each file that a build would change, and why. Nothing is run."""
-    chosen = lesson_paths(names, root)
+    chosen = chosen_paths(names, root)
     lessons = read_lessons(chosen, root)
     files = {}
     for path in chosen:

@@ -97,12 +97,11 @@ def private_folder(folder: Path) -> Path:
 
 
 def refuse_bad_name(name: str, kind: str) -> None:
-    is_used = keyword.iskeyword(name) or hasattr(builtins, name)
-    if not NAME.fullmatch(name) or is_used:
+    is_pythons = keyword.iskeyword(name) or hasattr(builtins, name)
+    if not NAME.fullmatch(name) or (kind == "exercise" and is_pythons):
         raise NewError(
-            f'"{name}" cannot name a {kind}: '.replace("a ex", "an ex")
-            + "write small letters, digits and _, such as masked_mean, and no word of "
-            "Python's own."
+            f'"{name}" cannot be the name of this {kind}. Write small letters, digits '
+            "and _, such as masked_mean, and none of Python's own names."
         )
 
 
@@ -151,18 +150,18 @@ def inserted(source: str, cells: str) -> str:
 
 
 def with_check(source: str, added: str) -> str:
-    """Adds functions to a module of checks, and those of their imports that it lacks."""
-    own, new = (imports_in(text) for text in (source, added))
+    """Adds functions, and those of their imports that a module of checks lacks."""
+    own, new = imports_in(source), imports_in(added)
     known = set().union(*map(bound_names, own))
+    lines, more = source.splitlines(), added.splitlines()
     lacking = []
     for node in new:
         node.names = [one for one in node.names if not bound_names(one) & known]
         lacking += [ast.unparse(node)] if node.names else []
-    lines = source.splitlines()
+    if not own or own[-1].module == "__future__":
+        lacking = ["", *more[: new[-1].end_lineno]]
     place = own[-1].end_lineno if own else len(lines)
-    blank = [""] if lacking and (not own or own[-1].module == "__future__") else []
-    rest = added.splitlines()[new[-1].end_lineno :]
-    both = [*lines[:place], *blank, *lacking, *lines[place:], *rest]
+    both = [*lines[:place], *lacking, *lines[place:], *more[new[-1].end_lineno :]]
     return "\n".join(both).rstrip() + "\n"
 
 

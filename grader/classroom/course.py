@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -12,10 +13,11 @@ from nbformat import NotebookNode
 from grader import ROOT
 from grader.atomic_files import read_text, write
 from grader.authoring import coursekit
-from grader.authoring.build import read
+from grader.authoring.build import read, refuse_unbuilt
 from grader.authoring.release import dumps, lesson_paths, without_grading_facts
 from grader.classroom.folder import CONFIG, SEED
 
+PRIVATE = Path("grading", "private-lessons.txt")  # the folders that they are from
 NO_PART = "partial_credit=False"  # what the set-up cell of such a lesson says
 SETTINGS = '''\
 """nbgrader's settings for this course; `nbgrader --help-all` explains each."""
@@ -44,6 +46,7 @@ def make_course(
     *,
     update: bool = False,
     all_or_nothing: bool | None = None,
+    private: Iterable[Path] = (),
     root: Path = ROOT,
 ) -> list[str]:
     """Writes nbgrader_config.py and source/ into `folder`; returns the lessons' names.
@@ -51,8 +54,10 @@ def make_course(
     With `update` the lessons in source/ are renewed, and a missing seed is drawn anew.
     With `all_or_nothing` no exercise gives a part of its points: the set-up cell says
     so, and all who run or grade the lesson follow it. None: as the folder has it.
+    `private` folders of lessons are remembered; a lesson replaces ours of its name.
 
     Raises:
+        SourceError, BuildError: a private lesson breaks a rule, or is not built.
         ValueError: `folder` is in the course's repository, is a file, or already
             contains something and `update` is not given.
     """
@@ -71,9 +76,16 @@ def make_course(
             f"{folder} is not empty. Choose another folder, or renew its lessons with "
             "--update."
         )
-    paths = lesson_paths(root=root)
+    remembered = map(Path, read_text(folder / PRIVATE).splitlines())
+    named = (one.expanduser().resolve() for one in private)
+    folders = [*dict.fromkeys([*remembered, *named])]
+    for one in folders:
+        refuse_unbuilt(one)
+    found = [path for one in (root, *folders) for path in lesson_paths(root=one)]
+    paths = sorted({path.stem: path for path in found}.values(), key=lambda p: p.stem)
     for path in paths:
-        lesson, target = read(path, root), folder / "source" / path.stem
+        lesson = read(path, path.parents[1])
+        target = folder / "source" / path.stem
         file = target / f"{path.stem}.ipynb"
         if all_or_nothing or (all_or_nothing is None and gives_no_part(file)):
             without_partial_credit(lesson)
@@ -86,6 +98,8 @@ def make_course(
     if not update:
         folder.chmod(0o700)  # solutions, submissions and scores will be in it
         (folder / CONFIG).write_text(SETTINGS.format(root=str(root)), encoding="utf-8")
+    if folders:
+        write(folder / PRIVATE, "".join(f"{one}\n" for one in folders))
     if not (folder / SEED).exists():
         # A random seed of the hidden tests' cases, so that nobody knows them.
         (folder / SEED).parent.mkdir(exist_ok=True)
