@@ -141,6 +141,8 @@ def run_build(options: argparse.Namespace) -> int:
         for path in written:
             if root == ROOT or "coursekit" not in path.relative_to(root).parts:
                 print(f"wrote {path.relative_to(root)}")
+        if root != ROOT:
+            print(f"Next: python -m grader course CLASS --with {options.folder}")
         return 0
     found = stale(options.lessons, root)
     for path, reason in found.items():

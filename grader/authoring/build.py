@@ -29,7 +29,7 @@ from grader.authoring.known_answers import (
     answers_to,
     problems_of_answers,
 )
-from grader.authoring.lesson import read_lesson, repository_address
+from grader.authoring.lesson import noted, read_lesson, repository_address
 from grader.authoring.release import (
     checks,
     dumps,
@@ -120,10 +120,8 @@ def read_lessons(chosen: Iterable[Path], root: Path) -> dict[Path, NotebookNode]
     """
     private, lessons, problems = is_private(root), {}, []
     for path in chosen if private else lesson_paths(root=root):
-        try:
+        with noted(problems):
             lessons[path] = read(path, root)
-        except SourceError as error:
-            problems += error.problems
         with contextlib.suppress(SourceError):  # of its checks: named already
             problems += problems_of_answers(path) if private else ()
     if problems:
@@ -167,20 +165,10 @@ def generated(
         texts[released_path(path)] = dumps(released[path.stem])
         source = checks_path(path).read_text(encoding="utf-8")
         texts[folder / "checks" / path.name] = visible_source(source)
-    modules = coursekit.read(root)
-    if private:
-        texts |= {
-            folder / name: text
-            for name, text in modules.items()
-            if not coursekit.is_lessons_checks(name)
-        }
     files = {path: text.encode() for path, text in texts.items()}
     if private:
-        for path in folder.rglob("*.py"):
-            if not coursekit.is_lessons_checks(path.relative_to(folder).as_posix()):
-                files.setdefault(path, None)
-        return files, missing
-    modules |= {
+        return files | copied_package(folder), missing
+    modules = coursekit.read(root) | {
         path.relative_to(folder).as_posix(): text
         for path, text in texts.items()
         if path.is_relative_to(folder)
@@ -192,11 +180,26 @@ def generated(
     return files, missing
 
 
-def lesson_sources(root: Path) -> dict[str, str]:
-    """Reads the lessons' sources and checks, by their path in an archive."""
+def copied_package(folder: Path) -> dict[Path, bytes | None]:
+    """Copies the course's package into a private folder, without lessons' checks.
+
+    Modules that the package no longer has are None.
+    """
+    copied = {folder / name: text for name, text in coursekit.read().items()}
+    files = dict.fromkeys(folder.rglob("*.py"))
+    files |= {path: text.encode() for path, text in copied.items()}
+    return {
+        path: data
+        for path, data in files.items()
+        if not coursekit.is_lessons_checks(path.relative_to(folder).as_posix())
+    }
+
+
+def lesson_sources(root: Path, names: Iterable[str] = ()) -> dict[str, str]:
+    """Reads lessons' sources and checks, by their path in an archive."""
     return {
         path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
-        for source in lesson_paths(root=root)
+        for source in lesson_paths(names, root)
         for path in (source, checks_path(source))
     }
 
@@ -227,12 +230,11 @@ def run(path: Path, lesson: NotebookNode) -> NotebookNode:
         BuildError: a cell raises, a solution does not get its points, or a known answer
             not what it deserves.
     """
-    files, notebook = lesson_sources(path.parents[1]), without_hidden(lesson)
-    answers = answers_to(path) if is_private(path.parents[1]) else []
-    trials = [trial for answer in answers for trial in trial_cells(answer, lesson)]
-    number = sum(cell.cell_type == "code" for cell in [*notebook.cells, *trials])
-    end = len(notebook.cells)
-    notebook.cells += trials
+    root, notebook = path.parents[1], without_hidden(lesson)
+    files, end = lesson_sources(root, [path.stem]), len(notebook.cells)
+    answers = answers_to(path) if is_private(root) else []
+    notebook.cells += [cell for one in answers for cell in trial_cells(one, lesson)]
+    number = sum(cell.cell_type == "code" for cell in notebook.cells)
     with tqdm(total=number, desc=path.stem, unit="cell", disable=None) as bar:
         try:
             solved = execute(notebook, on_cell=bar.update, files=files)
@@ -266,7 +268,7 @@ def with_outputs(
     for number, (cell, found) in enumerate(zip(code, outputs, strict=False), 1):
         cell.update(outputs=found, execution_count=number)
     inputs = [cell.source for cell in code]
-    inputs += [coursekit.version(coursekit.read(path.parents[1]))]
+    inputs += [coursekit.version(coursekit.read_for(path))]
     inputs += [checks_path(path).read_text(encoding="utf-8")]
     if is_private(path.parents[1]):
         inputs += [repr(answer) for answer in answers_to(path)]

@@ -29,11 +29,15 @@ def folder(root: Path = ROOT) -> Path:
 
 def read(root: Path = ROOT) -> dict[str, str]:
     """Reads the package's modules, by their path in it: `draw/array.py`."""
-    package = folder(course_of(root))
     return {
-        path.relative_to(package).as_posix(): path.read_text(encoding="utf-8")
-        for path in sorted(package.rglob("*.py"))
+        path.relative_to(folder(root)).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(folder(root).rglob("*.py"))
     }
+
+
+def read_for(lesson: Path) -> dict[str, str]:
+    """Reads the package that a lesson uses."""
+    return read(course_of(lesson.parents[1]))
 
 
 def version(modules: Mapping[str, str]) -> str:

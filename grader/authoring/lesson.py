@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import re
 import tomllib
@@ -135,22 +136,27 @@ def read_sources(path: Path) -> tuple[list[Cell], dict[str, ExerciseCheck]]:
         SourceError: they break some of the `RULES`; all are named.
     """
     problems: list[Problem] = []
-    cells, checks = None, None
-    try:
+    cells, checks = [], None
+    with noted(problems):
         cells = read_cells(path)
         problems += problems_of_cells(cells)
-    except SourceError as error:
-        problems += error.problems
-    try:
+    with noted(problems):
         checks = CheckSource(checks_path(path))
         problems += checks.problems
-    except SourceError as error:
-        problems += error.problems
     if cells and checks:
         problems += problems_of_both(cells, checks)
     if problems:
         raise SourceError(problems)
     return cells, checks.checks
+
+
+@contextlib.contextmanager
+def noted(problems: list[Problem]) -> Iterator[None]:
+    """Goes on after a file that cannot be read."""
+    try:
+        yield
+    except SourceError as error:
+        problems += error.problems
 
 
 def read_cells(path: Path) -> list[Cell]:
@@ -383,7 +389,7 @@ def setup_source(path: Path, repository: str) -> str:
     tree = ast.parse(path.read_text(encoding="utf-8"), path)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     template = setup_template(path)
-    modules = coursekit.read(path.parents[1])
+    modules = coursekit.read_for(path)
     version = coursekit.version(modules)
     archive = coursekit.archive_path(version)
     names = sorted({*ALWAYS_IMPORTED, *used & coursekit.names_for_notebooks(modules)})
@@ -404,7 +410,7 @@ def setup_template(path: Path) -> str:
 
 def names_of_setup(path: Path) -> set[str]:
     """Lists the names that a lesson's set-up cell can define."""
-    offered = coursekit.names_for_notebooks(coursekit.read(path.parents[1]))
+    offered = coursekit.names_for_notebooks(coursekit.read_for(path))
     return bound_names(ast.parse(setup_template(path))) | offered
 
 

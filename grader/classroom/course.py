@@ -76,16 +76,10 @@ def make_course(
             f"{folder} is not empty. Choose another folder, or renew its lessons with "
             "--update."
         )
-    remembered = map(Path, read_text(folder / PRIVATE).splitlines())
-    named = (one.expanduser().resolve() for one in private)
-    folders = [*dict.fromkeys([*remembered, *named])]
-    for one in folders:
-        refuse_unbuilt(one)
-    found = [path for one in (root, *folders) for path in lesson_paths(root=one)]
-    paths = sorted({path.stem: path for path in found}.values(), key=lambda p: p.stem)
+    folders = private_folders(folder, private)
+    paths = lesson_paths(root=root, private=folders)
     for path in paths:
-        lesson = read(path, path.parents[1])
-        target = folder / "source" / path.stem
+        lesson, target = read(path, path.parents[1]), folder / "source" / path.stem
         file = target / f"{path.stem}.ipynb"
         if all_or_nothing or (all_or_nothing is None and gives_no_part(file)):
             without_partial_credit(lesson)
@@ -105,6 +99,26 @@ def make_course(
         (folder / SEED).parent.mkdir(exist_ok=True)
         (folder / SEED).write_text(f"{secrets.randbelow(10**6)}\n", encoding="utf-8")
     return [path.stem for path in paths]
+
+
+def private_folders(folder: Path, named: Iterable[Path]) -> list[Path]:
+    """Lists the folders of a class's private lessons: those that it remembers first.
+
+    Raises:
+        SourceError, BuildError: a lesson breaks a rule, or is not built.
+        ValueError: a folder holds no lesson.
+    """
+    remembered = map(Path, read_text(folder / PRIVATE).splitlines())
+    given = (one.expanduser().resolve() for one in named)
+    folders = [*dict.fromkeys([*remembered, *given])]
+    for one in folders:
+        if not lesson_paths(root=one):
+            raise ValueError(
+                f"{one} holds no lesson. Bring it back; or name the right folder, and "
+                f"remove this one from {folder / PRIVATE}, if it is in there."
+            )
+        refuse_unbuilt(one)
+    return folders
 
 
 def without_partial_credit(notebook: NotebookNode) -> None:

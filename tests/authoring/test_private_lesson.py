@@ -1,6 +1,7 @@
 """A private lesson is built, released, graded and exported as the course's own are."""
 
 import csv
+import re
 import shutil
 
 import nbformat
@@ -8,6 +9,8 @@ import pytest
 import tiny
 from classes import generate_assignment, is_trusted, printed
 
+from grader import ROOT
+from grader.__main__ import main
 from grader.authoring import build as building
 from grader.authoring.build import build, stale
 from grader.authoring.coursekit import read as modules
@@ -119,6 +122,15 @@ def test_only_what_changed_is_run(own, runs, file, old, new, is_run):
     assert runs == ([NAME] if is_run else [])
 
 
+def test_the_command_says_what_it_wrote_and_what_comes_next(own, runs):
+    following = f"Next: python -m grader course CLASS --with {own}"
+    assert printed(main, ["build", "--folder", str(own)]) == (0, [following])
+    edit(own / SOURCE, "Data is often", "Data is rarely")
+    _, lines = printed(main, ["build", "6", "--folder", str(own)])
+    notebooks = f"solutions/{NAME}.ipynb", f"lessons/{NAME}.ipynb"
+    assert lines == [*(f"wrote {name}" for name in notebooks), following]
+
+
 def test_a_fresh_lesson_is_run_where_that_is_asked_for(own, runs):
     build(root=own, rerun=True)
     assert runs == [NAME]
@@ -168,6 +180,35 @@ def test_a_class_takes_only_what_has_been_built(own, tmp_path):
     with pytest.raises(BuildError, match="has changed since its last build"):
         make_course(tmp_path / "class", private=[own], root=tmp_path / "course")
     assert not (tmp_path / "class").exists()
+
+
+def test_the_handbooks_example_can_be_followed_to_the_letter(tmp_path):
+    own = tmp_path / "own"
+    lesson, _ = new_lesson("norms", own)
+    _, checks, answers = new_exercise("06", "global_norm", own)
+    page = (ROOT / "docs" / "handbook" / "own-exercises.md").read_text()
+    task, solution, expected, known = re.findall(
+        r"(?ms)^```(?:python)?\n(# ### .*?|    .*?|# %%.*?)^```\n", page
+    )
+
+    def replace(path, start, end, new):
+        old = path.read_text()
+        place, after = old.index(start), old.index(end)
+        path.write_text(old[:place] + new + old[after:])
+
+    replace(lesson, "# ### Exercise", "\n\n# %% exercise", task)
+    replace(lesson, '    """Subtracts', "\n# %% [markdown]\n# **Your", solution)
+    text = checks.read_text().replace("mean of all", "norm of all")
+    checks.write_text(text)
+    own_value, two = expected.split("\n\n")
+    replace(
+        checks, "        own = x", '    with statement("one number', f"{own_value}\n"
+    )
+    replace(checks, "        expect_close(seen, x[:2]", "\n\n# The hidden", two)
+    answers.write_text(known)
+    assert build(root=own)
+    released = (own / "lessons" / "06_norms.ipynb").read_text()
+    assert "Optax's" in released and "batch normalization" not in released
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +270,15 @@ def test_an_update_of_the_course_keeps_and_renews_it(classroom, tmp_path):
     course = classroom.parent / "course"
     assert NAME in make_course(copy, update=True, root=course)
     assert source.read_bytes() == fresh
+
+
+def test_a_class_whose_private_lessons_have_moved_says_where_they_were(own, tmp_path):
+    course = tmp_path / "course"
+    tiny.write_course(course)
+    make_course(tmp_path / "class", private=[own], root=course)
+    own.rename(tmp_path / "moved")
+    with pytest.raises(ValueError, match=r"my-course holds no lesson.*remove this one"):
+        make_course(tmp_path / "class", update=True, root=course)
 
 
 def test_a_private_copy_replaces_our_lesson_in_a_class(tmp_path, monkeypatch):
