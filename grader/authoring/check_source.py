@@ -102,6 +102,7 @@ class CheckSource:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Name) and not {node.id, "*"} & known:
                 self.add(node, "undefined name", name=node.id)
+                known.add(node.id)  # once is enough
 
     def check_comparisons(self) -> None:
         """Finds facts about which a comparison with the solution says nothing."""

@@ -107,7 +107,8 @@ def problems_of_answers(lesson: Path) -> Iterator[Problem]:
                 yield problem(path, line, "header of an answer")
         answers = [*read_answers(path)]
         for kind in HEADERS.keys() - {answer.kind for answer in answers}:
-            yield problem(path, 1, "both answers", name=name, header=HEADERS[kind])
+            values = {"kind": kind, "header": HEADERS[kind]}
+            yield problem(path, 1, "both answers", name=name, **values)
         known = ", ".join(f'"{one}"' for one in check.statements)
         for one in answers:
             values = {"name": name, "answer": one.name, "known": known}

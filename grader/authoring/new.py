@@ -13,7 +13,7 @@ from pathlib import Path
 
 from grader import ROOT, CourseError
 from grader.atomic_files import read_text, write
-from grader.authoring.check_source import bound_names, checks_path
+from grader.authoring.check_source import bound_names, checks_path, parse
 from grader.authoring.coursekit import course_of
 from grader.authoring.known_answers import CELL, answers_folder, cells_in
 from grader.authoring.lesson import names_of_setup
@@ -65,7 +65,8 @@ def new_exercise(lesson: str, name: str, folder: Path) -> list[Path]:
     path = next(iter(files))
     checks, answers = checks_path(path), answers_folder(path) / f"{name}.py"
     for file, source in ((path, files[path]), (checks, files[checks])):
-        if name in bound_names(ast.parse(source)) | names_of_setup(path):
+        tree = parse(file) if file.exists() else ast.parse(source)
+        if name in bound_names(tree) | names_of_setup(path):
             raise NewError(
                 f'{file} already uses the name "{name}". Choose another one.'
             )
@@ -179,9 +180,10 @@ def template(file: str, **values: object) -> str:
 
 
 def write_all(files: dict[Path, str]) -> list[Path]:
+    """Writes a lesson's files; returns those that changed."""
     folder = next(iter(files)).parents[1]
-    if not folder.exists():
-        folder.mkdir(parents=True)
+    if not (folder / "solutions").exists():
+        folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)  # solutions and hidden tests are in it
     changed = [path for path, text in files.items() if read_text(path) != text]
     for path in changed:

@@ -86,7 +86,7 @@ RULES = {
     # A file of solutions/answers/NN_name/
     "answers of an exercise": 'The lesson has no exercise "{name}". '
     "Rename the file after an exercise, or remove it.",
-    "both answers": 'Exercise "{name}" lacks a known answer of one kind. '
+    "both answers": 'Exercise "{name}" has no {kind} one among its known answers. '
     "Add a cell {header}.",
     "header of an answer": 'This begins no known answer. Write # %% right="what it is" '
     'or # %% wrong="what it is" fails="a statement; another".',

@@ -528,7 +528,7 @@ IN_ANSWERS = {
         '# %% right="adds"',
         '# %% wrong="adds" fails="twice"',
         '# %% wrong="adds"',
-        'Exercise "double" lacks a known answer of one kind. Add a cell # %% right="',
+        'Exercise "double" has no right one among its known answers. Add a cell # %% r',
     ),
     "misspelled header": (
         "header of an answer",
