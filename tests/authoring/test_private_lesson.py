@@ -197,7 +197,10 @@ def test_the_handbooks_example_can_be_followed_to_the_letter(tmp_path):
         path.write_text(old[:place] + new + old[after:])
 
     replace(lesson, "# ### Exercise", "\n\n# %% exercise", task)
-    replace(lesson, '    """Subtracts', "\n# %% [markdown]\n# **Your", solution)
+    docstring, answer, more = re.split(r"(?m)^    \.\.\.\n", solution)
+    replace(lesson, '    """Subtracts', "    ### BEGIN", docstring)
+    replace(lesson, "    # All blocks", "    ### END", answer)
+    replace(lesson, "\n\n# %% [markdown] hints", "\n# %% [markdown]\n# **Your", more)
     text = checks.read_text().replace("mean of all", "norm of all")
     checks.write_text(text)
     own_value, two = expected.split("\n\n")
