@@ -89,12 +89,12 @@ def problems_of_answers(lesson: Path) -> Iterator[Problem]:
     Raises:
         SourceError: the lesson's checks cannot be read.
     """
-    checks = CheckSource(checks_path(lesson)).checks
+    source = CheckSource(checks_path(lesson))
     folder = answers_folder(lesson)
     for path in sorted(folder.glob("*.py")):
-        if path.stem not in checks:
+        if path.stem not in source.named:
             yield problem(path, 1, "answers of an exercise", name=path.stem)
-    for name, check in checks.items():
+    for name, check in source.checks.items():
         path = folder / f"{name}.py"
         try:
             if path.exists():
