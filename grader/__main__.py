@@ -55,6 +55,17 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
     build = command(run_build, "Write the notebooks from their sources.")
     build.add_argument("--check", action="store_true", help="only name stale files")
+    build.add_argument("--rerun", action="store_true", help="run what is fresh, too")
+    build.add_argument("--folder", type=Path, help="of your own, private lessons")
+    new = command(run_new, "Write an example of a private lesson or exercise.")
+    kinds = new.add_subparsers(required=True, dest="kind")
+    lesson = kinds.add_parser("lesson", help="a lesson without exercises")
+    exercise = kinds.add_parser("exercise", help="a working exercise, to be replaced")
+    exercise.add_argument("lesson", help="for example 06; one of ours is copied")
+    for kind in (lesson, exercise):
+        kind.add_argument("name", help="for example masked_mean")
+        about = "of your own lessons; it is made if it does not exist"
+        kind.add_argument("--folder", type=Path, required=True, help=about)
     check = command(run_check, "Grade your own notebooks in lessons/.")
     for by_lesson in (build, check):
         by_lesson.add_argument(
@@ -68,6 +79,16 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     course = command(run_course, "Make an nbgrader course folder.")
     course.add_argument("folder", type=Path)
     course.add_argument("--update", action="store_true", help="renew its source/")
+    about = "with the private lessons in FOLDER; --update keeps them"
+    course.add_argument(
+        "--with",
+        dest="private",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FOLDER",
+        help=about,
+    )
     course.add_argument(
         "--all-or-nothing",
         action=argparse.BooleanOptionalAction,
@@ -114,16 +135,37 @@ def positive(text: str) -> float:
 def run_build(options: argparse.Namespace) -> int:
     from grader.authoring.build import COMMAND, build, stale
 
+    root = options.folder.expanduser().resolve() if options.folder else ROOT
     if not options.check:
-        for path in build(options.lessons):
-            print(f"wrote {path.relative_to(ROOT)}")
+        written = build(options.lessons, root, rerun=options.rerun)
+        for path in written:
+            if root == ROOT or "coursekit" not in path.relative_to(root).parts:
+                print(f"wrote {path.relative_to(root)}")
+        if root != ROOT:
+            print(f"Next: python -m grader course CLASS --with {options.folder}")
         return 0
-    found = stale(options.lessons)
+    found = stale(options.lessons, root)
     for path, reason in found.items():
-        print(f"{path.relative_to(ROOT)} {reason}.")
+        print(f"{path.relative_to(root)} {reason}.")
     if found:
-        print(f"Run `{COMMAND}` and commit what it writes.")
+        where = f" --folder {options.folder}" if options.folder else ""
+        print(f"Run `{COMMAND}{where}` and commit what it writes.")
     return 1 if found else 0
+
+
+def run_new(options: argparse.Namespace) -> None:
+    from grader.authoring.new import new_exercise, new_lesson
+
+    if options.kind == "lesson":
+        written = new_lesson(options.name, options.folder)
+        exercise = f"exercise {written[0].stem[:2]} NAME --folder {options.folder}"
+        next_step = f"python -m grader new {exercise}"
+    else:
+        written = new_exercise(options.lesson, options.name, options.folder)
+        next_step = f"python -m grader build --folder {options.folder}"
+    for path in written:
+        print(f"wrote {path}")
+    print(f"Next: {next_step}")
 
 
 def run_check(options: argparse.Namespace) -> None:
@@ -157,7 +199,10 @@ def run_course(options: argparse.Namespace) -> None:
     from grader.classroom.course import make_course
 
     names = make_course(
-        options.folder, update=options.update, all_or_nothing=options.all_or_nothing
+        options.folder,
+        update=options.update,
+        all_or_nothing=options.all_or_nothing,
+        private=options.private,
     )
     print(f"{options.folder} now holds {', '.join(names)}.")
     print(f"Next: python -m grader grade {options.folder} DOWNLOADS")

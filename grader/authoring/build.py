@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import html
 import itertools
@@ -17,12 +18,18 @@ from nbformat import NotebookNode
 from nbgrader.utils import compute_checksum
 from tqdm import tqdm
 
-from grader import ROOT, CourseError
+from grader import ROOT
 from grader.atomic_files import write_file
 from grader.authoring import coursekit
+from grader.authoring.answer_trial import refuse_wrong_answers, trial_cells
 from grader.authoring.check_source import checks_path, visible_source
 from grader.authoring.execution import execute
-from grader.authoring.lesson import read_lesson, repository_address
+from grader.authoring.known_answers import (
+    answers_folder,
+    answers_to,
+    problems_of_answers,
+)
+from grader.authoring.lesson import noted, read_lesson, repository_address
 from grader.authoring.release import (
     checks,
     dumps,
@@ -32,6 +39,7 @@ from grader.authoring.release import (
     release,
     without_hidden,
 )
+from grader.authoring.rules import BuildError, SourceError
 from grader.authoring.translation import languages, translated_files
 from lessons.coursekit.card import MARKS
 from lessons.coursekit.outcomes import LATER, RIGHT
@@ -41,42 +49,95 @@ COMMAND = "python -m grader build"
 PICTURES = {"array.png": ("04_sharding_api", 'x, P("data", "model")')}
 
 
-class BuildError(CourseError):
-    """A solution that fails, or a file that a build must not overwrite."""
+def build(
+    names: Iterable[str] = (), root: Path = ROOT, *, rerun: bool = False
+) -> list[Path]:
+    """Writes what is made of the sources of the lessons in `names`, or of all.
 
-
-def build(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
-    """Runs the lessons in `names`, or all, and writes what is made of the sources.
-
-    Nothing is written before all is made, so after an error every file is as it was.
-    Returns the files that changed.
+    A lesson is run if its code, its checks or the package has changed since its last
+    run, or if `rerun` says so. Nothing is written before all is made, so after an error
+    every file is as it was. Returns the files that changed.
 
     Raises:
-        SourceError: a source breaks a rule.
-        BuildError: a solved lesson's cell raises, a solution does not get its points,
-            or a released notebook holds what a learner wrote.
+        SourceError: sources break rules.
+        BuildError: a solved lesson's cell raises, a solution does not get its points, a
+            known answer of a private lesson not what it deserves, or a released
+            notebook holds what a learner wrote.
     """
-    chosen = lesson_paths(names, root)
-    lessons = {path: read(path, root) for path in lesson_paths(root=root)}
+    chosen = chosen_paths(names, root)
+    lessons = read_lessons(chosen, root)
     for path, language in itertools.product(lessons, ("", *languages(root))):
         released = released_path(path, language)
         if name := answer_in(released):
             raise BuildError(
                 f"{released} holds an answer to {name}, which a build would overwrite. "
-                "Move the file away, or drop the answers: git checkout lessons"
+                "Move the file away, or drop the answers: "
+                + (f"rm {released}" if is_private(root) else "git checkout lessons")
             )
     made, _ = generated(lessons, root)
-    files = {path.with_suffix(".ipynb"): run(path, lessons[path]) for path in chosen}
+    files = {}
+    for path in chosen:
+        earlier = last_run(path, lessons[path])
+        solved = earlier if earlier and not rerun else run(path, lessons[path])
+        files[path.with_suffix(".ipynb")] = dumps(solved).encode()
     return write_differing(files | made | pictures(root, files))
+
+
+def chosen_paths(names: Iterable[str], root: Path) -> list[Path]:
+    """Lists the sources of the lessons in `names`, or of all in `root`.
+
+    Raises:
+        BuildError: there are none.
+        ValueError: a name that is no lesson.
+    """
+    if not lesson_paths(root=root):
+        raise BuildError(
+            f"{root} holds no lesson. Write one: "
+            f"python -m grader new lesson NAME --folder {root}"
+        )
+    return lesson_paths(names, root)
+
+
+def refuse_unbuilt(root: Path) -> None:
+    """Raises `BuildError` unless all lessons of a private folder have been built.
+
+    Nothing else proves that a solution gets its points.
+    """
+    paths = chosen_paths((), root)
+    for path, lesson in read_lessons(paths, root).items():
+        if last_run(path, lesson) is None:
+            raise BuildError(
+                f"{path} has changed since its last build, or the course has. "
+                f"Build it first: {COMMAND} --folder {root}"
+            )
+
+
+def read_lessons(chosen: Iterable[Path], root: Path) -> dict[Path, NotebookNode]:
+    """Reads all lessons of a course, or the chosen ones of a private folder.
+
+    Raises:
+        SourceError: some break rules; all that breaks one is named.
+    """
+    private, lessons, problems = is_private(root), {}, []
+    for path in chosen if private else lesson_paths(root=root):
+        with noted(problems):
+            lessons[path] = read(path, root)
+        with contextlib.suppress(SourceError):  # of its checks: named already
+            problems += problems_of_answers(path) if private else ()
+    if problems:
+        raise SourceError(problems)
+    return lessons
 
 
 def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
     """Names each file that a build would change, and why. Nothing is run."""
-    lessons = {path: read(path, root) for path in lesson_paths(root=root)}
+    chosen = chosen_paths(names, root)
+    lessons = read_lessons(chosen, root)
     files = {}
-    for path in lesson_paths(names, root):
+    for path in chosen:
         solved = path.with_suffix(".ipynb")
-        files[solved] = with_outputs(path, lessons[path], cells_in(solved))
+        made = with_outputs(path, lessons[path], read_notebook(solved).cells)
+        files[solved] = dumps(made).encode()
     made, missing = generated(lessons, root)
     made |= pictures(root, files)
     found = dict.fromkeys(differing(files | made), "is not what a build writes")
@@ -94,33 +155,51 @@ def generated(
     These are the released notebooks, the learners' copies of the checks, translations,
     and the archive from which Colab's notebooks import the package. The lessons'
     sources and checks are in it, too: with these, a check runs hidden cases. Archives
-    of earlier versions have None: they are to be removed.
+    of earlier versions have None: they are to be removed. Private lessons have neither
+    translations nor an archive, but a copy of the package beside them.
     """
     released = {path.stem: release(notebook) for path, notebook in lessons.items()}
-    texts, missing = translated_files(released, root)
-    folder = coursekit.folder(root)
+    private, folder = is_private(root), coursekit.folder(root)
+    texts, missing = ({}, {}) if private else translated_files(released, root)
     for path in lessons:
         texts[released_path(path)] = dumps(released[path.stem])
         source = checks_path(path).read_text(encoding="utf-8")
         texts[folder / "checks" / path.name] = visible_source(source)
+    files = {path: text.encode() for path, text in texts.items()}
+    if private:
+        return files | copied_package(folder), missing
     modules = coursekit.read(root) | {
         path.relative_to(folder).as_posix(): text
         for path, text in texts.items()
         if path.is_relative_to(folder)
     }
     archive = root / coursekit.archive_path(coursekit.version(modules))
-    files = {path: text.encode() for path, text in texts.items()}
     files[archive] = coursekit.archive(modules | lesson_sources(root))
     for path in root.glob("docs/colab/*.zip"):
         files.setdefault(path, None)
     return files, missing
 
 
-def lesson_sources(root: Path) -> dict[str, str]:
-    """Reads the lessons' sources and checks, by their path in an archive."""
+def copied_package(folder: Path) -> dict[Path, bytes | None]:
+    """Copies the course's package into a private folder, without lessons' checks.
+
+    Modules that the package no longer has are None.
+    """
+    copied = {folder / name: text for name, text in coursekit.read().items()}
+    files = dict.fromkeys(folder.rglob("*.py"))
+    files |= {path: text.encode() for path, text in copied.items()}
+    return {
+        path: data
+        for path, data in files.items()
+        if not coursekit.is_lessons_checks(path.relative_to(folder).as_posix())
+    }
+
+
+def lesson_sources(root: Path, names: Iterable[str] = ()) -> dict[str, str]:
+    """Reads lessons' sources and checks, by their path in an archive."""
     return {
         path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
-        for source in lesson_paths(root=root)
+        for source in lesson_paths(names, root)
         for path in (source, checks_path(source))
     }
 
@@ -142,24 +221,42 @@ def write_differing(files: Mapping[Path, bytes | None]) -> list[Path]:
     return [path for path in changed if path.exists()]
 
 
-def run(path: Path, lesson: NotebookNode) -> bytes:
+def run(path: Path, lesson: NotebookNode) -> NotebookNode:
     """Runs a lesson with its solutions, and makes the solved notebook.
 
+    After a private lesson its known answers are tried, in the same process.
+
     Raises:
-        BuildError: a cell raises, or a solution does not get its points.
+        BuildError: a cell raises, a solution does not get its points, or a known answer
+            not what it deserves.
     """
-    files = lesson_sources(path.parents[1])
-    number = sum(cell.cell_type == "code" for cell in lesson.cells)
+    root, notebook = path.parents[1], without_hidden(lesson)
+    files, end = lesson_sources(root, [path.stem]), len(notebook.cells)
+    answers = answers_to(path) if is_private(root) else []
+    notebook.cells += [cell for one in answers for cell in trial_cells(one, lesson)]
+    number = sum(cell.cell_type == "code" for cell in notebook.cells)
     with tqdm(total=number, desc=path.stem, unit="cell", disable=None) as bar:
         try:
-            solved = execute(without_hidden(lesson), on_cell=bar.update, files=files)
+            solved = execute(notebook, on_cell=bar.update, files=files)
         except (CellControlSignal, DeadKernelError) as error:
             raise BuildError(f"{path.name}: {error}") from None
+    ran = solved.cells[end:]
+    del solved.cells[end:]
     refuse_wrong_solutions(path, solved)
+    refuse_wrong_answers(answers_folder(path), answers, ran)
     return with_outputs(path, lesson, solved.cells)
 
 
-def with_outputs(path: Path, lesson: NotebookNode, ran: list[NotebookNode]) -> bytes:
+def last_run(path: Path, lesson: NotebookNode) -> NotebookNode | None:
+    """Makes the solved notebook with the outputs of its last run, if they are fresh."""
+    earlier = read_notebook(path.with_suffix(".ipynb"))
+    made = with_outputs(path, lesson, earlier.cells)
+    return made if made.metadata["course"] == earlier.metadata.get("course") else None
+
+
+def with_outputs(
+    path: Path, lesson: NotebookNode, ran: list[NotebookNode]
+) -> NotebookNode:
     """Makes the solved notebook of a lesson, with the outputs of cells that ran.
 
     It carries hashes of all that went into its run and of what came out, so it can be
@@ -171,24 +268,26 @@ def with_outputs(path: Path, lesson: NotebookNode, ran: list[NotebookNode]) -> b
     for number, (cell, found) in enumerate(zip(code, outputs, strict=False), 1):
         cell.update(outputs=found, execution_count=number)
     inputs = [cell.source for cell in code]
-    inputs += [coursekit.version(coursekit.read(path.parents[1]))]
+    inputs += [coursekit.version(coursekit.read_for(path))]
     inputs += [checks_path(path).read_text(encoding="utf-8")]
+    if is_private(path.parents[1]):
+        inputs += [repr(answer) for answer in answers_to(path)]
     outputs = [cell.get("outputs") for cell in solved.cells]
     hashes = {"inputs": digest(inputs), "outputs": digest(outputs)}
     solved.metadata["course"] = hashes
-    return dumps(solved).encode()
+    return solved
 
 
 def digest(value: list) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def cells_in(path: Path) -> list[NotebookNode]:
-    """Reads the cells of a notebook; a missing or damaged one has none."""
+def read_notebook(path: Path) -> NotebookNode:
+    """Reads a notebook; a missing or damaged one is empty."""
     try:
-        return nbformat.read(path, as_version=4).cells
+        return nbformat.read(path, as_version=4)
     except Exception:  # a damaged file may raise anything
-        return []
+        return nbformat.v4.new_notebook()
 
 
 def refuse_wrong_solutions(path: Path, solved: NotebookNode) -> None:
@@ -197,6 +296,7 @@ def refuse_wrong_solutions(path: Path, solved: NotebookNode) -> None:
     A statement that was not tried has no expectation. A bonus is worth 0 points in
     nbgrader, so the card must call its solution right.
     """
+    wrong = []
     for exercise, cell in checks(solved).items():
         results = [one.data for one in cell.outputs if "execution_count" in one]
         values = [one.get("text/plain") for one in results]
@@ -205,12 +305,19 @@ def refuse_wrong_solutions(path: Path, solved: NotebookNode) -> None:
         is_right = points or f'"{exercise}: {RIGHT}, ' in card
         is_tried = f">{MARKS[LATER]}</span>" not in card
         if values != [f"{points:g}"] or not is_right or not is_tried:
-            words = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", card)).split())
-            raise BuildError(
+            wrong.append(
                 f"{path.name}: the solution of {exercise} does not get the "
                 f"{points_for(cell):g} points of its check, or no block tries one of "
-                f"its statements. It says: {words or values}"
+                f"its statements. It says: {words_of(card) or values}"
             )
+    if wrong:
+        raise BuildError("\n".join(wrong))
+
+
+def words_of(card: str) -> str:
+    """Returns what a card says to an author, who is asked to report no fault."""
+    words = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", card)).split())
+    return words.partition(" likely a fault of the course")[0]
 
 
 def pictures(root: Path, solved: Mapping[Path, bytes]) -> dict[Path, bytes]:
@@ -243,6 +350,11 @@ def alternative(output: NotebookNode) -> str:
     return output.get("metadata", {}).get("image/png", {}).get("alt", "")
 
 
+def is_private(root: Path) -> bool:
+    """Tells whether a folder holds private lessons, which use the course's package."""
+    return coursekit.course_of(root) != root
+
+
 def read(path: Path, root: Path) -> NotebookNode:
     """Makes the notebook of a lesson's source, not executed."""
     return read_lesson(path, repository_address(root))
@@ -268,7 +380,7 @@ def answer_in(released: Path) -> str:
 
     A release carries the checksum of each of its exercises.
     """
-    for cell in cells_in(released):
+    for cell in read_notebook(released).cells:
         facts = nbgrader_metadata(cell)
         checksum = facts.get("checksum") if facts.get("solution") else None
         if checksum and checksum != compute_checksum(cell):

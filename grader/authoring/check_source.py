@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from grader.authoring.rules import SourceError
+from grader.authoring import coursekit
+from grader.authoring.rules import Problem, SourceError, problem
 
 
 @dataclasses.dataclass
@@ -31,6 +34,111 @@ class ExerciseCheck:
         return 0 if self.bonus else self.points
 
 
+class CheckSource:
+    """A module of checks, as its source says.
+
+    Attributes:
+        named: the exercises that have a function with `@visible`.
+        checks: those of them whose `@visible` can be read, in the module's order.
+        problems: what breaks the rules that concern the module alone.
+
+    Raises:
+        SourceError: there is no such file, or it is not Python.
+    """
+
+    def __init__(self, path: Path):
+        if not path.exists():
+            raise SourceError([problem(path, 1, "file of checks")])
+        self.path, self.source = path, path.read_text(encoding="utf-8")
+        self.tree = parse(path)
+        functions: dict[str, dict[str, ast.FunctionDef]] = {"visible": {}, "hidden": {}}
+        self.problems: list[Problem] = []
+        for name, node, mark in marked(self.tree):
+            if name in functions[mark]:
+                self.add(node, "one of each", mark=mark, name=name)
+            functions[mark].setdefault(name, node)
+            for call in outside_blocks(node):
+                self.add(call, "expectation")
+        self.named, hidden = functions["visible"], functions["hidden"]
+        self.checks: dict[str, ExerciseCheck] = {}
+        for name, node in self.named.items():
+            try:
+                found = read_arguments(node)
+            except (TypeError, ValueError):  # unknown or missing; computed
+                self.add(node, "arguments", name=name)
+                continue
+            cases = hidden.get(name)
+            text = self.source.splitlines()[lines_of(cases)] if cases else []
+            self.checks[name] = ExerciseCheck(node.lineno, "\n".join(text), **found)
+            self.check_statements(name, [node, cases])
+        for name, node in hidden.items():
+            if name not in self.named:
+                self.add(node, "visible check", name=name)
+        self.check_names()
+        self.check_comparisons()
+
+    def add(self, node: ast.AST, rule: str, **values: object) -> None:
+        self.problems.append(problem(self.path, node.lineno, rule, **values))
+
+    def check_statements(self, name: str, own: list[ast.AST | None]) -> None:
+        """Finds statements that no block can try, and blocks that try no statement."""
+        stated = self.checks[name].statements
+        known = ", ".join(f'"{one}"' for one in stated)
+        for node in filter(None, own):
+            for text, where in tried_statements(node):
+                if text not in stated:
+                    rule = "known statement"
+                    self.add(where, rule, name=name, statement=text, known=known)
+        others = {node for other, node, _ in marked(self.tree) if other != name}
+        rest = [node for node in self.tree.body if node not in others]
+        marks = {id(one) for node in filter(None, own) for one in node.decorator_list}
+        said = {one for node in rest for one in texts_in(node, marks)}
+        for text in [one for one in stated if one not in said]:
+            self.add(own[0], "tried", name=name, statement=text)
+
+    def check_names(self) -> None:
+        """Finds names that nothing in the module defines."""
+        known = {*bound_names(self.tree), *dir(builtins), "__name__", "__file__"}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Name) and not {node.id, "*"} & known:
+                self.add(node, "undefined name", name=node.id)
+                known.add(node.id)  # once is enough
+
+    def check_comparisons(self) -> None:
+        """Finds facts about which a comparison with the solution says nothing."""
+        facts, options = facts_of_comparison()
+        for around in self.tree.body:
+            own = ast.walk(around) if isinstance(around, ast.FunctionDef) else ()
+            values = constants([*self.tree.body, *own])
+            for call in ast.walk(around):
+                match call:
+                    case ast.Call(
+                        ast.Name("expect_like_solution"), args=[function, *_]
+                    ):
+                        given = {one.arg: one.value for one in call.keywords}
+                        free = keys_of(given.get("free", ast.Dict([], [])), values)
+                        if free is None or None in given:
+                            continue  # it is computed: a run will tell
+                        free = {one for names in free for one in names.split()}
+                        compared = given.keys() - options
+                        name = ast.unparse(function)
+                        self.compare_facts(call, name, facts, compared, free)
+
+    def compare_facts(
+        self, call: ast.Call, name: str, facts: list[str], compared: set, free: set
+    ) -> None:
+        unknown = sorted((compared | free) - {*facts, "put_in"})
+        if unknown:
+            values = {"facts": ", ".join(unknown), "known": ", ".join(facts)}
+            self.add(call, "known facts", name=name, **values)
+        compared = {"sent" if one == "put_in" else one for one in compared}
+        if open_facts := [one for one in facts if one not in compared | free]:
+            values = {"facts": ", ".join(open_facts), "fact": open_facts[0]}
+            self.add(call, "open facts", name=name, **values)
+        if twice := sorted(compared & free):
+            self.add(call, "facts twice", name=name, facts=", ".join(twice))
+
+
 def checks_path(lesson: Path) -> Path:
     return lesson.parent / "checks" / lesson.name
 
@@ -39,30 +147,43 @@ def read_checks(path: Path) -> dict[str, ExerciseCheck]:
     """Reads the checks in a module: by exercise, in the module's order.
 
     Raises:
-        SourceError: the module breaks one of the `RULES`.
+        SourceError: the module breaks some of the `RULES`.
     """
-    if not path.exists():
-        raise SourceError(path, 1, "file of checks")
-    source = path.read_text(encoding="utf-8")
-    functions: dict[str, dict[str, ast.FunctionDef]] = {"visible": {}, "hidden": {}}
-    for name, node, mark in marked(ast.parse(source, path)):
-        if name in functions[mark]:
-            raise SourceError(path, node.lineno, "one of each", mark=mark, name=name)
-        functions[mark][name] = node
-        for call in outside_blocks(node):
-            raise SourceError(path, call.lineno, "expectation")
-    found = {}
-    for name, node in functions["visible"].items():
-        cases = functions["hidden"].pop(name, None)
-        hidden = source.splitlines()[lines_of(cases)] if cases else []
-        try:
-            said = node.decorator_list[0].keywords
-            arguments = {one.arg: ast.literal_eval(one.value) for one in said}
-            found[name] = ExerciseCheck(node.lineno, "\n".join(hidden), **arguments)
-        except (TypeError, ValueError):  # unknown or missing; computed
-            raise SourceError(path, node.lineno, "arguments", name=name) from None
-    for name, node in functions["hidden"].items():
-        raise SourceError(path, node.lineno, "visible check", name=name)
+    found = CheckSource(path)
+    if found.problems:
+        raise SourceError(found.problems)
+    return found.checks
+
+
+def parse(path: Path) -> ast.Module:
+    """Parses a file of Python.
+
+    Raises:
+        SourceError: it is not Python.
+    """
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"), path)
+    except SyntaxError as error:
+        line, text = error.lineno or 1, error.msg
+        raise SourceError([problem(path, line, "syntax", text=text)]) from None
+
+
+def read_arguments(node: ast.FunctionDef) -> dict:
+    """Reads what `@visible` says of an exercise, besides its name.
+
+    Raises:
+        TypeError, ValueError: it says too little, too much, or computes a value.
+    """
+    said = node.decorator_list[0].keywords
+    found = {one.arg: ast.literal_eval(one.value) for one in said}
+    check = ExerciseCheck(node.lineno, "", **found)
+    names = check.statements
+    if any(not isinstance(name, str) for name in names) or len({*names}) < len(names):
+        raise ValueError
+    if isinstance(check.essential, str) or isinstance(check.others, str):
+        raise ValueError
+    if not check.essential or check.points <= 0:
+        raise ValueError
     return found
 
 
@@ -91,6 +212,101 @@ def outside_blocks(node: ast.AST) -> Iterator[ast.Call]:
             case ast.Call(ast.Name(name)) if name.startswith("expect"):
                 yield child
         yield from outside_blocks(child)
+
+
+def tried_statements(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    """Yields the statements that a function names as what it tries, and where."""
+    _, options = facts_of_comparison()
+    for call in ast.walk(node):
+        match call:
+            case ast.Call(ast.Name("statement"), args=names):
+                pass
+            case ast.Call(ast.Name("Case")):
+                names = [k.value for k in call.keywords if k.arg == "statements"]
+            case ast.Call(ast.Name("expect_like_solution")):
+                names = [k.value for k in call.keywords if k.arg not in options]
+            case _:
+                continue
+        for name in names:
+            for one in getattr(name, "elts", [name]):
+                if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                    yield one.value, call
+
+
+def texts_in(node: ast.AST, skipped: set[int]) -> Iterator[str]:
+    """Yields the strings in a piece of code, without those in `skipped` nodes."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    for child in ast.iter_child_nodes(node):
+        if id(child) not in skipped:
+            yield from texts_in(child, skipped)
+
+
+def bound_names(tree: ast.AST) -> set[str]:
+    """Lists the names that some scope of a piece of code defines; "*" is any."""
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(name, ast.Store() | ast.Del()) | ast.arg(name):
+                found.add(name)
+            case ast.FunctionDef(name) | ast.ClassDef(name):
+                found.add(name)
+            case ast.alias(name, None):
+                found.add(name.partition(".")[0])
+            case ast.alias(asname=name) | ast.ExceptHandler(name=name):
+                found.add(name)
+            case ast.MatchAs(name=name) | ast.MatchStar(name=name):
+                found.add(name)
+    return found - {None}
+
+
+def constants(nodes: Sequence[ast.AST]) -> dict[str, ast.expr]:
+    """Maps names to the value that they have wherever they are used."""
+    found: dict[str, ast.expr] = {}
+    changed = set()
+    for node in nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], value):
+                changed |= {name} & found.keys()
+                found[name] = value
+            case ast.AugAssign(ast.Name(name)) | ast.Attribute(ast.Name(name)):
+                changed.add(name)
+            case ast.Subscript(ast.Name(name), ctx=ast.Store()):
+                changed.add(name)
+    return {name: value for name, value in found.items() if name not in changed}
+
+
+def keys_of(node: ast.expr, values: Mapping[str, ast.expr]) -> set[str] | None:
+    """Reads the keys of a dict that is written with plain keys; None: it is computed.
+
+    It may be a union of such dicts, and `values` says what names stand for.
+    """
+    match node:
+        case ast.Dict(keys=keys):
+            known = [one.value for one in keys if isinstance(one, ast.Constant)]
+            return {*known} if len(known) == len(keys) else None
+        case ast.BinOp(left, ast.BitOr(), right):
+            both = keys_of(left, values), keys_of(right, values)
+            return None if None in both else both[0] | both[1]
+        case ast.Name(name) if name in values:
+            return keys_of(values[name], {**values, name: ast.Constant(None)})
+    return None
+
+
+@functools.cache
+def facts_of_comparison() -> tuple[list[str], set[str]]:
+    """Lists the facts that `expect_like_solution` compares, and its other options.
+
+    They are read from its module, since to import that is to start JAX.
+    """
+    facts, options = ["value", "error"], set()
+    for node in parse(coursekit.folder() / "reference_checks.py").body:
+        match node:
+            case ast.FunctionDef("expect_like_solution", ast.arguments(kwonlyargs=own)):
+                options = {one.arg for one in own}
+            case ast.Assign([ast.Name("COMPARE")], ast.Dict(keys)):
+                facts += [key.value for key in keys if key.value != "put_in"]
+    return facts, options
 
 
 def visible_source(source: str) -> str:

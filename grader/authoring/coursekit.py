@@ -12,6 +12,16 @@ from pathlib import Path, PurePosixPath
 
 from grader import ROOT
 
+SETUP_CELL = "solutions/setup_cell.py"  # of a course
+
+
+def course_of(root: Path) -> Path:
+    """Returns the course whose package and set-up cell the lessons in `root` use.
+
+    A folder of private lessons has none of its own: it uses ours.
+    """
+    return root if (root / SETUP_CELL).exists() else ROOT
+
 
 def folder(root: Path = ROOT) -> Path:
     return root / "lessons" / "coursekit"
@@ -23,6 +33,11 @@ def read(root: Path = ROOT) -> dict[str, str]:
         path.relative_to(folder(root)).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(folder(root).rglob("*.py"))
     }
+
+
+def read_for(lesson: Path) -> dict[str, str]:
+    """Reads the package that a lesson uses."""
+    return read(course_of(lesson.parents[1]))
 
 
 def version(modules: Mapping[str, str]) -> str:

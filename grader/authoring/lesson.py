@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import re
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import jupytext
@@ -16,9 +18,11 @@ from nbformat import NotebookNode
 from grader import ROOT
 from grader.authoring import coursekit
 from grader.authoring.check_source import (
+    CheckSource,
     ExerciseCheck,
+    bound_names,
     checks_path,
-    read_checks,
+    parse,
     visible_source,
 )
 from grader.authoring.release import CHECK_PREFIX, COURSE, with_checks
@@ -26,7 +30,9 @@ from grader.authoring.rules import (
     MAX_LINES,
     MAX_SOLUTION_LINES,
     MAX_STATEMENTS,
+    Problem,
     SourceError,
+    problem,
 )
 
 MARKS = ("setup", "exercise", "hints", "check", "built", "scorecard")
@@ -36,6 +42,7 @@ SOLUTION = re.compile(r"(?s)### BEGIN SOLUTION\n(.*?)### END SOLUTION")
 # A statement begins with its name, as a card shows it: "- [nan] Masked entries ..."
 STATEMENT_NAME = re.compile(r"(?m)^- \[([a-z0-9][^\[\]\n]*)\] ")
 STATEMENTS = re.compile(r"(?m)(?:^- \[[a-z0-9].*\n?(?:^  .*\n?)*)+")
+COMMENT = re.compile(r"(?s)<!--.*?-->\n?")  # what an author notes in a text cell
 ALWAYS_IMPORTED = ("check", "example", "observe", "scorecard")
 PYTHON = {
     "name": "python3",
@@ -65,11 +72,12 @@ class Cell:
         self.is_code = cell.cell_type == "code"
         self.source, self.statements, self.unnamed = cell.source, [], []
         if not self.is_code:
+            self.source = COMMENT.sub("", self.source)
             self.statements = STATEMENT_NAME.findall(self.source)
             self.unnamed = re.findall(r"(?m)^- (?!\[[a-z0-9])(.*)", self.source)
 
-    def fail(self, rule: str, **values: object) -> None:
-        raise SourceError(self.path, self.line, rule, **{"name": self.name} | values)
+    def problem(self, rule: str, **values: object) -> Problem:
+        return problem(self.path, self.line, rule, **{"name": self.name} | values)
 
 
 def read_lesson(path: Path, repository: str) -> NotebookNode:
@@ -78,11 +86,9 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
     `repository` is the course's address, from which Colab fetches the package.
 
     Raises:
-        SourceError: the lesson or its checks break one of the `RULES`.
+        SourceError: the lesson or its checks break some of the `RULES`.
     """
-    cells = read_cells(path)
-    checks = read_checks(checks_path(path))
-    check_statements(cells, checks, checks_path(path))
+    cells, checks = read_sources(path)
     solutions = {cell.name: cell.source for cell in cells if cell.mark == "exercise"}
     made, hashes = [], Counter()
     for cell, follower in zip(cells, [*cells[1:], None], strict=True):
@@ -123,64 +129,142 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
     return with_checks(notebook, visible)
 
 
+def read_sources(path: Path) -> tuple[list[Cell], dict[str, ExerciseCheck]]:
+    """Reads a lesson's cells and checks, and checks all rules for them.
+
+    Raises:
+        SourceError: they break some of the `RULES`; all are named.
+    """
+    problems: list[Problem] = []
+    cells, checks = [], None
+    with noted(problems):
+        cells = read_cells(path)
+        problems += problems_of_cells(cells)
+    with noted(problems):
+        checks = CheckSource(checks_path(path))
+        problems += checks.problems
+    if cells and checks:
+        problems += problems_of_both(cells, checks)
+    if problems:
+        raise SourceError(problems)
+    return cells, checks.checks
+
+
+@contextlib.contextmanager
+def noted(problems: list[Problem]) -> Iterator[None]:
+    """Goes on after a file that cannot be read."""
+    try:
+        yield
+    except SourceError as error:
+        problems += error.problems
+
+
 def read_cells(path: Path) -> list[Cell]:
-    """Splits a percent script into cells, and checks the rules for cells."""
+    """Splits a percent script into cells.
+
+    Raises:
+        SourceError: it is not Python, or does not begin with a cell.
+    """
+    parse(path)
     text = path.read_text(encoding="utf-8")
     lines = [text.count("\n", 0, at.start()) + 1 for at in HEADER.finditer(text)]
     cells = jupytext.reads(text, fmt="py:percent").cells
     if not cells or len(cells) != len(lines):
-        raise SourceError(path, 1, "first cell")
-    cells = [Cell(path, *pair) for pair in zip(lines, cells, strict=True)]
+        raise SourceError([problem(path, 1, "first cell")])
+    return [Cell(path, *pair) for pair in zip(lines, cells, strict=True)]
+
+
+def problems_of_cells(cells: list[Cell]) -> Iterator[Problem]:
+    """Yields what breaks the rules for cells."""
     named: dict[tuple[str, str], Cell] = {}
     for previous, cell in zip([None, *cells], cells, strict=False):
         mark = cell.mark
         options = {"minutes", "difficulty"} if mark == "exercise" else set()
         for key in cell.marks.keys() - {mark} - options:
-            cell.fail("known mark", mark=key, known=", ".join(MARKS))
+            yield cell.problem("known mark", mark=key, known=", ".join(MARKS))
         if mark and cell.is_code == (mark in TEXTS):
-            cell.fail("kind of cell", mark=mark)
+            yield cell.problem("kind of cell", mark=mark)
+        elif mark == "hints":
+            before, *hints = re.split(r"(?m)^- ", cell.source)
+            if before.strip() or not 2 <= len(hints) <= 3:
+                yield cell.problem("number of hints", count=len(hints))
         if mark and (mark, cell.name) in named:
-            cell.fail("one of each", mark=mark)
+            yield cell.problem("one of each", mark=mark)
         if mark in ("check", *TEXTS) and ("exercise", cell.name) not in named:
-            cell.fail("exercise first", mark=mark)
+            yield cell.problem("exercise first", mark=mark)
         if mark == "check" and cell.source.strip():
-            cell.fail("empty check", file=checks_path(path))
+            yield cell.problem("empty check", file=checks_path(cell.path))
         if mark == "exercise":
-            check_exercise(cell, previous)
+            yield from problems_of_exercise(cell, previous)
         elif cell.is_code and num_lines(cell.source) > MAX_LINES:
-            cell.fail("length of code", lines=num_lines(cell.source))
+            yield cell.problem("length of code", lines=num_lines(cell.source))
         if mark:
-            named[mark, cell.name] = cell
+            named.setdefault((mark, cell.name), cell)
     for mark in ("setup", "scorecard"):
         if (mark, mark) not in named:
-            cells[-1].fail("set-up and scorecard", mark=mark)
+            yield cells[-1].problem("set-up and scorecard", mark=mark)
     for (mark, name), cell in named.items():
         for other in ("hints", "check", "built"):
             if mark == "exercise" and (other, name) not in named:
-                cell.fail(other)
-    return cells
+                yield cell.problem(other)
 
 
-def check_exercise(cell: Cell, previous: Cell | None) -> None:
-    """Checks the rules for an exercise's cell and the text before it."""
+def problems_of_exercise(cell: Cell, previous: Cell | None) -> Iterator[Problem]:
+    """Yields what breaks the rules for an exercise's cell and the text before it."""
     heading = rf"### Exercise [\d.]+: {cell.name}\b.*\n"
     if not previous or previous.is_code or not re.match(heading, previous.source):
-        cell.fail("task")
+        yield cell.problem("task")
+    elif len(previous.statements) > MAX_STATEMENTS:
+        count = len(previous.statements)
+        yield previous.problem("number of statements", name=cell.name, count=count)
     minutes, difficulty = cell.marks.get("minutes"), cell.marks.get("difficulty")
     if not isinstance(minutes, int) or minutes <= 0 or minutes % 5:
-        cell.fail("minutes", minutes=minutes)
+        yield cell.problem("minutes", minutes=minutes)
     if difficulty not in (1, 2, 3):
-        cell.fail("difficulty", difficulty=difficulty)
+        yield cell.problem("difficulty", difficulty=difficulty)
     solutions = SOLUTION.findall(cell.source)
     marks = re.findall("### (BEGIN|END) SOLUTION", cell.source)
-    if len(previous.statements) > MAX_STATEMENTS:
-        count = len(previous.statements)
-        previous.fail("number of statements", name=cell.name, count=count)
     count = num_lines("".join(solutions))
     if marks != ["BEGIN", "END"] * len(solutions) or not count:
-        cell.fail("solution")
-    if count > MAX_SOLUTION_LINES:
-        cell.fail("length of solution", lines=count)
+        yield cell.problem("solution")
+    elif count > MAX_SOLUTION_LINES:
+        yield cell.problem("length of solution", lines=count)
+    if cell.is_code and cell.name not in bound_names(ast.parse(cell.source)):
+        yield cell.problem("function")
+
+
+def problems_of_both(cells: list[Cell], checks: CheckSource) -> Iterator[Problem]:
+    """Yields where the text states something else than what the checks are about."""
+    stated: dict[str, set[str]] = {"": set()}  # "": of several exercises
+    exercise = ""  # whose task is the text from its heading to its cell
+    for cell in reversed(cells):
+        if cell.mark:
+            exercise = cell.name if cell.mark == "exercise" else ""
+            if exercise and exercise not in checks.named:
+                yield problem(checks.path, 1, "visible check", name=exercise)
+            if exercise:
+                stated.setdefault(exercise, set())
+        elif not cell.is_code:
+            stated[exercise].update(cell.statements)
+            for item in cell.unnamed if exercise else ():
+                yield cell.problem("named statement", name=exercise, item=item)
+            exercise = "" if cell.source.startswith("### Exercise") else exercise
+    for name, node in checks.named.items():
+        if name not in stated:
+            yield problem(checks.path, node.lineno, "check of an exercise", name=name)
+        elif name in checks.checks:
+            own, line = checks.checks[name].statements, node.lineno
+            for one in stated[name].difference(own):
+                yield problem(checks.path, line, "proven", name=name, statement=one)
+            for one in {*own} - stated[name] - stated[""]:
+                yield problem(checks.path, line, "stated", name=name, statement=one)
+    defined = bound_names(parse(cells[0].path)) | names_of_setup(cells[0].path)
+    for node in ast.walk(checks.tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "coursekit.learner":
+            for name in {one.name for one in node.names} - defined:
+                if "*" not in defined:
+                    line = node.lineno
+                    yield problem(checks.path, line, "learner's name", name=name)
 
 
 def num_lines(text: str) -> int:
@@ -276,10 +360,8 @@ def table_of(statements: str, check: ExerciseCheck) -> str:
 
 
 def folded_hints(cell: Cell) -> str:
-    """Folds a list of two or three hints, each a `- ` item, into collapsed blocks."""
-    before, *hints = re.split(r"(?m)^- ", cell.source)
-    if before.strip() or not 2 <= len(hints) <= 3:
-        cell.fail("number of hints", count=len(hints))
+    """Folds a list of hints, each a `- ` item, into collapsed blocks."""
+    _, *hints = re.split(r"(?m)^- ", cell.source)
     return "\n".join(
         folded(f"Hint {number}", re.sub(r"(?m)^  ", "", hint))
         for number, hint in enumerate(hints, 1)
@@ -293,7 +375,8 @@ def folded(summary: str, text: str) -> str:
 
 def repository_address(root: Path = ROOT) -> str:
     """Reads the course's address from pyproject.toml; only a fork changes it."""
-    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    path = coursekit.course_of(root) / "pyproject.toml"
+    settings = tomllib.loads(path.read_text(encoding="utf-8"))
     return settings["tool"]["course"]["repository"].rstrip("/")
 
 
@@ -305,8 +388,8 @@ def setup_source(path: Path, repository: str) -> str:
     """
     tree = ast.parse(path.read_text(encoding="utf-8"), path)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    template = path.with_name("setup_cell.py").read_text(encoding="utf-8")
-    modules = coursekit.read(path.parents[1])
+    template = setup_template(path)
+    modules = coursekit.read_for(path)
     version = coursekit.version(modules)
     archive = coursekit.archive_path(version)
     names = sorted({*ALWAYS_IMPORTED, *used & coursekit.names_for_notebooks(modules)})
@@ -318,6 +401,17 @@ def setup_source(path: Path, repository: str) -> str:
         .replace("COURSE_LESSON", path.stem)
         .replace("COURSE_NAMES", ", ".join(names))
     )
+
+
+def setup_template(path: Path) -> str:
+    path = coursekit.course_of(path.parents[1]) / coursekit.SETUP_CELL
+    return path.read_text(encoding="utf-8")
+
+
+def names_of_setup(path: Path) -> set[str]:
+    """Lists the names that a lesson's set-up cell can define."""
+    offered = coursekit.names_for_notebooks(coursekit.read_for(path))
+    return bound_names(ast.parse(setup_template(path))) | offered
 
 
 def colab_badge(repository: str, lesson: str, language: str = "") -> str:

@@ -91,13 +91,20 @@ def points_for(check: NotebookNode) -> float:
     return bonus or nbgrader_metadata(check)["points"]
 
 
-def lesson_paths(names: Iterable[str] = (), root: Path = ROOT) -> list[Path]:
+def lesson_paths(
+    names: Iterable[str] = (), root: Path = ROOT, private: Iterable[Path] = ()
+) -> list[Path]:
     """Lists the lessons' sources in order, or those that `names` ask for.
+
+    A lesson in one of the `private` folders replaces that of its name in `root`.
 
     Raises:
         ValueError: a name that is no lesson.
     """
-    paths = sorted((root / "solutions").glob("[0-9][0-9]_*.py"))
+    folders = (one / "solutions" for one in (root, *private))
+    found = [path for one in folders for path in one.glob("[0-9][0-9]_*.py")]
+    by_name = {path.stem: path for path in found}
+    paths = [by_name[name] for name in sorted(by_name)]
     chosen = []
     for name in names:
         matching = [path for path in paths if names_lesson(Path(name).stem, path.stem)]

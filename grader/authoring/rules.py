@@ -1,17 +1,22 @@
 """The rules for lessons and their checks: what an author reads where one is broken.
 
-The build itself proves one more: each check runs on our solution, which must get all of
-its points and must have tried every statement.
+All of them are found before anything runs. The build itself proves one more: each check
+runs on the solution, which must get all of its points and must have tried every
+statement.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from grader import CourseError
 
 MAX_LINES, MAX_SOLUTION_LINES, MAX_STATEMENTS = 20, 15, 6
 RULES = {
+    # A file
+    "syntax": "This is not Python: {text}. Correct the line.",
     # A cell of solutions/NN_name.py
     "first cell": 'Text before the first cell. Begin with "# %% [markdown]".',
     "known mark": 'Unknown mark "{mark}". Known are: {known}.',
@@ -38,6 +43,8 @@ RULES = {
     "difficulty": 'Exercise "{name}" has difficulty {difficulty}. Write 1, 2 or 3.',
     "solution": 'Exercise "{name}" has no solution. '
     "Put it between the lines ### BEGIN SOLUTION and ### END SOLUTION.",
+    "function": 'The cell of exercise "{name}" does not define {name}. '
+    "Rename the function or the exercise.",
     "length of solution": "The solution has {lines} lines. "
     f"Shorten it to {MAX_SOLUTION_LINES}.",
     "number of hints": '"{name}" has {count} hints. '
@@ -51,6 +58,10 @@ RULES = {
     'Name it in @visible, and prove it in a block: with statement("{statement}"):',
     "stated": 'The text of {name} does not state "{statement}". '
     "Mark the sentence that does: - [{statement}] ...",
+    "tried": '@visible names "{statement}" of {name}, but no block tries it. '
+    'Add one: with statement("{statement}"):',
+    "known statement": '@visible of {name} does not name "{statement}". '
+    "Known are: {known}. Correct it, or add it to essential or others.",
     "expectation": "An expectation proves no statement. "
     'Put it into a block: with statement("..."):',
     # A function of solutions/checks/NN_name.py
@@ -61,11 +72,54 @@ RULES = {
     "check of an exercise": 'The lesson has no exercise "{name}". Remove its check.',
     "arguments": '@visible("{name}", ...) takes plain values of '
     'points=2, essential=["..."], others=["..."] and bonus=True. Correct them.',
+    "undefined name": 'The name "{name}" is not defined. Import it; what the lesson '
+    "defines is imported from coursekit.learner.",
+    "learner's name": 'The lesson does not define "{name}". '
+    "Correct the import from coursekit.learner.",
+    "open facts": "expect_like_solution({name}, ...) does not say what becomes of: "
+    '{facts}. Compare each with the solution, such as {fact}="a statement", or leave '
+    'it open: free={{"{fact}": "the reason"}}.',
+    "facts twice": "expect_like_solution({name}, ...) both compares and leaves open: "
+    "{facts}. Remove one of the two.",
+    "known facts": "expect_like_solution({name}, ...) knows no {facts}. "
+    "Known are: {known}.",
+    # A file of solutions/answers/NN_name/
+    "answers of an exercise": 'The lesson has no exercise "{name}". '
+    "Rename the file after an exercise, or remove it.",
+    "both answers": 'Exercise "{name}" has no {kind} one among its known answers. '
+    "Add a cell {header}.",
+    "header of an answer": 'This begins no known answer. Write # %% right="what it is" '
+    'or # %% wrong="what it is" fails="a statement; another".',
+    "answer": 'The answer "{answer}" does not define {name}.',
+    "what fails": 'The wrong answer "{answer}" does not say which statements it fails. '
+    'Add fails="..." to its header. Known are: {known}.',
+    "failing statement": 'The wrong answer "{answer}" fails "{statement}", '
+    "which @visible of {name} does not name. Known are: {known}.",
 }
 
 
-class SourceError(CourseError):
-    """A rule that a line of a lesson's source or of its checks breaks."""
+class Problem(NamedTuple):
+    """A line that breaks a rule, and what to do about it."""
 
-    def __init__(self, path: Path, line: int, rule: str, **values: object):
-        super().__init__(f"{path}:{line}: {RULES[rule].format(**values)}")
+    path: Path
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.text}"
+
+
+def problem(path: Path, line: int, rule: str, **values: object) -> Problem:
+    return Problem(path, line, RULES[rule].format(**values))
+
+
+class SourceError(CourseError):
+    """All that breaks a rule in a lesson's source, checks and known answers."""
+
+    def __init__(self, problems: Iterable[Problem]):
+        self.problems = sorted({*problems})
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class BuildError(CourseError):
+    """A solution that fails, or a file that a build must not overwrite."""

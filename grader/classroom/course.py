@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -12,10 +13,11 @@ from nbformat import NotebookNode
 from grader import ROOT
 from grader.atomic_files import read_text, write
 from grader.authoring import coursekit
-from grader.authoring.build import read
+from grader.authoring.build import read, refuse_unbuilt
 from grader.authoring.release import dumps, lesson_paths, without_grading_facts
 from grader.classroom.folder import CONFIG, SEED
 
+PRIVATE = Path("grading", "private-lessons.txt")  # the folders that they are from
 NO_PART = "partial_credit=False"  # what the set-up cell of such a lesson says
 SETTINGS = '''\
 """nbgrader's settings for this course; `nbgrader --help-all` explains each."""
@@ -44,6 +46,7 @@ def make_course(
     *,
     update: bool = False,
     all_or_nothing: bool | None = None,
+    private: Iterable[Path] = (),
     root: Path = ROOT,
 ) -> list[str]:
     """Writes nbgrader_config.py and source/ into `folder`; returns the lessons' names.
@@ -51,8 +54,10 @@ def make_course(
     With `update` the lessons in source/ are renewed, and a missing seed is drawn anew.
     With `all_or_nothing` no exercise gives a part of its points: the set-up cell says
     so, and all who run or grade the lesson follow it. None: as the folder has it.
+    `private` folders of lessons are remembered; a lesson replaces ours of its name.
 
     Raises:
+        SourceError, BuildError: a private lesson breaks a rule, or is not built.
         ValueError: `folder` is in the course's repository, is a file, or already
             contains something and `update` is not given.
     """
@@ -71,9 +76,10 @@ def make_course(
             f"{folder} is not empty. Choose another folder, or renew its lessons with "
             "--update."
         )
-    paths = lesson_paths(root=root)
+    folders = private_folders(folder, private)
+    paths = lesson_paths(root=root, private=folders)
     for path in paths:
-        lesson, target = read(path, root), folder / "source" / path.stem
+        lesson, target = read(path, path.parents[1]), folder / "source" / path.stem
         file = target / f"{path.stem}.ipynb"
         if all_or_nothing or (all_or_nothing is None and gives_no_part(file)):
             without_partial_credit(lesson)
@@ -86,11 +92,33 @@ def make_course(
     if not update:
         folder.chmod(0o700)  # solutions, submissions and scores will be in it
         (folder / CONFIG).write_text(SETTINGS.format(root=str(root)), encoding="utf-8")
+    if folders:
+        write(folder / PRIVATE, "".join(f"{one}\n" for one in folders))
     if not (folder / SEED).exists():
         # A random seed of the hidden tests' cases, so that nobody knows them.
         (folder / SEED).parent.mkdir(exist_ok=True)
         (folder / SEED).write_text(f"{secrets.randbits(128)}\n", encoding="utf-8")
     return [path.stem for path in paths]
+
+
+def private_folders(folder: Path, named: Iterable[Path]) -> list[Path]:
+    """Lists the folders of a class's private lessons: those that it remembers first.
+
+    Raises:
+        SourceError, BuildError: a lesson breaks a rule, or is not built.
+        ValueError: a folder holds no lesson.
+    """
+    remembered = map(Path, read_text(folder / PRIVATE).splitlines())
+    given = (one.expanduser().resolve() for one in named)
+    folders = [*dict.fromkeys([*remembered, *given])]
+    for one in folders:
+        if not lesson_paths(root=one):
+            raise ValueError(
+                f"{one} holds no lesson. Bring it back; or name the right folder, and "
+                f"remove this one from {folder / PRIVATE}, if it is in there."
+            )
+        refuse_unbuilt(one)
+    return folders
 
 
 def without_partial_credit(notebook: NotebookNode) -> None:

@@ -168,7 +168,9 @@ def test_statements_are_a_table_of_names_sentences_and_points(tmp_path):
     essential = 'essential=["twice"]'
     mark = (essential, f'{essential}, others=["of any x", "quick"]')
     quick = ("# A demonstration.", "# - [quick] All is quick.")
-    checks = tiny.changed(tiny.CHECKS, mark)
+    own = "        expect_close(observe(double, 3), 6)\n"
+    proof = (own, f'{own}    with statement("of any x", "quick"):\n        pass\n')
+    checks = tiny.changed(tiny.CHECKS, mark, proof)
     made = tiny.lesson(tmp_path / "course", more, quick, checks=checks)
     text = text_of(made, "### Exercise 1.1")
     assert text.endswith(

@@ -1,0 +1,75 @@
+"""Tries known answers in a solved lesson, by its own checks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from grader.authoring.known_answers import KnownAnswer
+from grader.authoring.release import exercises
+from grader.authoring.rules import BuildError, Problem
+from lessons.coursekit.outcomes import RIGHT
+
+# What the last check found: the outcome, what went wrong first, and the statements that
+# fail, with their likely causes.
+FOUND = """\
+from coursekit import notebook as _notebook
+_verdict = _notebook._results["{name}"]
+_failed = [one for one in _verdict.statements if one.standing == "fails"]
+_failed = {{one.name: dict(one.rows).get("likely", "") for one in _failed}}
+_verdict.outcome, _verdict.headline, _failed"""
+NUM_CELLS = 4  # of a trial
+
+
+def trial_cells(answer: KnownAnswer, lesson: NotebookNode) -> list[NotebookNode]:
+    """Makes the cells that try an answer, and define the solution again."""
+    name = answer.exercise
+    solution = exercises(lesson)[name].source
+    sources = answer.source, f'check("{name}")', FOUND.format(name=name), solution
+    return [nbformat.v4.new_code_cell(source) for source in sources]
+
+
+def refuse_wrong_answers(
+    folder: Path, answers: Iterable[KnownAnswer], ran: list[NotebookNode]
+) -> None:
+    """Raises `BuildError` where an answer did not get what it deserves.
+
+    Args:
+        folder: has the answers' files.
+        answers: those that were tried.
+        ran: the cells of all trials.
+    """
+    problems = []
+    for answer, cells in zip(
+        answers, zip(*[iter(ran)] * NUM_CELLS, strict=True), strict=True
+    ):
+        [result] = (one for one in cells[2].outputs if "data" in one)
+        found = ast.literal_eval(result.data["text/plain"])
+        if text := fault_of(answer, *found):
+            path = folder / f"{answer.exercise}.py"
+            problems.append(Problem(path, answer.line, text))
+    if problems:
+        raise BuildError("\n".join(map(str, problems)))
+
+
+def fault_of(
+    answer: KnownAnswer, outcome: str, headline: str, failed: dict[str, str]
+) -> str:
+    """Says how a check judged an answer, if not as its header says; else ""."""
+    fails = "; ".join(failed) or "nothing"
+    said = f'the check says "{outcome}"; it fails: {fails}.'
+    said += f" {headline}" if headline else ""
+    if answer.kind == "right":
+        is_right = outcome == RIGHT
+        return "" if is_right else f'The right answer "{answer.name}": {said}'
+    if {*failed} != {*answer.fails}:
+        fails = "; ".join(answer.fails)
+        return f'The wrong answer "{answer.name}" should fail: {fails}. But {said}'
+    if answer.cause and answer.cause not in failed.values():
+        shown = "; ".join(filter(None, failed.values())) or "none"
+        return f'The wrong answer "{answer.name}" shows another likely cause: {shown}.'
+    return ""
