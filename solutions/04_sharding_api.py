@@ -1038,7 +1038,7 @@ draw_memory(bars, "Memory of one device, and what it sends per step", notes)
 # - [own rows] Each device computes its own rows of the batch.
 # - [layer by layer] With FSDP's shardings, weights are gathered one layer at a time,
 #   forward and again backward, and nothing else is sent but the gradients and the loss,
-#   once.
+#   once. Gradients are sharded like the weights.
 # - [state donated] The memory of the old state is reused for the new one.
 # - [no recompilation] A second step, on the state that the first one returned, compiles
 #   nothing.
@@ -1392,8 +1392,8 @@ draw_timeline(bars, "microseconds", title)
 # - [no full copy of W] With three or more devices, no intermediate array may be as
 #   large as `W` (`x` and the result may). With eight, none may hold more than two of
 #   its pieces.
-# - [sends wait for no product] No send depends on `x` or on a product, so all of them
-#   can overlap. A loop is fine.
+# - [sends wait for no product] No send depends on `x` or on a product, and the product
+#   of a device's own piece waits for no send, so they can overlap. A loop is fine.
 # - [number of sends] Each device sends `D - 1` pieces with `jax.lax.ppermute`, and
 #   nothing else.
 # - [no extra arithmetic] The products take as many multiplications as `x @ W`, up to 10
