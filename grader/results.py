@@ -32,6 +32,10 @@ class Status(enum.StrEnum):
     NEEDS_REVIEW = "NEEDS_REVIEW"  # not to be trusted: no score until a person decides
     INFRA_ERROR = "INFRA_ERROR"  # our fault: no score
 
+    @property
+    def is_graded(self) -> bool:
+        return self in (Status.GRADED, Status.GRADED_WITH_NOTE)
+
 
 @dataclasses.dataclass(frozen=True)
 class ExerciseResult:
@@ -104,7 +108,7 @@ class Result:
 
     @property
     def is_graded(self) -> bool:
-        return self.status in (Status.GRADED, Status.GRADED_WITH_NOTE)
+        return self.status.is_graded
 
     @property
     def score(self) -> float | None:
