@@ -1,7 +1,7 @@
 """Measures the class report: `python tools/benchmarks/report.py 2000`.
 
-Each of so many learners submits our answers to lesson 2, of which a quarter are equal to
-other learners' and the rest are changed, and fails some statements with drawn layouts.
+Each of so many learners submits our answers to lesson 2, a quarter of them as others do
+and the rest changed, and fails some statements with drawn layouts.
 """
 
 import random
