@@ -88,6 +88,7 @@ class Result:
         notes: repairs made before grading, in plain words.
         reasons: why it is STUDENT_ERROR, NEEDS_REVIEW or INFRA_ERROR, with the remedy.
         limits: the limits that the learner's process ran into.
+        language: that of the submitted notebook, for the learner's page.
     """
 
     lesson: str
@@ -96,6 +97,7 @@ class Result:
     notes: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
+    language: str = "en"
 
     @property
     def points(self) -> float:

@@ -150,8 +150,10 @@ class Trial:
     @property
     def not_reached(self) -> CheckedExercise:
         self.limits_hit["time of the whole submission"] = None
-        text = f"Not reached: all before it took more than {self.limits.total_s:g} s, "
-        text += f"{self.limits.total_cpu_s:g} s of processors or {MAX_SESSIONS} starts."
+        text = (
+            f"Not reached: all before it took more than {self.limits.total_s:g} s, "
+            f"{self.limits.total_cpu_s:g} s of processors or {MAX_SESSIONS} starts."
+        )
         return CheckedExercise(Outcome.TIMED_OUT, text)
 
     @contextlib.contextmanager
@@ -295,16 +297,20 @@ class Trial:
         outcome = Outcome.RAISED
         if kind in ("timed out", "program timed out"):
             outcome = Outcome.TIMED_OUT
-            text = f"It was stopped after {self.limits.wall_s:g} s: "
-            text += "is there a loop without an end?"
+            text = (
+                f"It was stopped after {self.limits.wall_s:g} s: "
+                "is there a loop without an end?"
+            )
         elif kind == "limit":
             self.limits_hit[limit] = None
             text = f"It was stopped at a limit of the grader: {limit}."
         elif kind == "no answer":
             text = "It gave no answer."
         elif kind == "program died":
-            text = "Its traced program ended the process that ran it: "
-            text += "by a crash, or by too much memory."
+            text = (
+                "Its traced program ended the process that ran it: "
+                "by a crash, or by too much memory."
+            )
         else:
             text = "It ended the process: by os._exit, a crash, or too much memory."
         return CheckedExercise(outcome, text)

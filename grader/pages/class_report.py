@@ -171,7 +171,7 @@ class StatementCounts:
 
 
 class ExerciseCounts:
-    """Outcomes of one exercise, statements that fail, and messages."""
+    """Outcomes of one exercise, statements that fail, and messages of no statement."""
 
     def __init__(self):
         self.outcomes: Counter[Outcome] = Counter()
@@ -189,7 +189,8 @@ class ExerciseCounts:
                 counts.num_failed += 1
                 if statement.headline not in ("", SEE_ABOVE):
                     counts.sentences.add(statement.headline, student)
-        if one.outcome not in (Outcome.PASSED, Outcome.NOT_ATTEMPTED):
+        is_counted = any(statement.standing == FAILS for statement in one.statements)
+        if not (is_counted or one.outcome in (Outcome.PASSED, Outcome.NOT_ATTEMPTED)):
             column = OUTCOMES[one.outcome].column
             self.failures.add(one.message or str(one.outcome), student, column)
 

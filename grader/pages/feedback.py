@@ -7,8 +7,16 @@ from typing import Any
 
 from markupsafe import Markup
 
-from grader.pages.page import ROW_BYTES, STATEMENT_BYTES, PageBudget, render
-from grader.pages.wording import OUTCOMES, STATUSES, points_of
+from grader.pages.page import (
+    ROW_BYTES,
+    STATEMENT_BYTES,
+    PageBudget,
+    in_its_language,
+    render,
+    say,
+    translated,
+)
+from grader.pages.wording import OUTCOMES, STATUSES, points_of, with_unit
 from grader.results import ExerciseResult, Outcome, Result, Status
 from lessons.coursekit.card import html_card
 
@@ -21,18 +29,22 @@ def card(one: ExerciseResult, *, heading: bool = True) -> str:
     return html_card(one.verdict, heading=heading, **worth)
 
 
+@in_its_language
 def feedback_page(result: Result, *, title: str, student: str) -> str:
     """Returns a learner's page for one lesson: HTML that needs nothing else.
 
     While a person or the machine still has something to do, the page says so and shows
-    what was received: no score, no outcome, no evidence.
+    what was received: no score, no outcome, no evidence. It is in the language of the
+    submitted notebook.
     """
     budget, is_error = PageBudget(), result.status is Status.STUDENT_ERROR
     wording = STATUSES[result.status]
     describe = _graded if result.is_graded else _received
+    limits = result.limits if result.is_graded or is_error else ()
     return render(
         "feedback.html.j2",
-        title=budget.line(title, 200),
+        language=result.language,
+        title=budget.line(translated(title), 200),
         student=budget.line(student, 100),
         headline=wording.headline,
         explanation=wording.explanation,
@@ -40,9 +52,9 @@ def feedback_page(result: Result, *, title: str, student: str) -> str:
         is_error=is_error,
         score=_score(result),
         num_right=sum(e.outcome is Outcome.PASSED for e in result.exercises),
-        reasons=budget.lines(result.reasons) if is_error else [],
-        notes=budget.lines(result.notes),
-        limits=budget.lines(result.limits) if result.is_graded or is_error else [],
+        reasons=budget.lines(map(translated, result.reasons)) if is_error else [],
+        notes=budget.lines(map(translated, result.notes)),
+        limits=budget.lines(map(translated, limits)),
         exercises=[describe(entry, budget) for entry in result.exercises],
         budget=budget,
     )
@@ -53,12 +65,8 @@ def _score(result: Result) -> str | None:
     if result.score is None:
         return None
     if not result.max_points:
-        return f"{result.score:g} points"
-    return points_of(result.score, result.max_points) + _unit(result.max_points)
-
-
-def _unit(max_points: float) -> str:
-    return " point" if max_points == 1 else " points"
+        return say("{1} points", f"{result.score:g}")
+    return with_unit(result.score, result.max_points)
 
 
 def _received(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
@@ -79,7 +87,7 @@ def _graded(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
     return facts | {
         "wording": OUTCOMES[entry.outcome],
         "points": points_of(entry.points, entry.max_points),
-        "unit": _unit(entry.max_points),
+        "points_with_unit": with_unit(entry.points, entry.max_points),
         "card": Markup(card(_cut(entry, budget), heading=False)),
         "folded": facts["folded"] or needs_no_work,
     }

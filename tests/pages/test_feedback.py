@@ -445,6 +445,11 @@ def test_messages_that_differ_in_numbers_are_counted_together():
     ]
 
 
+def test_what_a_statement_counts_is_not_counted_again():
+    page = report({"ada": Result("01_tiny", (RIGHT, PART, WRONG))})
+    assert "Most frequent failures" not in words(page)
+
+
 def test_rare_messages_are_summed_up():
     letters = "abcdefgh"
     results = {letter: failing(f"It says {letter}.") for letter in letters}
