@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import escape
+from markupsafe import Markup, escape
 
 from grader.results import Result
 from grader.submissions.clean_text import ENDING, clean_line, clean_text
@@ -112,4 +112,12 @@ def translated(text: str) -> str:
     return " ".join(map(i18n.translated, SENTENCES.split(text)))
 
 
-TEMPLATES.globals["_"] = say
+def say_as_html(text: str, *values: object) -> Markup:
+    """Does the same in a template, where a value may be HTML."""
+    said = i18n.VALUE.sub(
+        lambda place: escape(values[int(place[1]) - 1]), escape(translated(text))
+    )
+    return Markup(said)
+
+
+TEMPLATES.globals["_"] = say_as_html
