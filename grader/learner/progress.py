@@ -82,6 +82,7 @@ def write_pages(root: Path = ROOT, name: str = "") -> tuple[Path, Path]:
         num_done=sum(one["num_done"] for one in lessons),
         num_exercises=sum(len(one["exercises"]) for one in lessons),
         date=max(one["date"] for one in lessons),
+        bonus=sum(one["bonus"] for one in lessons),
         repository=repository_address(root),
         **facts,
     )
@@ -133,6 +134,7 @@ def lesson_facts(source: Path, root: Path, budget: PageBudget) -> dict[str, Any]
         "fingerprint": last.notebook[:12],
         "exercises": exercises,
         "points": sum(one["points"] for one in exercises),
+        "bonus": sum(one["points"] for one in exercises if not one["max_points"]),
         "max_points": sum(one["max_points"] for one in exercises),
         "num_done": len(exercises) - len(left),
         "next": left[0] if left else None,

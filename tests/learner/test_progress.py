@@ -99,9 +99,20 @@ def test_the_certificate_says_who_did_what_when_and_what_that_is_worth(root):
     assert f"1 of 2 exercises right, 1 of 3 points. Last checked on {today}." in text
     notebook = (root / "lessons" / f"{tiny.NAME}.ipynb").read_bytes()
     digits = hashlib.sha256(notebook).hexdigest()[:12]
-    assert f"Lesson 1. Tiny 1 of 2 1 of 3 {today} {digits} double What" in text
+    assert f"Lesson 1. Tiny 1 of 2 1 of 3 {today} double [{digits}] What" in text
     assert "negate" not in text and OFF not in text
     assert "Nobody supervised the work, and the course's solutions are public." in text
+
+
+def test_the_certificate_names_bonus_points_apart(root):
+    bonus = dataclasses.replace(RIGHT, exercise="negate", points=2, max_points=0)
+    source = root / "solutions" / "checks" / f"{tiny.NAME}.py"
+    text = source.read_text().replace("points=2", "points=2, bonus=True")
+    source.write_text(text)
+    save(Result(tiny.NAME, (RIGHT, bonus)), root)
+    text = certificate(root, name="Ada")
+    assert "2 of 2 exercises right, 1 of 1 points. 2 bonus points." in text
+    assert "2 of 2 1 of 1, 2 bonus" in text
 
 
 def test_the_certificate_takes_the_name_that_git_knows(root, monkeypatch):
