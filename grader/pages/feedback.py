@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 from markupsafe import Markup
@@ -18,6 +19,7 @@ from grader.pages.page import (
 )
 from grader.pages.wording import OUTCOMES, STATUSES, points_of, with_unit
 from grader.results import ExerciseResult, Outcome, Result, Status
+from grader.submissions.clean_text import clean_line
 from lessons.coursekit.card import html_card
 
 LONG_CODE = 30  # lines; longer code is folded
@@ -41,10 +43,14 @@ def feedback_page(result: Result, *, title: str, student: str) -> str:
     wording = STATUSES[result.status]
     describe = _graded if result.is_graded else _received
     limits = result.limits if result.is_graded or is_error else ()
+
+    def lines(texts: Iterable[str]) -> list[str]:
+        return budget.lines(translated(clean_line(text, 500)) for text in texts)
+
     return render(
         "feedback.html.j2",
         language=result.language,
-        title=budget.line(translated(title), 200),
+        title=budget.line(translated(clean_line(title, 200)), 200),
         student=budget.line(student, 100),
         headline=wording.headline,
         explanation=wording.explanation,
@@ -52,9 +58,9 @@ def feedback_page(result: Result, *, title: str, student: str) -> str:
         is_error=is_error,
         score=_score(result),
         num_right=sum(e.outcome is Outcome.PASSED for e in result.exercises),
-        reasons=budget.lines(map(translated, result.reasons)) if is_error else [],
-        notes=budget.lines(map(translated, result.notes)),
-        limits=budget.lines(map(translated, limits)),
+        reasons=lines(result.reasons) if is_error else [],
+        notes=lines(result.notes),
+        limits=lines(limits),
         exercises=[describe(entry, budget) for entry in result.exercises],
         budget=budget,
     )

@@ -483,6 +483,7 @@ def test_class_without_a_graded_submission_has_a_report():
 
 HOSTILE_PAGES = {f"hostile {status}": status for status in Status}
 PAGES = ("mixed", "review", "nothing", "class", *HOSTILE_PAGES, "hostile class")
+PAGES += ("hostile, in Korean",)
 
 
 @functools.cache
@@ -490,6 +491,9 @@ def page(name):
     """Makes a page when a test first wants it: some hold megabytes."""
     if name in HOSTILE_PAGES:
         return feedback(hostile_result(HOSTILE_PAGES[name]), LONG)
+    if name == "hostile, in Korean":
+        korean = dataclasses.replace(hostile_result(Status.GRADED), language="ko")
+        return feedback(korean, LONG)
     if name == "class":
         return report(CLASS)
     if name == "hostile class":
@@ -501,7 +505,7 @@ def page(name):
 @pytest.mark.parametrize("name", PAGES)
 def test_page_is_made_for_everybody(name):
     html = soup(page(name))
-    assert html.html["lang"] == "en"
+    assert html.html["lang"] == ("ko" if "Korean" in name else "en")
     assert html.title.get_text(strip=True)
     assert len(html("h1")) == 1
     levels = [int(heading.name[1]) for heading in html(["h1", "h2", "h3"])]
