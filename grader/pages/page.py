@@ -106,10 +106,13 @@ def say(text: str, *values: object) -> str:
 
 
 def translated(text: str) -> str:
-    """Translates a message, or its sentences one by one."""
-    if (whole := i18n.translated(text)) != text:
-        return whole
-    return " ".join(map(i18n.translated, SENTENCES.split(text)))
+    """Translates the sentences of a message one by one, or else all of it."""
+    sentences = SENTENCES.split(text)
+    said = [i18n.translated(one) for one in sentences]
+    whole = i18n.translated(text)
+    if whole == text or not {*said} & {*sentences}:
+        return " ".join(said)
+    return whole
 
 
 def say_as_html(text: str, *values: object) -> Markup:

@@ -155,6 +155,18 @@ def test_a_wrong_notebook_in_korean_gets_its_reason_in_korean():
     assert "02_collectives 강의가 아닙니다." in words(page(result))
 
 
+def test_each_sentence_of_a_note_is_translated():
+    notes = (
+        '"a.ipynb" was graded, as there is no 02_x.ipynb. Left out: "b.ipynb".',
+        "Cells without a unique id: 3. They got new ids.",
+        "No catalogue has this sentence. The file is empty.",
+    )
+    text = words(page(dataclasses.replace(KOREAN, notes=notes)))
+    assert '파일을 채점했습니다. 채점하지 않은 파일: "b.ipynb".' in text
+    assert "고유한 id가 없는 셀 3개에 새 id를 주었습니다." in text
+    assert "No catalogue has this sentence. 빈 파일입니다." in text
+
+
 def test_the_class_report_stays_in_english():
     report = ClassReport(LESSON, title="Lesson 2", solutions={})
     report.add("kim", KOREAN)
