@@ -169,6 +169,19 @@ class StatementCounts:
         self.num_failed = self.num_tried = 0
         self.sentences = Sentences()
 
+    def described(self, name: str, budget: PageBudget) -> dict[str, Any]:
+        said = self.sentences.most_frequent()[:1]
+        return {
+            "name": budget.line(name, 80),
+            "is_essential": self.is_essential,
+            "num_failed": self.num_failed,
+            "num_tried": self.num_tried,
+            "examples": [
+                (budget.line(message, 300), budget.line(student, 100))
+                for _, _, message, student in said
+            ],
+        }
+
 
 class ExerciseCounts:
     """Outcomes of one exercise, statements that fail, and messages of no statement."""
@@ -202,18 +215,7 @@ class ExerciseCounts:
             "counts": [self.outcomes[outcome] for outcome in OUTCOMES],
             "share": round(100 * self.outcomes[Outcome.PASSED] / self.outcomes.total()),
             "statements": [
-                {
-                    "name": budget.line(statement, 80),
-                    "is_essential": counts.is_essential,
-                    "num_failed": counts.num_failed,
-                    "num_tried": counts.num_tried,
-                    "examples": [
-                        (budget.line(message, 300), budget.line(student, 100))
-                        for _, _, message, student in counts.sentences.most_frequent()[
-                            :1
-                        ]
-                    ],
-                }
+                counts.described(statement, budget)
                 for statement, counts in self.statements.items()
                 if counts.num_failed
             ],
