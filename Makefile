@@ -39,7 +39,7 @@ check: .venv/with-tests
 	.venv/bin/ruff format --check .
 
 grade: .venv/ready
-	@.venv/bin/python -m grader check
+	@.venv/bin/python -m grader check $(if $(NAME),--name "$(NAME)")
 
 site: .venv/with-tests
 	@.venv/bin/python -m grader site

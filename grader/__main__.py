@@ -71,6 +71,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         by_lesson.add_argument(
             "lessons", nargs="*", help="for example 01; default: all"
         )
+    check.add_argument(
+        "--name", default="", help="on the certificate; default: git config user.name"
+    )
     lab = command(run_lab, "Open JupyterLab on the lessons.")
     lab.add_argument("--port", type=int, help="default: the first free one from 8888")
     lab.add_argument("--no-browser", action="store_true", help="only print the address")
@@ -180,7 +183,9 @@ def run_check(options: argparse.Namespace) -> None:
         for note in result.notes:
             print(f"note: {note}")
         progress.save(result)
-    print(f"All lessons, and what to do next: {progress.write_page()}")
+    page, certificate = progress.write_pages(name=options.name)
+    print(f"All lessons, and what to do next: {page}")
+    print(f"To print or to show to others: {certificate}")
 
 
 def run_lab(options: argparse.Namespace) -> None:

@@ -32,6 +32,10 @@ class Status(enum.StrEnum):
     NEEDS_REVIEW = "NEEDS_REVIEW"  # not to be trusted: no score until a person decides
     INFRA_ERROR = "INFRA_ERROR"  # our fault: no score
 
+    @property
+    def is_graded(self) -> bool:
+        return self in (Status.GRADED, Status.GRADED_WITH_NOTE)
+
 
 @dataclasses.dataclass(frozen=True)
 class ExerciseResult:
@@ -84,6 +88,7 @@ class Result:
         notes: repairs, missing packages, signs of tampering, in plain words.
         reasons: why it is STUDENT_ERROR, NEEDS_REVIEW or INFRA_ERROR, with the remedy.
         limits: the limits that the learner's process ran into.
+        language: that of the submitted notebook, for the learner's page.
     """
 
     lesson: str
@@ -92,6 +97,7 @@ class Result:
     notes: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
+    language: str = "en"
 
     @property
     def points(self) -> float:
@@ -104,7 +110,7 @@ class Result:
 
     @property
     def is_graded(self) -> bool:
-        return self.status in (Status.GRADED, Status.GRADED_WITH_NOTE)
+        return self.status.is_graded
 
     @property
     def score(self) -> float | None:

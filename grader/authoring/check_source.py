@@ -106,7 +106,7 @@ class CheckSource:
 
     def check_comparisons(self) -> None:
         """Finds facts about which a comparison with the solution says nothing."""
-        facts, options = facts_of_comparison()
+        facts, optional, options = facts_of_comparison()
         for around in self.tree.body:
             own = ast.walk(around) if isinstance(around, ast.FunctionDef) else ()
             values = constants([*self.tree.body, *own])
@@ -122,15 +122,15 @@ class CheckSource:
                         free = {one for names in free for one in names.split()}
                         compared = given.keys() - options
                         name = ast.unparse(function)
+                        if unknown := sorted((compared | free) - {*facts} - optional):
+                            values = {"facts": ", ".join(unknown)}
+                            values |= {"known": ", ".join(facts)}
+                            self.add(call, "known facts", name=name, **values)
                         self.compare_facts(call, name, facts, compared, free)
 
     def compare_facts(
         self, call: ast.Call, name: str, facts: list[str], compared: set, free: set
     ) -> None:
-        unknown = sorted((compared | free) - {*facts, "put_in"})
-        if unknown:
-            values = {"facts": ", ".join(unknown), "known": ", ".join(facts)}
-            self.add(call, "known facts", name=name, **values)
         compared = {"sent" if one == "put_in" else one for one in compared}
         if open_facts := [one for one in facts if one not in compared | free]:
             values = {"facts": ", ".join(open_facts), "fact": open_facts[0]}
@@ -294,19 +294,21 @@ def keys_of(node: ast.expr, values: Mapping[str, ast.expr]) -> set[str] | None:
 
 
 @functools.cache
-def facts_of_comparison() -> tuple[list[str], set[str]]:
-    """Lists the facts that `expect_like_solution` compares, and its other options.
+def facts_of_comparison() -> tuple[list[str], set[str], set[str]]:
+    """Lists what `expect_like_solution` compares: always, if wished; its other options.
 
-    They are read from its module, since to import that is to start JAX.
+    All is read from its module, since to import that is to start JAX.
     """
-    facts, options = ["value", "error"], set()
+    facts, optional, options = ["value", "error"], set(), set()
     for node in parse(coursekit.folder() / "reference_checks.py").body:
         match node:
             case ast.FunctionDef("expect_like_solution", ast.arguments(kwonlyargs=own)):
                 options = {one.arg for one in own}
             case ast.Assign([ast.Name("COMPARE")], ast.Dict(keys)):
-                facts += [key.value for key in keys if key.value != "put_in"]
-    return facts, options
+                facts += [key.value for key in keys]
+            case ast.Assign([ast.Name("OPTIONAL")], ast.Set() as names):
+                optional = ast.literal_eval(names)
+    return [fact for fact in facts if fact not in optional], optional, options
 
 
 def visible_source(source: str) -> str:

@@ -17,17 +17,23 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from babel.messages import Catalog, pofile
+from babel.messages.extract import extract
 from nbformat import NotebookNode
 
 from grader import ROOT, CourseError
 from grader.authoring import coursekit
 from grader.authoring.check_source import read_checks, visible_source
-from grader.authoring.release import dumps
+from grader.authoring.release import dumps, title
 
 # The learner's modules with messages; pictures keep their English labels.
 MESSAGE_MODULES = "setup outcomes card notebook observation observe expect".split()
 MESSAGE_MODULES += "expect_program reference_checks processes script".split()
 COMMON = "common"  # the catalogue of what these modules say, and several lessons
+# The grader's modules with notes, reasons and messages that a learner's page shows.
+GRADER_MODULES = "judging/trial submissions/read_submission submissions/answers".split()
+GRADER_MODULES += ["containment/monitor", "classroom/publishing"]
+PAGE_FILES = {".py": "python", ".j2": "jinja2"}  # in grader/pages, as Babel reads them
+SENTENCE = re.compile(r"(?s)[\w{].*([.?](?: \{\d+\})?$|: )")
 # Messages that look like names in code.
 SHORT_TEXTS = "called seen expected likely where wrong right total holds fails".split()
 SHORT_TEXTS += "later again essential devices microbatches nothing".split()
@@ -73,7 +79,7 @@ def translated_files(
     files, missing = {}, {}
     texts = all_texts(released, root)
     said = {text for name in released for text in check_messages(name, root)}
-    said |= set(texts[COMMON])
+    said |= {*texts[COMMON], *(title(one, name) for name, one in released.items())}
     for language in languages(root):
         translated: dict[str, str] = {}
         for name, wanted in texts.items():
@@ -102,10 +108,29 @@ def all_texts(released: Mapping[str, NotebookNode], root: Path) -> dict[str, lis
     for name in MESSAGE_MODULES:
         path = coursekit.folder(root) / f"{name}.py"
         common |= dict.fromkeys(messages(path.read_text(encoding="utf-8")))
+    common |= dict.fromkeys(page_texts(root))
     counts = Counter(itertools.chain(*found.values()))
     common |= {text: None for text, count in counts.items() if count > 1}
     own = {n: [t for t in texts if t not in common] for n, texts in found.items()}
     return {COMMON: list(common), **own}
+
+
+def page_texts(root: Path) -> list[str]:
+    """Finds what a learner's feedback page says; nothing where there is no grader."""
+    found = []
+    for path in sorted((root / "grader" / "pages").rglob("*")):
+        if path.suffix in PAGE_FILES:
+            with open(path, "rb") as file:
+                marked = extract(
+                    PAGE_FILES[path.suffix], file, {"_": None, "say": None}
+                )
+                found += [text for _, text, *_ in marked]
+    for name in GRADER_MODULES:
+        path = root / "grader" / f"{name}.py"
+        if path.is_file():
+            said = map(str.strip, messages(path.read_text(encoding="utf-8")))
+            found += filter(SENTENCE.match, said)
+    return found
 
 
 def check_messages(name: str, root: Path) -> list[str]:

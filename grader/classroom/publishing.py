@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 
 import nbformat
@@ -12,7 +11,7 @@ from grader.atomic_files import write
 from grader.authoring.release import checks, dumps, exercises, release, title
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
-from grader.pages.class_report import class_report
+from grader.pages.class_report import ClassReport
 from grader.pages.feedback import card, feedback_page
 from grader.results import ExerciseResult, Outcome, Record, Result, Status
 
@@ -70,20 +69,23 @@ def publish_page(classroom: Classroom, submission: Submission, result: Result) -
 
 def publish_reports(classroom: Classroom) -> None:
     """Writes each lesson's class report, and pages of work that instructors scored."""
-    published = collections.defaultdict(dict)
+    reports: dict[str, ClassReport] = {}
     for submission in classroom.submissions():
         if record := classroom.published(submission):
             result = with_given_points(classroom, submission, record.result)
             if result != record.result:
                 publish_page(classroom, submission, result)
-            published[submission.lesson][submission.student] = result
-    for name, results in published.items():
-        lesson = classroom.lessons[name]
-        solutions = {name: cell.source for name, cell in exercises(lesson).items()}
-        page = class_report(
-            name, results, title=title(lesson, name), solutions=solutions
-        )
-        write(classroom.folder / "grading" / "report" / f"{name}.html", page)
+            if submission.lesson not in reports:
+                reports[submission.lesson] = new_report(classroom, submission.lesson)
+            reports[submission.lesson].add(submission.student, result)
+    for name, report in reports.items():
+        write(classroom.folder / "grading" / "report" / f"{name}.html", report.page())
+
+
+def new_report(classroom: Classroom, name: str) -> ClassReport:
+    lesson = classroom.lessons[name]
+    solutions = {one: cell.source for one, cell in exercises(lesson).items()}
+    return ClassReport(name, title=title(lesson, name), solutions=solutions)
 
 
 def with_given_points(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from grader.submissions.answers import (
     why_other_lesson,
 )
 from grader.submissions.clean_text import clean_text
+from grader.submissions.language import language_of
 from grader.submissions.read_submission import SubmittedFile
 
 MAX_SOURCE = 30_000  # characters of an exercise's code that are kept
@@ -56,8 +58,10 @@ def grade_submission(
     if submitted.notebook is None:
         return nothing_to_grade(lesson, lesson_name, submitted.notes, submitted.reasons)
     other = why_other_lesson(submitted.notebook, lesson, lesson_name)
+    language = language_of(submitted.notebook)
     if other:
-        return nothing_to_grade(lesson, lesson_name, submitted.notes, (other,))
+        nothing = nothing_to_grade(lesson, lesson_name, submitted.notes, (other,))
+        return dataclasses.replace(nothing, language=language)
     answers = extract_answers(submitted.notebook, lesson)
     clean = fill_in(lesson, answers)
     judge.begin_submission()
@@ -89,6 +93,7 @@ def grade_submission(
         notes=tuple(notes),
         reasons=tuple(dict.fromkeys(clean_text(text, 500) for text in reasons)),
         limits=tuple(clean_text(text, 200) for text in trial.limits_hit),
+        language=language,
     )
 
 

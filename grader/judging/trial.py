@@ -167,8 +167,10 @@ class Trial:
     def not_reached(self) -> CheckedExercise:
         self.limits_hit["time of the whole submission"] = None
         limits = f"{self.limits.total_s:g} s, {self.limits.total_cpu_s:g} s of CPU time"
-        text = "Not finished: the submission took more than "
-        text += f"{limits} or {MAX_SESSIONS} starts."
+        text = (
+            f"Not finished: the submission took more than {limits} or {MAX_SESSIONS} "
+            "starts."
+        )
         return CheckedExercise(Outcome.TIMED_OUT, text)
 
     @contextlib.contextmanager
@@ -324,16 +326,20 @@ class Trial:
         outcome = Outcome.RAISED
         if kind in ("timed out", "program timed out"):
             outcome = Outcome.TIMED_OUT
-            text = f"It was stopped after {self.limits.wall_s:g} s: "
-            text += "is there a loop without an end?"
+            text = (
+                f"It was stopped after {self.limits.wall_s:g} s: "
+                "is there a loop without an end?"
+            )
         elif kind == "limit":
             self.limits_hit[limit] = None
             text = f"It was stopped at a limit of the grader: {limit}."
         elif kind == "no answer":
             text = "It gave no answer."
         elif kind == "program died":
-            text = "Its traced program ended the process that ran it: "
-            text += "by a crash, or by too much memory."
+            text = (
+                "Its traced program ended the process that ran it: "
+                "by a crash, or by too much memory."
+            )
         else:
             text = "It ended the process: by os._exit, a crash, or too much memory."
         return CheckedExercise(outcome, text)

@@ -1,14 +1,18 @@
-"""Writes the page on which a learner sees what is done, and what to do next."""
+"""Writes the page on which a learner sees what is done, and one to show to others."""
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import json
+import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from grader import ROOT
 from grader.atomic_files import write
 from grader.authoring.build import own_path, read
+from grader.authoring.lesson import repository_address
 from grader.authoring.release import (
     checks,
     lesson_number,
@@ -16,30 +20,39 @@ from grader.authoring.release import (
     nbgrader_metadata,
     title,
 )
-from grader.pages.page import PageBudget, render
+from grader.pages.page import PageBudget, render, translated
 from grader.pages.wording import OUTCOMES, points_of
 from grader.results import ExerciseResult, Outcome, Result, from_json, to_json
 from grader.workers.cache_key import sha256
+from lessons.coursekit import i18n
 
-PAGE = "progress.html"
+PAGE, CERTIFICATE = "progress.html", "certificate.html"
 FOLDER = ".progress"  # a file for each lesson that was checked
 
 
+class Saved(NamedTuple):
+    """What is known of a lesson: the last result, for which notebook, and when."""
+
+    result: Result | None = None
+    notebook: str = ""  # its hash
+    date: str = ""
+
+
 def save(result: Result, root: Path = ROOT) -> None:
-    """Saves what a check of one's own notebook found, for the page."""
+    """Saves what a check of one's own notebook found, for the pages."""
     [source] = lesson_paths([result.lesson], root)
-    facts = {"result": to_json(result), "notebook": digest(source, root)}
+    today = datetime.date.today().isoformat()
+    facts = Saved(to_json(result), digest(source, root), today)._asdict()
     write(root / FOLDER / f"{result.lesson}.json", json.dumps(facts))
 
 
-def saved(source: Path, root: Path) -> tuple[Result | None, bool]:
-    """Returns a lesson's last result, and whether the notebook changed since."""
+def saved(source: Path, root: Path) -> Saved:
     try:
         text = (root / FOLDER / f"{source.stem}.json").read_text(encoding="utf-8")
-        facts = json.loads(text)
-        return from_json(facts["result"]), facts["notebook"] != digest(source, root)
+        found = Saved(**json.loads(text))
+        return found._replace(result=from_json(found.result))
     except (OSError, ValueError, KeyError, TypeError):
-        return None, False
+        return Saved()
 
 
 def digest(source: Path, root: Path) -> str:
@@ -48,31 +61,55 @@ def digest(source: Path, root: Path) -> str:
     return sha256(path.read_bytes()) if path.is_file() else ""
 
 
-def write_page(root: Path = ROOT) -> Path:
-    """Writes the page from what was saved; returns its file."""
+def write_pages(root: Path = ROOT, name: str = "") -> tuple[Path, Path]:
+    """Writes both pages from what was saved; returns their files.
+
+    `name` is the learner's, on the certificate; by default the one that Git knows.
+    """
     budget = PageBudget()
     lessons = [lesson_facts(source, root, budget) for source in lesson_paths((), root)]
+    facts = {
+        "language": i18n.language(),
+        "lessons": lessons,
+        "points": sum(one["points"] for one in lessons),
+        "max_points": sum(one["max_points"] for one in lessons),
+    }
+    following = next((one for one in lessons if one["next"]), None)
+    write(root / PAGE, render("progress.html.j2", next=following, **facts))
     text = render(
-        "progress.html.j2",
-        lessons=lessons,
-        next=next((one for one in lessons if one["next"]), None),
-        points=sum(one["points"] for one in lessons),
-        max_points=sum(one["max_points"] for one in lessons),
+        "certificate.html.j2",
+        name=budget.line(name or name_in_git(), 100),
+        num_done=sum(one["num_done"] for one in lessons),
+        num_exercises=sum(len(one["exercises"]) for one in lessons),
+        date=max(one["date"] for one in lessons),
+        bonus=sum(one["bonus"] for one in lessons),
+        repository=repository_address(root),
+        **facts,
     )
-    write(root / PAGE, text)
-    return root / PAGE
+    write(root / CERTIFICATE, text)
+    return root / PAGE, root / CERTIFICATE
+
+
+def name_in_git() -> str:
+    """Returns the name that `git config user.name` knows, or ""."""
+    with contextlib.suppress(OSError):
+        command = ["git", "config", "user.name"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+    return ""
 
 
 def lesson_facts(source: Path, root: Path, budget: PageBudget) -> dict[str, Any]:
     """Describes one lesson: its points, its exercises, what comes next in it."""
-    lesson, (result, changed) = read(source, root), saved(source, root)
+    lesson, last = read(source, root), saved(source, root)
+    result = last.result
     done = {one.exercise: one for one in result.exercises} if result else {}
     exercises = []
     for place, (name, check) in enumerate(checks(lesson).items(), 1):
         points = nbgrader_metadata(check)["points"]
         untouched = ExerciseResult(name, Outcome.NOT_ATTEMPTED, 0, points)
         one = done.get(name, untouched)
-        message = one.message or OUTCOMES[one.outcome].fallback
+        message = translated(one.message or OUTCOMES[one.outcome].fallback)
         if one.outcome in (Outcome.PASSED, Outcome.NOT_ATTEMPTED):
             message = ""
         exercises.append(
@@ -89,12 +126,15 @@ def lesson_facts(source: Path, root: Path, budget: PageBudget) -> dict[str, Any]
         )
     left = [one for one in exercises if not one["is_right"]]
     return {
-        "title": title(lesson, source.stem),
+        "title": translated(title(lesson, source.stem)),
         "file": own_path(source, root).relative_to(root).as_posix(),
         "checked": result is not None,
-        "changed": changed,
+        "changed": bool(result) and last.notebook != digest(source, root),
+        "date": last.date,
+        "fingerprint": last.notebook[:12],
         "exercises": exercises,
         "points": sum(one["points"] for one in exercises),
+        "bonus": sum(one["points"] for one in exercises if not one["max_points"]),
         "max_points": sum(one["max_points"] for one in exercises),
         "num_done": len(exercises) - len(left),
         "next": left[0] if left else None,

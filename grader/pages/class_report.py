@@ -2,139 +2,227 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grader.pages.page import PageBudget, render
-from grader.pages.similar_work import similar_work
+from grader.pages.similar_work import PUBLISHED, Answers
 from grader.pages.wording import OUTCOMES, STATUSES
 from grader.results import ExerciseResult, Outcome, Result, Status
 from grader.submissions.clean_text import clean_line
 from lessons.coursekit.outcomes import FAILS, HOLDS
 
 MAX_FAILURES, MAX_LEARNERS, MAX_REASONS = 5, 300, 5
+MAX_GROUPS, MAX_IN_GROUP = 50, 20  # of learners with equal answers
+SEE_ABOVE = "see above"  # a statement that failed together with an earlier one
 
 
-def class_report(
-    lesson: str,
-    results: Mapping[str, Result],
-    *,
-    title: str,
-    solutions: Mapping[str, str],
-) -> str:
-    """Returns an instructor's page on a class's work for one lesson.
+class ClassReport:
+    """A report that takes in one result after the other, and keeps only what it shows.
 
-    The keys of `results` are students' ids, never names; `solutions` holds the source
-    of each exercise as solved.
+    Learners are known by their ids, never by names; `solutions` holds the source of
+    each exercise as solved. The page does not depend on the order of the results.
     """
-    budget = PageBudget(text_bytes=1_000_000)
-    results = dict(sorted(results.items()))
-    graded = [result for result in results.values() if result.is_graded]
-    counts = Counter(result.status for result in results.values())
-    answers = defaultdict(list)  # by exercise, in the lesson's order
-    for one in itertools.chain.from_iterable(result.exercises for result in graded):
-        answers[one.exercise].append(one)
 
-    def people(texts: Mapping[str, Sequence[str]]) -> tuple[list, int]:
-        """Makes a row for each student, and counts those left out."""
-        rows = [
-            (budget.line(student, 100), budget.lines(own[:MAX_REASONS]))
-            for student, own in itertools.islice(texts.items(), MAX_LEARNERS)
-        ]
-        return rows, len(texts) - len(rows)
+    def __init__(self, lesson: str, *, title: str, solutions: Mapping[str, str]):
+        self.lesson, self.title = lesson, title
+        self.statuses: Counter[Status] = Counter()
+        self.scores: list[float] = []
+        self.max_points = 0.0
+        self.people: dict[str, dict[str, list[str]]] = defaultdict(dict)
+        self.exercises: dict[str, ExerciseCounts] = defaultdict(ExerciseCounts)
+        self.answers = Answers(solutions)
 
-    def reasons(status: Status) -> tuple[list, int]:
-        return people({s: r.reasons for s, r in results.items() if r.status is status})
+    def add(self, student: str, result: Result) -> None:
+        self.statuses[result.status] += 1
+        if result.score is not None:
+            self.scores.append(result.score)
+            self.max_points = max(self.max_points, result.max_points)
+        if not result.is_graded:
+            self._list(result.status, student, result.reasons)
+        for name, texts in {"limits": result.limits, "notes": result.notes}.items():
+            if texts:
+                self._list(name, student, texts)
+        if result.is_graded:
+            for one in result.exercises:
+                self.exercises[one.exercise].add(student, one)
+        self.answers.add(student, result.exercises)
 
-    return render(
-        "class_report.html.j2",
-        title=budget.line(title, 200),
-        lesson=budget.line(lesson, 100),
-        statuses=[
-            (s.replace("_", " ").capitalize(), STATUSES[s].meaning, counts[s])
-            for s in Status
-        ],
-        num_submissions=len(results),
-        num_graded=len(graded),
-        review=reasons(Status.NEEDS_REVIEW),
-        infra=reasons(Status.INFRA_ERROR),
-        nothing=reasons(Status.STUDENT_ERROR),
-        limits=people({s: r.limits for s, r in results.items() if r.limits}),
-        notes=people({s: r.notes for s, r in results.items() if r.notes}),
-        similar=people(similar_work(results, solutions)),
-        scores=_scores(results.values()),
-        columns=[wording.column for wording in OUTCOMES.values()],
-        exercises=[_exercise(name, same, budget) for name, same in answers.items()],
-        budget=budget,
-    )
+    def _list(self, name: str, student: str, texts: Sequence[str]) -> None:
+        self.people[name][student] = [clean_line(t, 500) for t in texts[:MAX_REASONS]]
 
+    def page(self) -> str:
+        budget = PageBudget(text_bytes=1_000_000)
 
-def _scores(results: Iterable[Result]) -> dict[str, Any] | None:
-    """Describes the scores that exist, and how many are in each tenth of the points."""
-    scored = [result for result in results if result.score is not None]
-    if not scored:
-        return None
-    scores = [result.score for result in scored]
-    full = max(result.max_points for result in scored)
-    # Rounding must not move a score of exactly 70 % into the tenth below.
-    tenths = Counter(
-        min(max(int(10 * score / full + 1e-9), 0), 9) if full else 0 for score in scores
-    )
-    return {
-        "count": len(scores),
-        "max_points": full,
-        "mean": statistics.fmean(scores),
-        "median": statistics.median(scores),
-        "bins": [
-            (
-                f"{10 * k} to {10 * k + 9 if k < 9 else 100} %",
-                tenths[k],
-                round(100 * tenths[k] / max(tenths.values())),
+        def people(name: str) -> tuple[list, int]:
+            """Makes a row for each learner, and counts those left out."""
+            found = sorted(self.people[name].items())
+            rows = [
+                (budget.line(student, 100), budget.lines(texts))
+                for student, texts in found[:MAX_LEARNERS]
+            ]
+            return rows, len(found) - len(rows)
+
+        return render(
+            "class_report.html.j2",
+            title=budget.line(self.title, 200),
+            lesson=budget.line(self.lesson, 100),
+            statuses=[
+                (
+                    s.replace("_", " ").capitalize(),
+                    STATUSES[s].meaning,
+                    self.statuses[s],
+                )
+                for s in Status
+            ],
+            num_submissions=self.statuses.total(),
+            num_graded=sum(self.statuses[s] for s in Status if s.is_graded),
+            review=people(Status.NEEDS_REVIEW),
+            infra=people(Status.INFRA_ERROR),
+            nothing=people(Status.STUDENT_ERROR),
+            limits=people("limits"),
+            notes=people("notes"),
+            similar=self._similar(budget),
+            scores=self._scores(),
+            columns=[wording.column for wording in OUTCOMES.values()],
+            exercises=[
+                one.described(name, budget) for name, one in self.exercises.items()
+            ],
+            budget=budget,
+        )
+
+    def _scores(self) -> dict[str, Any] | None:
+        """Describes the scores, and how many are in each tenth of the points."""
+        if not self.scores:
+            return None
+        scores, full = self.scores, self.max_points
+        # Rounding must not move a score of exactly 70 % into the tenth below.
+        tenths = Counter(
+            min(max(int(10 * score / full + 1e-9), 0), 9) if full else 0
+            for score in scores
+        )
+        return {
+            "count": len(scores),
+            "max_points": full,
+            "mean": statistics.fmean(scores),
+            "median": statistics.median(scores),
+            "bins": [
+                (
+                    f"{10 * k} to {10 * k + 9 if k < 9 else 100} %",
+                    tenths[k],
+                    round(100 * tenths[k] / max(tenths.values())),
+                )
+                for k in reversed(range(10))
+            ],
+        }
+
+    def _similar(self, budget: PageBudget) -> tuple[list, int]:
+        """Makes a row for each group of equal answers, and counts those left out."""
+        groups = self.answers.groups()
+        rows = []
+        for one in groups[:MAX_GROUPS]:
+            students = [author for author in one.authors if author != PUBLISHED]
+            names = ", ".join(students[:MAX_IN_GROUP])
+            if len(students) > MAX_IN_GROUP:
+                names += f" and {len(students) - MAX_IN_GROUP} more"
+            rows.append(
+                {
+                    "exercises": budget.line(", ".join(one.exercises), 500),
+                    "count": len(students),
+                    "students": budget.line(names, 2000),
+                    "is_published": PUBLISHED in one.authors,
+                }
             )
-            for k in reversed(range(10))
-        ],
-    }
+        return rows, len(groups) - len(rows)
 
 
-def _exercise(
-    name: str, answers: Sequence[ExerciseResult], budget: PageBudget
-) -> dict[str, Any]:
-    """Counts outcomes, statements that fail, and messages; the most frequent first."""
-    outcomes = Counter(one.outcome for one in answers)
-    statements = [statement for one in answers for statement in one.statements]
-    fails = Counter(one.name for one in statements if one.standing == FAILS)
-    tried = Counter(one.name for one in statements if one.standing in (FAILS, HOLDS))
-    is_essential = {one.name: one.is_essential for one in statements}
-    # Messages that differ in their numbers alone are counted together.
-    messages: dict[tuple[Outcome, str], Counter[str]] = defaultdict(Counter)
-    for one in answers:
-        if one.outcome not in (Outcome.PASSED, Outcome.NOT_ATTEMPTED):
-            message = clean_line(one.message, 300) or str(one.outcome)
-            kind = one.outcome, re.sub(r"\d[\d.,]*", "0", message)
-            messages[kind][message] += 1
-    failures = sorted(messages.items(), key=lambda item: -item[1].total())
-    rarer = failures[MAX_FAILURES:]
-    return {
-        "name": budget.line(name, 80),
-        "counts": [outcomes[outcome] for outcome in OUTCOMES],
-        "share": round(100 * outcomes[Outcome.PASSED] / len(answers)),
-        "statements": [
-            (budget.line(statement, 80), essential, fails[statement], tried[statement])
-            for statement, essential in is_essential.items()
-            if fails[statement]
-        ],
-        "failures": [
-            (
-                same.total(),
-                OUTCOMES[outcome].column,
-                budget.line(same.most_common(1)[0][0], 300),
+class Sentences:
+    """Counts messages, those that differ in their numbers alone together."""
+
+    def __init__(self):
+        self.kinds: dict[tuple, dict[str, tuple[int, str]]] = defaultdict(dict)
+
+    def add(self, message: str, student: str, kind: str = "") -> None:
+        message = clean_line(message, 300)
+        same = self.kinds[kind, re.sub(r"\d[\d.,]*", "0", message)]
+        count, first = same.get(message, (0, student))
+        same[message] = count + 1, min(first, student)
+
+    def most_frequent(self) -> list[tuple[int, str, str, str]]:
+        """Lists (count, kind, its most frequent message, one learner who got it)."""
+        found = []
+        for (kind, _), same in self.kinds.items():
+            message, (_, student) = min(same.items(), key=lambda one: (-one[1][0], one))
+            count = sum(number for number, _ in same.values())
+            found.append((count, kind, message, student))
+        return sorted(found, key=lambda one: (-one[0], one[2], one[1]))
+
+
+class StatementCounts:
+    """In how many answers one statement fails, of those in which it was tried."""
+
+    def __init__(self, is_essential: bool):
+        self.is_essential = is_essential
+        self.num_failed = self.num_tried = 0
+        self.sentences = Sentences()
+
+    def described(self, name: str, budget: PageBudget) -> dict[str, Any]:
+        said = self.sentences.most_frequent()[:1]
+        return {
+            "name": budget.line(name, 80),
+            "is_essential": self.is_essential,
+            "num_failed": self.num_failed,
+            "num_tried": self.num_tried,
+            "examples": [
+                (budget.line(message, 300), budget.line(student, 100))
+                for _, _, message, student in said
+            ],
+        }
+
+
+class ExerciseCounts:
+    """Outcomes of one exercise, statements that fail, and messages of no statement."""
+
+    def __init__(self):
+        self.outcomes: Counter[Outcome] = Counter()
+        self.statements: dict[str, StatementCounts] = {}
+        self.failures = Sentences()
+
+    def add(self, student: str, one: ExerciseResult) -> None:
+        self.outcomes[one.outcome] += 1
+        for statement in one.statements:
+            counts = self.statements.setdefault(
+                statement.name, StatementCounts(statement.is_essential)
             )
-            for (outcome, _), same in failures[:MAX_FAILURES]
-        ],
-        "num_more": len(rarer),
-        "num_in_more": sum(same.total() for _, same in rarer),
-    }
+            counts.num_tried += statement.standing in (FAILS, HOLDS)
+            if statement.standing == FAILS:
+                counts.num_failed += 1
+                if statement.headline not in ("", SEE_ABOVE):
+                    counts.sentences.add(statement.headline, student)
+        is_counted = any(statement.standing == FAILS for statement in one.statements)
+        if not (is_counted or one.outcome in (Outcome.PASSED, Outcome.NOT_ATTEMPTED)):
+            column = OUTCOMES[one.outcome].column
+            self.failures.add(one.message or str(one.outcome), student, column)
+
+    def described(self, name: str, budget: PageBudget) -> dict[str, Any]:
+        failures = self.failures.most_frequent()
+        rarer = failures[MAX_FAILURES:]
+        return {
+            "name": budget.line(name, 80),
+            "counts": [self.outcomes[outcome] for outcome in OUTCOMES],
+            "share": round(100 * self.outcomes[Outcome.PASSED] / self.outcomes.total()),
+            "statements": [
+                counts.described(statement, budget)
+                for statement, counts in self.statements.items()
+                if counts.num_failed
+            ],
+            "failures": [
+                (count, kind, budget.line(message, 300))
+                for count, kind, message, _ in failures[:MAX_FAILURES]
+            ],
+            "num_more": len(rarer),
+            "num_in_more": sum(count for count, *_ in rarer),
+        }

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 from markupsafe import Markup
 
-from grader.pages.page import ROW_BYTES, STATEMENT_BYTES, PageBudget, render
-from grader.pages.wording import OUTCOMES, STATUSES, points_of
+from grader.pages.page import (
+    ROW_BYTES,
+    STATEMENT_BYTES,
+    PageBudget,
+    in_its_language,
+    render,
+    say,
+    translated,
+)
+from grader.pages.wording import OUTCOMES, STATUSES, points_of, with_unit
 from grader.results import ExerciseResult, Outcome, Result, Status
+from grader.submissions.clean_text import clean_line
 from lessons.coursekit.card import html_card
 
 LONG_CODE = 30  # lines; longer code is folded
@@ -21,18 +31,26 @@ def card(one: ExerciseResult, *, heading: bool = True) -> str:
     return html_card(one.verdict, heading=heading, **worth)
 
 
+@in_its_language
 def feedback_page(result: Result, *, title: str, student: str) -> str:
     """Returns a learner's page for one lesson: HTML that needs nothing else.
 
     While a person or the machine still has something to do, the page says so and shows
-    what was received: no score, no outcome, no evidence.
+    what was received: no score, no outcome, no evidence. It is in the language of the
+    submitted notebook.
     """
     budget, is_error = PageBudget(), result.status is Status.STUDENT_ERROR
     wording = STATUSES[result.status]
     describe = _graded if result.is_graded else _received
+    limits = result.limits if result.is_graded or is_error else ()
+
+    def lines(texts: Iterable[str]) -> list[str]:
+        return budget.lines(translated(clean_line(text, 500)) for text in texts)
+
     return render(
         "feedback.html.j2",
-        title=budget.line(title, 200),
+        language=result.language,
+        title=budget.line(translated(clean_line(title, 200)), 200),
         student=budget.line(student, 100),
         headline=wording.headline,
         explanation=wording.explanation,
@@ -40,9 +58,9 @@ def feedback_page(result: Result, *, title: str, student: str) -> str:
         is_error=is_error,
         score=_score(result),
         num_right=sum(e.outcome is Outcome.PASSED for e in result.exercises),
-        reasons=budget.lines(result.reasons) if is_error else [],
-        notes=budget.lines(result.notes),
-        limits=budget.lines(result.limits) if result.is_graded or is_error else [],
+        reasons=lines(result.reasons) if is_error else [],
+        notes=lines(result.notes),
+        limits=lines(limits),
         exercises=[describe(entry, budget) for entry in result.exercises],
         budget=budget,
     )
@@ -53,12 +71,8 @@ def _score(result: Result) -> str | None:
     if result.score is None:
         return None
     if not result.max_points:
-        return f"{result.score:g} points"
-    return points_of(result.score, result.max_points) + _unit(result.max_points)
-
-
-def _unit(max_points: float) -> str:
-    return " point" if max_points == 1 else " points"
+        return say("{1} points", f"{result.score:g}")
+    return with_unit(result.score, result.max_points)
 
 
 def _received(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
@@ -79,7 +93,7 @@ def _graded(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
     return facts | {
         "wording": OUTCOMES[entry.outcome],
         "points": points_of(entry.points, entry.max_points),
-        "unit": _unit(entry.max_points),
+        "points_with_unit": with_unit(entry.points, entry.max_points),
         "card": Markup(card(_cut(entry, budget), heading=False)),
         "folded": facts["folded"] or needs_no_work,
     }

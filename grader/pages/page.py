@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import functools
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import escape
+from markupsafe import Markup, escape
 
+from grader.results import Result
 from grader.submissions.clean_text import ENDING, clean_line, clean_text
+from lessons.coursekit import i18n
 
 # The most that a card takes beside its texts: for a statement, for a row of it, and for
 # a part of an array in a drawing of a layout.
@@ -22,6 +26,7 @@ TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+SENTENCES = re.compile(r"(?<=[.?]) (?=[A-Z\"])")
 
 
 @dataclasses.dataclass
@@ -77,3 +82,45 @@ class PageBudget:
 def render(template: str, **facts: Any) -> str:
     """Fills one of the templates beside this module; all text is escaped."""
     return TEMPLATES.get_template(template).render(facts)
+
+
+def in_its_language(page: Callable[..., str]) -> Callable[..., str]:
+    """Makes a page of a result speak the language of the submitted notebook."""
+
+    @functools.wraps(page)
+    def made(result: Result, **facts: Any) -> str:
+        before, i18n.chosen = i18n.chosen, result.language
+        try:
+            return page(result, **facts)
+        finally:
+            i18n.chosen = before
+
+    return made
+
+
+def say(text: str, *values: object) -> str:
+    """Returns a text of our own in the page's language, with its values in place."""
+    return i18n.VALUE.sub(
+        lambda place: str(values[int(place[1]) - 1]), translated(text)
+    )
+
+
+def translated(text: str) -> str:
+    """Translates the sentences of a message one by one, or else all of it."""
+    sentences = SENTENCES.split(text)
+    said = [i18n.translated(one) for one in sentences]
+    whole = i18n.translated(text)
+    if whole == text or not {*said} & {*sentences}:
+        return " ".join(said)
+    return whole
+
+
+def say_as_html(text: str, *values: object) -> Markup:
+    """Does the same in a template, where a value may be HTML."""
+    said = i18n.VALUE.sub(
+        lambda place: escape(values[int(place[1]) - 1]), escape(translated(text))
+    )
+    return Markup(said)
+
+
+TEMPLATES.globals["_"] = say_as_html

@@ -1,50 +1,70 @@
-"""Finds answers that equal each other, or the published solution, but for names."""
+"""Finds groups of learners whose answers are equal, but for names."""
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from grader.results import Result
+from grader.results import ExerciseResult
 from grader.submissions.definitions import UNREADABLE, parse
 
 MIN_NODES = 60  # of a syntax tree: shorter answers are equal by chance
-MIN_EQUAL = 2  # answers that two have in common
-MAX_OTHERS = 5  # that are named for one student
+MIN_EQUAL = 2  # answers that a group has in common
 PUBLISHED = "the published solution"
 
 
-def similar_work(
-    results: Mapping[str, Result], solutions: Mapping[str, str]
-) -> dict[str, list[str]]:
-    """Lists, by student, who has equal answers, and to which exercises.
+class Group(NamedTuple):
+    """Learners whose answers to these exercises are equal, but for names."""
 
-    Answers are equal whose code is the same but for names, comments, docstrings, types
+    authors: tuple[str, ...]
+    exercises: tuple[str, ...]
+
+
+class Answers:
+    """The answers of a class, kept as hashes.
+
+    Two are equal if their code is the same but for names, comments, docstrings, types
     and layout. It is no proof of anything: an exercise may have one obvious answer.
     """
-    sources = [(PUBLISHED, *solution) for solution in solutions.items()]
-    for student, result in results.items():
-        sources += [(student, one.exercise, one.source) for one in result.exercises]
-    same = defaultdict(list)
-    for author, exercise, source in sources:
-        if form := normal_form(source):
-            same[exercise, form].append(author)
-    common = defaultdict(lambda: defaultdict(list))
-    for (exercise, _), authors in same.items():
-        for author, other in itertools.permutations(authors, 2):
-            common[author][other].append(exercise)
-    found = {}
-    for student in results:
-        others = [one for one in common[student].items() if len(one[1]) >= MIN_EQUAL]
-        others.sort(key=lambda one: (-len(one[1]), one[0]))
-        texts = [f"{who}: {', '.join(names)}" for who, names in others[:MAX_OTHERS]]
-        if len(others) > MAX_OTHERS:
-            texts.append(f"and {len(others) - MAX_OTHERS} more")
-        if texts:
-            found[student] = texts
-    return found
+
+    def __init__(self, solutions: Mapping[str, str]):
+        self.forms: dict[str, dict[str, bytes]] = {}  # by author, by exercise
+        self._add(PUBLISHED, solutions.items())
+
+    def add(self, student: str, exercises: Iterable[ExerciseResult]) -> None:
+        self._add(student, ((one.exercise, one.source) for one in exercises))
+
+    def _add(self, author: str, sources: Iterable[tuple[str, str]]) -> None:
+        found = ((exercise, normal_form(source)) for exercise, source in sources)
+        self.forms[author] = {
+            exercise: hashlib.sha256(form.encode()).digest()
+            for exercise, form in found
+            if form
+        }
+
+    def groups(self) -> list[Group]:
+        """Lists who has two or more equal answers; the most equal answers come first.
+
+        Each author is put under each pair of answers, so that the time grows with the
+        class and not with its square.
+        """
+        same = defaultdict(list)
+        for author, forms in self.forms.items():
+            for pair in itertools.combinations(forms.items(), MIN_EQUAL):
+                same[pair].append(author)
+        common: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        for pair, authors in same.items():
+            if len(authors) > 1:
+                common[tuple(sorted(authors))] |= {exercise for exercise, _ in pair}
+        found = []
+        for authors, names in common.items():
+            in_order = [name for name in self.forms[authors[0]] if name in names]
+            found.append(Group(authors, tuple(in_order)))
+        return sorted(found, key=lambda one: (-len(one.exercises), one.authors))
 
 
 def normal_form(source: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from grader.pages.page import say
 from grader.results import Outcome, Status
 
 
@@ -24,55 +25,72 @@ class StatusWording(NamedTuple):
     meaning: str  # for the instructor
 
 
+def _(text: str) -> str:
+    """Marks what learners read, so that it is translated; pages translate it."""
+    return text
+
+
 OUTCOMES = {
-    Outcome.PASSED: OutcomeWording("Right", "right", "", "right"),
+    Outcome.PASSED: OutcomeWording(_("Right"), "right", "", "right"),
     Outcome.PARTLY: OutcomeWording(
-        "Partly right", "open", "Some of its statements do not hold.", "partly right"
+        _("Partly right"),
+        "open",
+        _("Some of its statements do not hold."),
+        "partly right",
     ),
     Outcome.FAILED: OutcomeWording(
-        "Wrong", "wrong", "It does not do what the exercise asks for.", "wrong"
+        _("Wrong"), "wrong", _("It does not do what the exercise asks for."), "wrong"
     ),
     Outcome.RAISED: OutcomeWording(
-        "Your code raised an error", "wrong", "It ended in an error.", "raised an error"
+        _("Your code raised an error"),
+        "wrong",
+        _("It ended in an error."),
+        "raised an error",
     ),
     Outcome.TIMED_OUT: OutcomeWording(
-        "Took too long", "wrong", "It was stopped at the time limit.", "too long"
+        _("Took too long"), "wrong", _("It was stopped at the time limit."), "too long"
     ),
     Outcome.NOT_ATTEMPTED: OutcomeWording(
-        "Not attempted yet", "open", "It still holds its stub.", "not tried"
+        _("Not attempted yet"), "open", _("It still holds its stub."), "not tried"
     ),
     Outcome.BROKEN: OutcomeWording(
-        "The check could not run",
+        _("The check could not run"),
         "fault",
-        "It ended without a verdict.",
+        _("It ended without a verdict."),
         "check broken",
     ),
 }
 STATUSES = {
     Status.GRADED: StatusWording(
-        "Graded", "Every exercise was looked at.", "every check ran"
+        _("Graded"), _("Every exercise was looked at."), "every check ran"
     ),
     Status.GRADED_WITH_NOTE: StatusWording(
-        "Graded, with a note",
-        "Every exercise was looked at.",
+        _("Graded, with a note"),
+        _("Every exercise was looked at."),
         "the same, with a note",
     ),
     Status.STUDENT_ERROR: StatusWording(
-        "Nothing to grade yet",
-        "What you submitted contains no work that can be graded. This is why, and what "
-        "to do:",
+        _("Nothing to grade yet"),
+        _(
+            "What you submitted contains no work that can be graded. This is why, and "
+            "what to do:"
+        ),
         "nothing to grade; counts as 0",
     ),
     Status.NEEDS_REVIEW: StatusWording(
-        "A person will look at it",
-        "Your work has arrived. It gets its score from a person, which takes a little "
-        "longer. There is nothing for you to do until then.",
+        _("A person will look at it"),
+        _(
+            "Your work has arrived. It gets its score from a person, which takes a "
+            "little longer. There is nothing for you to do until then."
+        ),
         "no score until you decide",
     ),
     Status.INFRA_ERROR: StatusWording(
-        "Not graded yet: our fault",
-        "Something failed on our side, not in your work. Your work is safe and will be "
-        "graded. There is nothing for you to do.",
+        _("Not graded yet: our fault"),
+        _(
+            "Something failed on our side, not in your work. Your work is safe and "
+            "will be graded. There is nothing for you to do."
+        ),
         "our fault; no score",
     ),
 }
@@ -80,4 +98,16 @@ STATUSES = {
 
 def points_of(points: float, max_points: float) -> str:
     """Writes how many points were earned, of how many; without a maximum, a bonus."""
-    return f"{points:g} of {max_points:g}" if max_points else f"{points:g} bonus"
+    if not max_points:
+        return say("{1} bonus", f"{points:g}")
+    return say("{1} of {2}", f"{points:g}", f"{max_points:g}")
+
+
+def with_unit(points: float, max_points: float) -> str:
+    """Writes the same with the word "points"."""
+    got, most = f"{points:g}", f"{max_points:g}"
+    if not max_points:
+        return say("{1} bonus points", got)
+    if max_points == 1:
+        return say("{1} of {2} point", got, most)
+    return say("{1} of {2} points", got, most)

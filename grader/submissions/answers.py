@@ -69,8 +69,10 @@ def extract_answers(submitted: NotebookNode, lesson: NotebookNode) -> Answers:
     known = {name for cell in cells for name in ids(cell)}
     lost = [n for n, one in found.items() if one.place is not None and n not in known]
     if lost:
-        how = "were known by their comment or function, as their ids were lost"
-        notes.append(f"The cells of {', '.join(lost)} {how}.")
+        notes.append(
+            f"The cells of {', '.join(lost)} were known by their comment or function, "
+            "as their ids were lost."
+        )
     roles = {place: "" for one in found.values() for place in one.dropped}
     roles |= {one.place: name for name, one in found.items() if one.place is not None}
     for name, one in found.items():
@@ -124,12 +126,13 @@ def why_other_lesson(submitted: NotebookNode, lesson: NotebookNode, name: str) -
     """Says that a notebook has none of a lesson's exercises, or ""."""
     if not is_other_lesson(submitted, lesson):
         return ""
-    text = f"This is not lesson {name}: none of its exercises are in it."
+    said = [f"This is not lesson {name}: none of its exercises are in it."]
     heading = title(submitted, "")
     if heading and heading != title(lesson, ""):
-        text += f" Its title is {quoted(heading)}."
+        said.append(f"Its title is {quoted(heading)}.")
     asked = ", ".join(list(exercises(lesson))[:3])
-    return f"{text} Submit the notebook that holds {asked}."
+    said.append(f"Submit the notebook that holds {asked}.")
+    return " ".join(said)
 
 
 def is_other_lesson(submitted: NotebookNode, lesson: NotebookNode) -> bool:

@@ -258,12 +258,16 @@ def clean_notebook(facts: dict, notes: list[str]) -> NotebookNode:
         raise Refused(f"{problem} {DELETE}")
     cells = [cell for cell in map(clean_cell, raw) if cell is not None]
     if len(cells) < len(raw):
-        what = f"Cells that hold no text, or more than {MAX_CELL:,} characters"
-        notes.append(f"{what}: {len(raw) - len(cells)}. They were left out.")
+        notes.append(
+            f"Cells that hold no text, or more than {MAX_CELL:,} characters: "
+            f"{len(raw) - len(cells)}. They were left out."
+        )
     size = sum(len(cell.source) for cell in cells)
     if size > MAX_TEXT:
-        problem = f"This notebook's cells hold {size:,} characters; the limit is"
-        raise Refused(f"{problem} {MAX_TEXT:,}. {DELETE}")
+        raise Refused(
+            f"This notebook's cells hold {size:,} characters; "
+            f"the limit is {MAX_TEXT:,}. {DELETE}"
+        )
     if not any(cell.source.strip() for cell in cells):
         raise Refused(f"This notebook has no cell with any text in it. {SAVE}")
     number = give_ids(cells, missing_is_wrong=facts.get("nbformat_minor") == 5)

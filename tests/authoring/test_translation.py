@@ -157,6 +157,13 @@ def test_a_lessons_texts_are_its_prose_its_checks_messages_and_their_statements(
     assert "a hidden cause" not in found
 
 
+def test_what_a_feedback_page_says_is_to_be_translated():
+    words = {*all_texts({}, ROOT)[COMMON]}
+    assert {"Feedback for {1}", "Partly right", "Your code, {1} lines"} <= words
+    assert "It was stopped at a limit of the grader: {1}." in words
+    assert "no score until you decide" not in words  # an instructor's
+
+
 def test_what_a_card_says_in_one_word_is_to_be_translated():
     words = {*all_texts({}, ROOT)[COMMON]}
     labels = {"called", "seen", "expected", "likely", "where", "again"}
@@ -201,7 +208,9 @@ def test_build_carries_translations_into_notebooks_and_messages(course):
     assert [c.source for c in notebook.cells if "시연" in c.source] == ["시연입니다."]
     said = {}
     exec((course / "lessons/coursekit/messages_ko.py").read_text(), said)
-    assert said["MESSAGES"] == {"{1} of {2}": "{2} 중 {1}"}
+    # Pages of results have the lesson's title, too.
+    titled = {"Lesson 1. Tiny": "1강. 작은 강의"}
+    assert said["MESSAGES"] == titled | {"{1} of {2}": "{2} 중 {1}"}
 
 
 def test_missing_and_stale_sentences_are_named(course):

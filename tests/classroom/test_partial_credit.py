@@ -29,6 +29,7 @@ ANSWERS = {
     "cleo": several.TWO_FAIL,
     "dan": several.WRONG,
 }
+KOREAN = "cleo"  # the language of her notebook
 POINTS = {"ada": 2, "bob": 1.67, "cleo": 1.33, "dan": 0}
 
 
@@ -45,7 +46,10 @@ def make(folder, **options):
     changes = {"checks": several.CHECKS}
     lesson = make_class(folder, several.TEXT, **changes, **options)
     for student, answer in ANSWERS.items():
-        hand_in(folder, student, answered(lesson, double=answer, negate=NEGATE))
+        notebook = answered(lesson, double=answer, negate=NEGATE)
+        if student == KOREAN:
+            notebook.cells[0].source += "\n\n`%env COURSE_LANGUAGE=ko`"
+        hand_in(folder, student, notebook)
     return folder / "class"
 
 
@@ -104,6 +108,12 @@ def test_feedback_page_shows_the_fraction_and_what_each_statement_gives(folder):
         assert part in text
 
 
+def test_feedback_is_in_the_language_of_the_notebook(folder):
+    text = words(folder / "feedback" / KOREAN / NAME / f"{NAME}.html")
+    assert "cleo님의 피드백 4점 중 3.33점 채점 완료" in text
+    assert "double 일부 맞음 2점 중 1.33점 ✓ 통과: Twice 필수" in text
+
+
 def test_an_essential_failure_leaves_no_points_and_hidden_cases_untried(folder):
     text = words(folder / "feedback" / "dan" / NAME / f"{NAME}.html")
     assert "double Wrong 0 of 2 points ✗ fails: Twice essential" in text
@@ -120,9 +130,9 @@ def test_class_report_counts_how_many_fail_each_statement(folder):
     ]
     assert rows[1:] == [
         ["double"],
-        ["1", "4 answers", "twice (essential)"],
-        ["2", "4 answers", "negative numbers"],
-        ["2", "3 answers", "fractions"],
+        ["1", "4 answers", "twice (essential) The result is wrong. (dan)"],
+        ["2", "4 answers", "negative numbers The result is wrong. (cleo)"],
+        ["2", "3 answers", "fractions The result is wrong. (bob)"],
     ]
     assert "Median 3.5, mean 3.25, of 4" in words(page)
 

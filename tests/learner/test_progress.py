@@ -1,18 +1,21 @@
 """A page shows a learner what is done in all lessons, and what to do next."""
 
 import dataclasses
+import datetime
 import functools
+import hashlib
 import re
 
 import nbformat
 import pytest
 import tiny
+from bs4 import BeautifulSoup
 from servers import axe_violations, browser_page
 
 from grader.__main__ import main
 from grader.authoring.release import release
 from grader.learner import progress
-from grader.learner.progress import save, write_page
+from grader.learner.progress import save, write_pages
 from grader.results import ExerciseResult, Outcome, Result, StatementResult
 from lessons.coursekit.outcomes import FAILS
 
@@ -36,7 +39,7 @@ def root(tmp_path):
 
 def words(root):
     """What the page says, tags left out."""
-    page = write_page(root).read_text()
+    page = write_pages(root)[0].read_text()
     body = re.sub(r"<[^>]*>", " ", page.partition("<body>")[2])
     return " ".join(body.split()), page
 
@@ -83,6 +86,58 @@ def test_where_all_is_right_the_course_is_finished(root):
     assert "you have finished the course" in text
 
 
+def certificate(root, **options):
+    text = write_pages(root, **options)[1].read_text()
+    return " ".join(BeautifulSoup(text, "html.parser").main.get_text(" ").split())
+
+
+def test_the_certificate_says_who_did_what_when_and_what_that_is_worth(root):
+    save(Result(tiny.NAME, (RIGHT, WRONG)), root)
+    text = certificate(root, name="Ada <b>Lovelace")
+    today = datetime.date.today().isoformat()
+    assert f"{tiny.REPOSITORY} Name Ada <b>Lovelace" in text
+    assert f"1 of 2 exercises right, 1 of 3 points. Last checked on {today}." in text
+    notebook = (root / "lessons" / f"{tiny.NAME}.ipynb").read_bytes()
+    digits = hashlib.sha256(notebook).hexdigest()[:12]
+    assert f"Lesson 1. Tiny 1 of 2 1 of 3 {today} double [{digits}] What" in text
+    assert "negate" not in text and OFF not in text
+    assert "Nobody supervised the work, and the course's solutions are public." in text
+
+
+def test_the_certificate_names_bonus_points_apart(root):
+    bonus = dataclasses.replace(RIGHT, exercise="negate", points=2, max_points=0)
+    source = root / "solutions" / "checks" / f"{tiny.NAME}.py"
+    text = source.read_text().replace("points=2", "points=2, bonus=True")
+    source.write_text(text)
+    save(Result(tiny.NAME, (RIGHT, bonus)), root)
+    text = certificate(root, name="Ada")
+    assert "2 of 2 exercises right, 1 of 1 points. 2 bonus points." in text
+    assert "2 of 2 1 of 1, 2 bonus" in text
+
+
+def test_the_certificate_takes_the_name_that_git_knows(root, monkeypatch):
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "user.name")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "Grace Hopper")
+    assert "Name Grace Hopper 0 of 2 exercises right" in certificate(root)
+    monkeypatch.setenv("PATH", "")  # no Git: the name is written by hand
+    assert "Name 0 of 2 exercises right" in certificate(root)
+
+
+def test_both_pages_speak_the_language_of_the_notebook(root, monkeypatch):
+    save(Result(tiny.NAME, (RIGHT, WRONG)), root)
+    monkeypatch.setattr("lessons.coursekit.i18n.chosen", "ko")
+    for path in write_pages(root, name="김하늘"):
+        html = BeautifulSoup(path.read_text(), "html.parser")
+        assert html.html["lang"] == "ko"
+        for tag in [*html("code"), *html(class_="code")]:
+            tag.decompose()
+        text = html.main.get_text(" ")
+        for ours in (tiny.REPOSITORY, "Lesson 1. Tiny", OFF, "SHA"):
+            text = text.replace(ours, "")
+        assert re.findall("[A-Za-z]{3,}", text.replace("JAX", "")) == []
+
+
 def test_a_damaged_file_counts_as_not_checked(root):
     save(Result(tiny.NAME, (RIGHT, WRONG)), root)
     [path] = (root / ".progress").iterdir()
@@ -93,7 +148,7 @@ def test_a_damaged_file_counts_as_not_checked(root):
 def test_the_command_writes_it_and_says_where(root, monkeypatch, capsys):
     results = [Result(tiny.NAME, (RIGHT, WRONG))]
     monkeypatch.setattr("grader.learner.own_work.check_own", lambda names: results)
-    for name in ("save", "write_page"):
+    for name in ("save", "write_pages"):
         here = functools.partial(getattr(progress, name), root=root)
         monkeypatch.setattr(progress, name, here)
     assert main(["check"]) == 0
@@ -102,7 +157,8 @@ def test_the_command_writes_it_and_says_where(root, monkeypatch, capsys):
     assert table.splitlines()[3].startswith("negate    wrong    0 of 2")
     assert card.splitlines()[0].startswith("negate  wrong")
     assert "✗ negative" in card and OFF in card
-    assert said.endswith(f"what to do next: {root / 'progress.html'}\n")
+    assert f"what to do next: {root / 'progress.html'}\n" in said
+    assert said.endswith(f"to show to others: {root / 'certificate.html'}\n")
     assert "Exercise 1.2" in (root / "progress.html").read_text()
 
 
@@ -111,5 +167,6 @@ def test_axe_finds_no_violation(root, scheme):
     save(Result(tiny.NAME, (RIGHT, WRONG)), root)
     with browser_page() as page:
         page.emulate_media(color_scheme=scheme)
-        page.set_content(write_page(root).read_text())
-        assert axe_violations(page) == []
+        for path in write_pages(root):
+            page.set_content(path.read_text())
+            assert axe_violations(page) == []

@@ -9,7 +9,7 @@ import pytest
 from bs4 import BeautifulSoup
 from servers import axe_violations, browser_page
 
-from grader.pages.class_report import class_report
+from grader.pages.class_report import ClassReport
 from grader.pages.feedback import feedback_page
 from grader.results import (
     ExerciseResult,
@@ -154,7 +154,10 @@ def feedback(result, student="ada"):
 
 
 def report(results):
-    return class_report("01_tiny", results, title=TITLE, solutions={})
+    made = ClassReport("01_tiny", title=TITLE, solutions={})
+    for student, result in results.items():
+        made.add(student, result)
+    return made.page()
 
 
 def table(page, caption):
@@ -377,10 +380,31 @@ def test_statements_are_counted_with_how_many_answers_fail_each():
     people |= {"fay": dataclasses.replace(REVIEW, exercises=(PART,))}
     assert table(report(people), "Statements that fail")[1:] == [
         ["halve"],
-        ["2", "4 answers", "half (essential)"],
-        ["2", "3 answers", "fractions"],
-        ["1", "3 answers", "negative numbers"],
-        ["1", "3 answers", "arrays"],
+        ["2", "4 answers", f"half (essential) {TOGETHER}"],
+        ["2", "3 answers", "fractions The result is whole. (ada)"],
+        ["1", "3 answers", f"negative numbers {TOGETHER}"],
+        ["1", "3 answers", f"arrays {TOGETHER}"],
+    ]
+
+
+TOGETHER = "It failed together with a statement above it."
+
+
+def test_a_statement_shows_what_most_cards_say_of_it_and_one_learner():
+    texts = {
+        "fay": "It is wrong on 1 of 8 devices.",
+        "eve": "It is wrong on 4 of 8 devices.",
+        "dan": "It is wrong on 4 of 8 devices.",
+        "cyd": "It is 0.",
+        "bob": "see above",
+    }
+    people = {
+        name: dataclasses.replace(WRONG, statements=(statement("sum", FAILS, text),))
+        for name, text in texts.items()
+    }
+    page = report({name: Result("01_tiny", (one,)) for name, one in people.items()})
+    assert table(page, "Statements that fail")[2:] == [
+        ["5", "5 answers", "sum (essential) It is wrong on 4 of 8 devices. (dan)"]
     ]
 
 
@@ -393,7 +417,10 @@ def test_statements_that_hold_everywhere_are_not_listed():
     assert "Statements that fail" not in words(page)
     page = report({"ada": Result("01_tiny", (RIGHT, PART))})
     [_, exercise, *rows] = table(page, "Statements that fail")
-    assert (exercise, rows) == (["halve"], [["1", "1 answer", "fractions"]])
+    assert (exercise, rows) == (
+        ["halve"],
+        [["1", "1 answer", "fractions The result is whole. (ada)"]],
+    )
 
 
 def failing(message, outcome=Outcome.FAILED):
@@ -416,6 +443,11 @@ def test_messages_that_differ_in_numbers_are_counted_together():
         ["1", "wrong", "It lives on 1 device, not on 8."],
         ["1", "raised an error", "KeyError: 'w'"],
     ]
+
+
+def test_what_a_statement_counts_is_not_counted_again():
+    page = report({"ada": Result("01_tiny", (RIGHT, PART, WRONG))})
+    assert "Most frequent failures" not in words(page)
 
 
 def test_rare_messages_are_summed_up():
@@ -449,6 +481,7 @@ def test_class_without_a_graded_submission_has_a_report():
 
 HOSTILE_PAGES = {f"hostile {status}": status for status in Status}
 PAGES = ("mixed", "review", "nothing", "class", *HOSTILE_PAGES, "hostile class")
+PAGES += ("hostile, in Korean",)
 
 
 @functools.cache
@@ -456,6 +489,9 @@ def page(name):
     """Makes a page when a test first wants it: some hold megabytes."""
     if name in HOSTILE_PAGES:
         return feedback(hostile_result(HOSTILE_PAGES[name]), LONG)
+    if name == "hostile, in Korean":
+        korean = dataclasses.replace(hostile_result(Status.GRADED), language="ko")
+        return feedback(korean, LONG)
     if name == "class":
         return report(CLASS)
     if name == "hostile class":
@@ -467,7 +503,7 @@ def page(name):
 @pytest.mark.parametrize("name", PAGES)
 def test_page_is_made_for_everybody(name):
     html = soup(page(name))
-    assert html.html["lang"] == "en"
+    assert html.html["lang"] == ("ko" if "Korean" in name else "en")
     assert html.title.get_text(strip=True)
     assert len(html("h1")) == 1
     levels = [int(heading.name[1]) for heading in html(["h1", "h2", "h3"])]

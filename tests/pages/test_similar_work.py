@@ -1,12 +1,16 @@
 """Who has the same answers: for instructors, as information."""
 
+import dataclasses
 import textwrap
+import weakref
 
 import pytest
+from bs4 import BeautifulSoup
 
-from grader.pages.class_report import class_report
-from grader.pages.similar_work import normal_form, similar_work
-from grader.results import ExerciseResult, Outcome, Result, Status
+from grader.pages.class_report import ClassReport
+from grader.pages.similar_work import Answers, normal_form
+from grader.results import ExerciseResult, Outcome, Result, StatementResult, Status
+from lessons.coursekit.outcomes import FAILS
 
 ANSWER = '''
 def train(params, batches, lr):
@@ -52,42 +56,67 @@ def test_what_is_short_or_cannot_be_read_is_like_nothing(source):
     assert normal_form(source) == ""
 
 
-def test_two_students_with_two_equal_answers_are_listed_for_each_other():
+def groups(results, solutions=()):
+    """Makes rows: who, and which exercises."""
+    answers = Answers(dict(solutions))
+    for student, result in results.items():
+        answers.add(student, result.exercises)
+    return [(" ".join(one.authors), *one.exercises) for one in answers.groups()]
+
+
+def test_learners_with_two_equal_answers_are_one_group():
     renamed = ANSWER.replace("losses", "errors").replace("train", "run")
     results = {
         "ada": work(ANSWER, renamed, OTHER),
         "bob": work(REWORDED, renamed, SHORT),
         "eve": work(OTHER, OTHER, SHORT),
     }
-    found = similar_work(results, {})
-    assert found == {
-        "ada": ["bob: exercise_0, exercise_1"],
-        "bob": ["ada: exercise_0, exercise_1"],
-    }
+    assert groups(results) == [("ada bob", "exercise_0", "exercise_1")]
 
 
 def test_one_equal_answer_is_chance():
     results = {"ada": work(ANSWER, OTHER), "bob": work(ANSWER, ANSWER)}
-    assert similar_work(results, {}) == {}
+    assert groups(results) == []
 
 
 def test_the_published_solution_is_named():
     solved = {"exercise_0": ANSWER, "exercise_1": OTHER}
     results = {"ada": work(REWORDED, OTHER), "bob": work(OTHER, ANSWER)}
-    assert similar_work(results, solved) == {
-        "ada": ["the published solution: exercise_0, exercise_1"]
+    assert groups(results, solved) == [
+        ("ada the published solution", "exercise_0", "exercise_1")
+    ]
+
+
+def test_many_who_share_answers_are_one_row_in_any_order():
+    results = {f"student-{n:02}": work(ANSWER, OTHER) for n in range(40)}
+    assert groups(results) == [(" ".join(results), "exercise_0", "exercise_1")]
+    assert groups(results) == groups(dict(reversed(results.items())))
+    assert "Learners Who Exercises 40 student-00, student-01," in words(results)
+    assert "student-19 and 20 more exercise_0, exercise_1" in words(results)
+
+
+def test_those_who_share_more_are_a_group_of_their_own():
+    results = {
+        "ada": work(ANSWER, OTHER, ANSWER),
+        "bob": work(ANSWER, OTHER, ANSWER),
+        "cyd": work(ANSWER, OTHER, OTHER),
     }
+    assert groups(results) == [
+        ("ada bob", "exercise_0", "exercise_1", "exercise_2"),
+        ("ada bob cyd", "exercise_0", "exercise_1"),
+    ]
 
 
-def test_many_who_share_answers_are_counted():
-    results = {f"student-{n:02}": work(ANSWER, OTHER) for n in range(9)}
-    texts = similar_work(results, {})["student-04"]
-    assert len(texts) == 6
-    assert texts[-1] == "and 3 more"
+def report(results, solutions=()):
+    made = ClassReport("01_tiny", title="Tiny", solutions=dict(solutions))
+    for student, result in results.items():
+        made.add(student, result)
+    return made.page()
 
 
-def report(results):
-    return class_report("01_tiny", results, title="Tiny", solutions={})
+def words(results, solutions=()):
+    text = BeautifulSoup(report(results, solutions), "html.parser").get_text(" ")
+    return " ".join(text.split())
 
 
 def test_the_class_report_shows_it_and_says_what_it_is_not():
@@ -95,7 +124,31 @@ def test_the_class_report_shows_it_and_says_what_it_is_not():
     page = report(results)
     assert "Equal answers" in page
     assert "no proof" in page
-    assert "<td>b&lt;i&gt;ob: exercise_0, exercise_1</td>" in page
+    assert "<td>ada, b&lt;i&gt;ob</td>" in page
     alone = report({"ada": work(ANSWER)})
     assert "Equal answers" not in alone
     assert textwrap.dedent(ANSWER) not in page
+
+
+def test_the_class_report_marks_what_equals_the_published_solution():
+    solved = {"exercise_0": ANSWER, "exercise_1": OTHER}
+    text = words({"ada": work(ANSWER, OTHER)}, solved)
+    assert "1 ada (the published solution) exercise_0, exercise_1" in text
+
+
+def test_report_of_a_class_keeps_no_layouts_and_no_code():
+    """A drawn layout may take tens of kilobytes, and a class has thousands."""
+    parts = tuple((device, ((device, device + 1),)) for device in range(64))
+    layouts = ((64,), parts, parts)
+    failed = StatementResult("sum", True, 0, FAILS, "It is 0.", (), layouts)
+    result = work(ANSWER, OTHER)
+    one = dataclasses.replace(result.exercises[0], statements=(failed,))
+    made = ClassReport("01_tiny", title="Tiny", solutions={})
+    kept = weakref.WeakSet()
+    for number in range(3):
+        copied = dataclasses.replace(one, message=f"It is {number}.")
+        kept.add(copied)
+        made.add(f"student-{number}", dataclasses.replace(result, exercises=(copied,)))
+        del copied
+    assert len(kept) == 0
+    assert "It is 0." in made.page()

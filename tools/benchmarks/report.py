@@ -1,0 +1,74 @@
+"""Measures the class report: `python tools/benchmarks/report.py 2000`.
+
+Each of so many learners submits our answers to lesson 2, a quarter of them as others do
+and the rest changed, and fails some statements with drawn layouts.
+"""
+
+import random
+import resource
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import nbformat
+
+from grader import ROOT
+from grader.authoring.release import exercises
+from grader.pages.class_report import ClassReport
+from grader.results import ExerciseResult, Outcome, Result, StatementResult
+from lessons.coursekit.outcomes import FAILS, HOLDS
+
+LESSON = "02_collectives"
+PARTS = tuple((device, ((device, device + 1), (0, 64))) for device in range(8))
+
+
+def result(number: int, sources: dict[str, str], rng: random.Random) -> Result:
+    def statement(place: int) -> StatementResult:
+        said = f"The result is wrong on {rng.randrange(8)} of 8 devices."
+        rows, layouts = (("seen", "0.0 " * 200),), ((8, 64), PARTS, PARTS)
+        standing = rng.choice([HOLDS, HOLDS, FAILS])
+        return StatementResult(
+            f"statement {place}", place == 0, 0.1, standing, said, rows, layouts
+        )
+
+    found = []
+    for name, source in sources.items():
+        own = number if rng.random() < 0.75 else rng.randrange(40)
+        found.append(
+            ExerciseResult(
+                name,
+                Outcome.FAILED,
+                0,
+                2,
+                statements=tuple(map(statement, range(6))),
+                message="The result is wrong.",
+                source=f"{source}\n\n\ndef own():\n    return {own}\n",
+            )
+        )
+    return Result(LESSON, tuple(found))
+
+
+def main(num_learners: int) -> None:
+    lesson = nbformat.read(ROOT / "solutions" / f"{LESSON}.ipynb", as_version=4)
+    sources = {name: cell.source for name, cell in exercises(lesson).items()}
+    report, rng = ClassReport(LESSON, title=LESSON, solutions=sources), random.Random(0)
+    seconds, before = 0.0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for number in range(num_learners):
+        one = result(number, sources, rng)
+        begun = time.process_time()
+        report.add(f"learner-{number:05}", one)
+        seconds += time.process_time() - begun
+    begun = time.process_time()
+    page = report.page()
+    seconds += time.process_time() - begun
+    mebibytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(
+        f"{num_learners} learners, {len(sources)} exercises: {seconds:.1f} CPU s, "
+        f"{mebibytes:.0f} MiB more, a page of {len(page.encode()) / 1000:.0f} kB"
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2000)
