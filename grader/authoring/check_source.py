@@ -216,7 +216,7 @@ def outside_blocks(node: ast.AST) -> Iterator[ast.Call]:
 
 def tried_statements(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:
     """Yields the statements that a function names as what it tries, and where."""
-    _, options = facts_of_comparison()
+    *_, options = facts_of_comparison()
     for call in ast.walk(node):
         match call:
             case ast.Call(ast.Name("statement"), args=names):
