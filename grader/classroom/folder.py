@@ -12,7 +12,7 @@ from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
 
 from grader.atomic_files import read_text
-from grader.authoring.release import with_checks
+from grader.authoring.release import names_lesson, with_checks
 from grader.classroom.roster import read_names
 from grader.classroom.store import Store
 from grader.results import Record
@@ -112,6 +112,18 @@ class Classroom:
         unknown = (one for one in self._submitted() if one.lesson not in self.lessons)
         return sorted(str(one.folder.relative_to(self.folder)) for one in unknown)
 
+    def lesson_named(self, text: str) -> str:
+        """Returns the lesson that `1`, `01` or `01_pmap_spmd` means.
+
+        Raises:
+            ValueError: this course has no such lesson.
+        """
+        for name in self.lessons:
+            if names_lesson(text, name):
+                return name
+        have = ", ".join(self.lessons)
+        raise ValueError(f'This course has no lesson "{text}". It has: {have}.')
+
     def _submitted(self) -> list[Submission]:
         root = self.folder / self.directory.submitted_directory
         found = root.glob("*/*")
@@ -120,6 +132,11 @@ class Classroom:
     def published_path(self, submission: Submission) -> Path:
         """Names the file that says which result is published."""
         folder = self.folder / "grading" / "published"
+        return folder / submission.lesson / submission.student
+
+    def received_path(self, submission: Submission) -> Path:
+        """Names the file that says under which name the submission was downloaded."""
+        folder = self.folder / "grading" / "received"
         return folder / submission.lesson / submission.student
 
     def published_key(self, submission: Submission) -> str:

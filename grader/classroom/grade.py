@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from grader.atomic_files import write
 from grader.classroom import gradebook
 from grader.classroom.folder import CONFIG, Classroom, Submission
 from grader.classroom.publishing import (
@@ -50,6 +51,10 @@ def grade(
         classroom.names()  # a damaged roster is reported before any file is placed
         collected = collect(downloads, classroom.folder, [*classroom.lessons])
         add_names(classroom.roster, collected.names)
+        for submission in classroom.submissions():
+            place = submission.student, submission.lesson
+            if name := collected.received.get(place):
+                write(classroom.received_path(submission), name)
         for line in [*collected.problems, *classroom.unknown_folders()]:
             print(f"left alone: {line}")
         jobs = read_jobs(classroom, classroom.submissions(), limits)
@@ -73,6 +78,7 @@ def grade(
             graded = with_progress(grade_jobs(executor, todo), len(todo))
             finished = itertools.chain(finished, graded)
         gradebook.add_lessons(classroom)
+        gradebook.add_students(classroom)
         print(f"{count}, {to_grade}")
         for one in finished:
             submission = jobs[one.job]

@@ -105,6 +105,26 @@ def add_lessons(classroom: Classroom) -> None:
             raise GradebookError(f"{error}. {remedy}") from None
 
 
+def add_students(classroom: Classroom) -> None:
+    """Adds learners, and the names in people.csv, which the formgrader shows.
+
+    Its "Lovelace, Ada" and "Ada Lovelace" have the same last name. Where no name is
+    known, the id is shown in its place.
+    """
+    names = classroom.names()
+    submitted = {one.student for one in classroom.submissions()}
+    with opened(classroom) as book:
+        known = {student.id: student for student in book.students}
+        for one in sorted({*names, *submitted}):
+            student = known.get(one) or book.add_student(one)
+            if one in names or student.last_name is None:
+                name = names.get(one, one)
+                last, comma, first = name.partition(", ")
+                if not comma:
+                    first, _, last = name.rpartition(" ")
+                student.first_name, student.last_name = first[:128], last[:128]
+
+
 def save(classroom: Classroom, student: str, result: Result) -> None:
     """Writes one result: the automatic scores, never an instructor's.
 

@@ -44,13 +44,14 @@ def purge(folder: Path, students: Sequence[str], *, apply: bool = False) -> int:
 def paths_of(classroom: Classroom, student: str) -> list[Path]:
     """Lists the files and folders that hold a learner's data.
 
-    Class reports and exports that name the learner are among them; the next `grade` and
-    `export` write these anew.
+    Class reports, exports and archives of feedback that name the learner are among
+    them; the next `grade`, `export` and `return` write these anew.
     """
     paths, keys, others_keys = [], set(), {""}
     for one in classroom.submissions():
         if one.student == student:
             paths.append(classroom.published_path(one))
+            paths.append(classroom.received_path(one))
             keys.add(classroom.published_key(one))
         else:
             others_keys.add(classroom.published_key(one))
@@ -59,8 +60,9 @@ def paths_of(classroom: Classroom, student: str) -> list[Path]:
     for kind in ("submitted", "autograded", "feedback"):
         paths.append(classroom.path(kind, student, "."))
     grading = classroom.folder / "grading"
-    for path in sorted([*grading.glob("report/*.html"), *grading.glob("grades*.csv")]):
-        if student in path.read_text(encoding="utf-8"):
+    kinds = ("report/*.html", "grades*.csv", "feedback*.zip")
+    for path in sorted(path for kind in kinds for path in grading.glob(kind)):
+        if student.encode() in path.read_bytes():  # an archive's names are in plain
             paths.append(path)
     return [path for path in paths if path.exists()]
 

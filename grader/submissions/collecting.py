@@ -93,6 +93,7 @@ class Collection:
 
     Attributes:
         placed: the files that are in their place, by student's id and lesson.
+        received: the path in its download of the file that counts, as `placed`.
         names: display names by id, of these downloads.
         other_files: names of the files that answer no lesson, by learner.
         problems: one line for each file that could not be placed, and for each choice.
@@ -101,6 +102,7 @@ class Collection:
     def __init__(self, course: Path, lessons: Sequence[str]):
         self.course, self.lessons = course, lessons
         self.placed: dict[tuple[str, str], Version] = {}
+        self.received: dict[tuple[str, str], str] = {}
         self.names: dict[str, str] = {}
         self.other_files: dict[str, list[str]] = {}
         self.problems: list[str] = []
@@ -126,6 +128,9 @@ class Collection:
             copy = copy_number(owner.path[-1])
             new = Version(name, kind, file.time, digest(data), owner.version, copy)
             self.place(student, lesson, new, data)
+            counting = self.placed.get((student, lesson))
+            if counting and counting.digest == new.digest:
+                self.received[student, lesson] = "/".join(file.parts)
             name = owner.name
             if student != owner.student and student not in self.names:
                 what = f"{quoted(owner.student)} cannot name a folder"

@@ -113,7 +113,7 @@ def test_a_bonus_adds_points_and_leaves_the_maximum(tmp_path):
         assert [(one.score, one.max_score) for one in found] == [(3, 1), (1, 1)]
     path = tmp_path / "grades.csv"
     export(tmp_path / "class", "csv", path)
-    with open(path, newline="") as file:
+    with open(path, encoding="utf-8-sig", newline="") as file:
         rows = [*csv.DictReader(file)]
     assert [(row["score"], row["max_score"]) for row in rows] == [
         ("3", "1"),
@@ -192,7 +192,8 @@ def test_regrade_lists_first_applies_on_demand_and_keeps_manual_marks(class_of_f
     run(regrade, folder / "class", ["ada", "bob"], apply=True)
     assert marks(folder)["bob"] == {"check-double": 0, "check-negate": 0}
     run(export, folder / "class")
-    with open(folder / "class/grading/grades.csv", newline="") as file:
+    path = folder / "class/grading/grades.csv"
+    with open(path, encoding="utf-8-sig", newline="") as file:
         scores = {row["student"]: row["score"] for row in csv.DictReader(file)}
     assert scores == {"ada": "1", "bob": "0.5", "cleo": "0", "dan": "0"}
 
@@ -403,7 +404,8 @@ def test_download_gets_a_class_of_its_own(tmp_path, monkeypatch):
     assert status == 0
     assert "canvas-graded" in lines[0]
     run(export, tmp_path / "canvas-graded")
-    with open(tmp_path / "canvas-graded/grading/grades.csv", newline="") as file:
+    path = tmp_path / "canvas-graded/grading/grades.csv"
+    with open(path, encoding="utf-8-sig", newline="") as file:
         rows = [(r["student"], r["score"]) for r in csv.DictReader(file)]
     assert rows == [("12345", "3"), ("12346", "2")]
 

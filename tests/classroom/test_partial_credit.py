@@ -135,7 +135,7 @@ def test_exports_have_the_fractions(folder, tmp_path):
         ("moodle", "Identifier", "Grade"),
     ):
         export(folder, kind, path)
-        with open(path, newline="") as file:
+        with open(path, encoding="utf-8-sig", newline="") as file:
             rows = {row[student]: row[score] for row in csv.DictReader(file)}
         found = {who: rows[who] for who in POINTS}
         assert found == {"ada": "4", "bob": "3.67", "cleo": "3.33", "dan": "2"}
