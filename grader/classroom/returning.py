@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 import nbformat
+from nbgrader.exchange import ExchangeError, ExchangeFactory
+from nbgrader.utils import temp_attrs
 
 from grader import CourseError
 from grader.atomic_files import read_text, write_file
@@ -183,20 +185,21 @@ def release_to_exchange(
     classroom: Classroom, final: Mapping[Submission, Result]
 ) -> list[Submission]:
     """Releases pages as `nbgrader release_feedback` does; returns whose."""
-    from nbgrader.apps.api import NbGraderAPI
-
-    directory = classroom.directory
-    api = NbGraderAPI(directory, config=directory.config, log_level="ERROR")
-    released = []
+    directory, released = classroom.directory, []
+    options = {"coursedir": directory, "config": directory.config}
+    exchange = ExchangeFactory(config=directory.config).ReleaseFeedback(**options)
     for submission in final:
         files = [submission.folder / name for name in EXCHANGE_FILES]
         if all(file.is_file() and not file.is_symlink() for file in files):
+            names = {"assignment_id": submission.lesson}
+            names["student_id"] = submission.student
             feedback = classroom.path("feedback", submission.student, submission.lesson)
             for file in files:
                 write_file(feedback / file.name, file.read_bytes())
-            done = api.release_feedback(submission.lesson, submission.student)
-            if not done["success"]:
-                said = done.get("log", done["error"]).strip().splitlines()[-1]
-                raise CourseError(f"The exchange does not take the feedback: {said}")
+            with temp_attrs(directory, **names):
+                try:
+                    exchange.start()
+                except ExchangeError as error:
+                    raise CourseError(f"nbgrader's exchange: {error}") from None
             released.append(submission)
     return released
