@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grader.classroom import gradebook
@@ -11,6 +11,7 @@ from grader.classroom.roster import (
     IDS,
     ON_ROSTER,
     Person,
+    Row,
     ids_by_column,
     match,
     on_roster,
@@ -65,7 +66,7 @@ def import_roster(classroom: Classroom, files: Sequence[Path]) -> None:
     gradebook.add_students(classroom)
     print(f"{len(people)} learners are on the roster: {classroom.roster}")
     for student in sorted(before - people.keys() - renamed):
-        print(f"no longer on it: {shown(student, rows[student]['name'])}")
+        print(f"no longer on it: {shown(student, rows)}")
 
 
 def people_with_ids(files: Sequence[Path], submitted: set[str]) -> dict[str, Person]:
@@ -77,7 +78,11 @@ def people_with_ids(files: Sequence[Path], submitted: set[str]) -> dict[str, Per
             found.setdefault(facts, person)  # who is in two sections is there twice
     people = [*found.values()]
     by_id = match(people, submitted)
-    columns = [name for name in ids_by_column(people, submitted) if name != "name"]
+    columns = [
+        name
+        for name in ids_by_column(people, submitted)
+        if not name.startswith("name")  # two learners may have the same
+    ]
     matched = {*by_id.values()}
     for person in people:
         if person not in matched:
@@ -105,13 +110,17 @@ def list_missing(classroom: Classroom) -> None:
         missing = [student for student in expected if student not in students]
         num_submitted = len(expected) - len(missing)
         print(f"{lesson}: {num_submitted} of {len(expected)} submitted")
-        for student in missing if students else ():
-            print(f"    not submitted: {shown(student, people[student]['name'])}")
+        names = [shown(student, people) for student in missing]
+        for name in sorted(names) if students else ():
+            print(f"    not submitted: {name}")
+    unknown: dict[str, list[str]] = {}
     for one in submissions:
         if expected and one.student not in expected:
-            name = people.get(one.student, {}).get("name", "")
-            print(f"not on the roster: {shown(one.student, name)}, {one.lesson}")
+            unknown.setdefault(one.student, []).append(one.lesson)
+    for student, lessons in unknown.items():
+        print(f"not on the roster: {shown(student, people)}, {', '.join(lessons)}")
 
 
-def shown(student: str, name: str) -> str:
+def shown(student: str, people: Mapping[str, Row]) -> str:
+    name = people.get(student, {}).get("name")
     return f"{name} ({student})" if name else student

@@ -8,7 +8,7 @@ import functools
 import importlib.resources
 from collections.abc import Iterator
 
-from nbgrader.api import Base, Gradebook, MissingEntry
+from nbgrader.api import Base, Gradebook, MissingEntry, Student
 from nbgrader.preprocessors import SaveCells
 from sqlalchemy import create_engine, inspect, make_url
 from sqlalchemy.exc import SQLAlchemyError
@@ -116,7 +116,8 @@ def add_students(classroom: Classroom) -> None:
     with opened(classroom) as book:
         known = {student.id: student for student in book.students}
         for one in sorted({*names, *submitted}):
-            student = known.get(one) or book.add_student(one)
+            if not (student := known.get(one)):
+                book.db.add(student := Student(id=one))
             if one in names or student.last_name is None:
                 name = names.get(one, one)
                 last, comma, first = name.partition(", ")

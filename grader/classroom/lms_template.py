@@ -178,7 +178,10 @@ def moodle_lesson(template: Path, classroom: Classroom, graded: Collection[str])
 
 
 def is_about(text: str, lesson: str, classroom: Classroom) -> bool:
-    """Tells whether a title names a lesson: its name, its title, or "Lesson 1"."""
+    """Tells whether a text has a lesson's name or title, or "Lesson 1", or begins "01".
+
+    A number alone could be anything: "1-minute paper".
+    """
     words, name, heading = (
         f" {' '.join(WORDS.findall(one.casefold()))} "
         for one in (text, lesson, title(classroom.lessons[lesson], lesson))
@@ -187,7 +190,7 @@ def is_about(text: str, lesson: str, classroom: Classroom) -> bool:
     return (
         name in words
         or heading in words
-        or bool(re.search(rf" lesson 0*{number} |^ 0*{number} ", words))
+        or bool(re.search(rf" lesson 0*{number} |^ 0+{number} ", words))
     )
 
 

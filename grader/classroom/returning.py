@@ -19,7 +19,11 @@ from grader import CourseError
 from grader.atomic_files import read_text, write_file
 from grader.authoring.release import dumps
 from grader.classroom.folder import Classroom, Submission
-from grader.classroom.publishing import autograded_notebook, with_given_points
+from grader.classroom.publishing import (
+    autograded_notebook,
+    publish_reports,
+    with_given_points,
+)
 from grader.classroom.roster import read_people
 from grader.results import Result
 from grader.submissions.clean_text import clean_text
@@ -55,6 +59,8 @@ def return_feedback(
         raise ValueError("The exchange's folder is c.Exchange.root: leave out --to.")
     classroom = Classroom(folder)
     name = classroom.lesson_named(lesson)
+    with classroom.store.writing():
+        publish_reports(classroom)  # a person may have given points since the grading
     final, missing = final_results(classroom, name)
     if not final:
         raise ValueError(f"No submission for {name} has a final grade yet.")

@@ -56,12 +56,14 @@ class Person:
     @functools.cached_property
     def ids(self) -> Row:
         """The ids under which this learner's work may have arrived, by column."""
-        found = {name: self.facts[name] for name in IDS if self.facts.get(name)}
-        for name, value in list(found.items()):
+        found = {column: self.facts[column] for column in IDS if column in self.facts}
+        for column, value in list(found.items()):
             if "@" in value:
-                found[f"{name}, before @"] = value.partition("@")[0]
-        found["name"] = self.facts.get("name", "")
-        return {name: safe_id(value) for name, value in found.items() if value}
+                found[f"{column}, before @"] = value.partition("@")[0]
+        found["name"] = name = self.facts.get("name", "")
+        last, _, first = name.partition(", ")
+        found["name, turned round"] = f"{first} {last}" if first else ""
+        return {column: safe_id(value) for column, value in found.items() if value}
 
 
 def people_in(table: Table, path: Path) -> list[Person]:

@@ -184,13 +184,17 @@ def test_who_has_not_submitted_is_listed_by_lesson(folder):
     run(folder, "id,name\nada,Ada\nbob,Bob\ncleo,\n")
     hand_in_empty(folder, "bob")
     hand_in_empty(folder, "dan")
+    hand_in_empty(folder, "dan", "02_other")
+    hand_in_empty(folder, "cleo", "02_other")
     add_names(folder / "class" / "grading" / "people.csv", {"dan": "Dan"})
     assert run(folder) == [
         "01_tiny: 1 of 3 submitted",
         "    not submitted: Ada (ada)",
         "    not submitted: cleo",
-        "02_other: 0 of 3 submitted",
-        "not on the roster: Dan (dan), 01_tiny",
+        "02_other: 1 of 3 submitted",
+        "    not submitted: Ada (ada)",
+        "    not submitted: Bob (bob)",
+        "not on the roster: Dan (dan), 01_tiny, 02_other",
     ]
 
 

@@ -26,6 +26,7 @@ from grader.classroom.export import export
 from grader.classroom.grade import grade, regrade
 from grader.classroom.publishing import with_given_points
 from grader.classroom.purge import purge
+from grader.classroom.returning import return_feedback
 from grader.classroom.store import StoreError
 from grader.containment.limits import ContainmentError, Limits
 from grader.judging.judge_process import JudgeError
@@ -408,6 +409,13 @@ def test_download_gets_a_class_of_its_own(tmp_path, monkeypatch):
     with open(path, encoding="utf-8-sig", newline="") as file:
         rows = [(r["student"], r["score"]) for r in csv.DictReader(file)]
     assert rows == [("12345", "3"), ("12346", "2")]
+    back = tmp_path / "back.zip"
+    run(return_feedback, tmp_path / "canvas-graded", "01", "canvas", back)
+    with (
+        zipfile.ZipFile(tmp_path / "canvas.zip") as came,
+        zipfile.ZipFile(back) as goes,
+    ):
+        assert goes.namelist() == came.namelist()
 
 
 def test_folder_that_is_no_class_is_named(tmp_path):

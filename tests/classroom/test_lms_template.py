@@ -141,7 +141,7 @@ def test_a_file_with_semicolons_and_a_byte_order_mark_stays_one(folder):
         "Lesson 1 (5)",
         "lesson 01: pmap (5)",
         "01_tiny (5)",
-        "1. Begin (5)",
+        "01 (5)",
         "A 01 tiny (5)",
     ],
 )
@@ -175,6 +175,12 @@ def test_two_columns_that_fit_are_named(folder):
         ValueError, match=r'Both "Lesson 1 part A \(11.*could be 01_tiny'
     ):
         fill(folder, CANVAS.replace("Quiz 1", "Lesson 1 part A"))
+
+
+def test_a_number_alone_names_no_lesson(folder):
+    publish_result(folder, "101")
+    with pytest.raises(ValueError, match="No column of"):
+        fill(folder, CANVAS.replace("Lesson 1", "1 minute paper"))
 
 
 def test_each_lesson_has_its_column_and_a_lesson_without_one_fails(folder):

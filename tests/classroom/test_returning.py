@@ -12,6 +12,7 @@ from published import hand_in_empty, publish_result
 
 from grader.__main__ import main
 from grader.atomic_files import write
+from grader.classroom import gradebook
 from grader.classroom.folder import Classroom
 from grader.classroom.purge import purge
 from grader.classroom.returning import return_feedback
@@ -63,6 +64,15 @@ def test_each_learners_page_is_packed_and_who_has_none_is_named(folder):
         f"not in it: dan {NAME} (INFRA_ERROR, no score: see `explain`)",
         f"not in it: eve {NAME} (not graded yet: run `grade`)",
     ]
+
+
+def test_points_that_a_person_has_just_given_are_on_the_page(folder):
+    publish_result(folder, "ada", status=Status.NEEDS_REVIEW)
+    with gradebook.opened(Classroom(folder / "class")) as book:
+        for grade in book.find_submission_notebook(NAME, NAME, "ada").grades:
+            grade.manual_score = 0.5
+    status, _, files = pack(folder, "zip")
+    assert status == 0 and b"1 of 3 points" in files[f"ada/{NAME}.html"]
 
 
 def moodles_owner(path):
