@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom
 from grader.classroom.roster import (
-    IDS,
     ON_ROSTER,
     Person,
     Row,
+    facts_of,
     ids_by_column,
     match,
+    moodle_numbers,
     on_roster,
     people_in,
+    read_aliases,
     read_people,
     read_rows,
     write_rows,
@@ -39,62 +42,70 @@ def roster(folder: Path, files: Sequence[Path] = ()) -> int:
 
 def import_roster(classroom: Classroom, files: Sequence[Path]) -> None:
     """Makes these files the roster; what people.csv has besides stays in it."""
-    submitted = {one.student for one in classroom.submissions()}
-    people = people_with_ids(files, submitted)
     table, rows = read_rows(classroom.roster)
+    submitted = {one.student for one in classroom.submissions()}
+    people = people_by_id(files, submitted, rows)
     before = {student for student, row in rows.items() if row.get(ON_ROSTER)}
-    known_as = {
-        (name, row[name]): student
-        for student, row in rows.items()
-        for name in IDS
-        if row.get(name)
-    }
+    known_as = ids_by_fact(rows)
+    renamed = set()
     for row in rows.values():
         row[ON_ROSTER] = ""
-    renamed = set()
     for student, person in people.items():
-        # Who was imported under one id and submitted under another is still one person.
-        former = {known_as.get((name, person.facts.get(name))) for name in IDS}
-        for old in former & rows.keys() - people.keys() - submitted:
+        old = former_id(person, known_as)
+        if old in rows.keys() - people.keys():
             rows.setdefault(student, rows.pop(old))
             renamed.add(old)
-        facts = {"name": "", **rows.get(student, {}), **person.facts}
-        rows[student] = facts | {"id": student, ON_ROSTER: "yes"}
+        row = {"name": "", **rows.get(student, {})}
+        numbers = dict.fromkeys([*moodle_numbers(row), *moodle_numbers(person.facts)])
+        row |= person.facts | {"id": student, ON_ROSTER: "yes"}
+        rows[student] = row | ({"moodle_id": " ".join(numbers)} if numbers else {})
     write_rows(classroom.roster, table, rows)
     for old in renamed:
         gradebook.remove_student(classroom, old)
     gradebook.add_students(classroom)
-    print(f"{len(people)} learners are on the roster: {classroom.roster}")
+    print(f"{classroom.roster}: {len(people)} learners are on the roster")
     for student in sorted(before - people.keys() - renamed):
         print(f"no longer on it: {shown(student, rows)}")
 
 
-def people_with_ids(files: Sequence[Path], submitted: set[str]) -> dict[str, Person]:
+def people_by_id(
+    files: Sequence[Path], submitted: set[str], rows: Mapping[str, Row]
+) -> dict[str, Person]:
     """Reads the learners by the id under which they submitted, or probably will."""
-    found = {}
+    people: dict[tuple, Person] = {}
     for file in files:
-        for person in people_in(read_table(file), file):
-            facts = tuple(person.facts.get(name) for name in (*IDS, "name"))
-            found.setdefault(facts, person)  # who is in two sections is there twice
-    people = [*found.values()]
-    by_id = match(people, submitted)
+        for one in people_in(read_table(file), file):
+            # Who is in two sections is there twice.
+            people.setdefault((one.facts.get("name"), *facts_of(one.facts)), one)
     columns = [
         name
-        for name in ids_by_column(people, submitted)
+        for name in ids_by_column(people.values(), submitted)
         if not name.startswith("name")  # two learners may have the same
     ]
-    matched = {*by_id.values()}
-    for person in people:
-        if person not in matched:
-            student = next(person.ids[name] for name in columns if name in person.ids)
-            if student in by_id:
-                both = f"{by_id[student]} and {person}"
-                raise ValueError(
-                    f'Two learners have the id "{student}": {both}. '
-                    "Correct one of them in the file, and import it again."
-                )
-            by_id[student] = person
-    return by_id
+    known_as = ids_by_fact(rows)
+    matched = {one: who for who, one in match(people.values(), submitted).items()}
+    found: dict[str, Person] = {}
+    for one in people.values():
+        former = former_id(one, known_as)
+        new = next(one.ids[name] for name in columns if name in one.ids)
+        student = former if former in submitted else matched.get(one) or new
+        if student in found:
+            raise ValueError(
+                f'Two learners have the id "{student}": {found[student]} and {one}. '
+                "Correct one of them in the file, and import it again."
+            )
+        found[student] = one
+    return found
+
+
+def ids_by_fact(rows: Mapping[str, Row]) -> dict[tuple[str, str], str]:
+    return {fact: student for student, row in rows.items() for fact in facts_of(row)}
+
+
+def former_id(person: Person, known_as: Mapping[tuple[str, str], str]) -> str:
+    """Returns the id that a learner has in people.csv, or ""."""
+    found = (known_as.get(fact) for fact in facts_of(person.facts))
+    return next(filter(None, found), "")
 
 
 def list_missing(classroom: Classroom) -> None:
@@ -104,7 +115,11 @@ def list_missing(classroom: Classroom) -> None:
     if not expected:
         command = f"python -m grader roster {classroom.folder} FILE.csv"
         print(f"There is no roster yet. Import one: {command}")
-    submissions = classroom.submissions()
+    aliases = read_aliases(classroom.roster)
+    submissions = [
+        dataclasses.replace(one, student=aliases.get(one.student, one.student))
+        for one in classroom.submissions()
+    ]
     for lesson in classroom.lessons:
         students = {one.student for one in submissions if one.lesson == lesson}
         missing = [student for student in expected if student not in students]

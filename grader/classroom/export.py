@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
-from grader.classroom.roster import Row, read_people
+from grader.classroom.roster import Row, moodle_numbers, read_people
 from grader.classroom.spreadsheet import table_of, text_cell
 from grader.results import Record, Status
 
@@ -213,8 +213,11 @@ def write_moodle(
     """
     by_lesson: dict[str, list[Sequence]] = {}
     for g in in_order(grades):
-        number = people.get(g.student, {}).get("moodle_id")
-        student = f"Participant {number}" if number else g.student
+        person = people.get(g.student, {})
+        names = [person.get(name) for name in ("id_number", "username", "email")]
+        student = next(filter(None, names), g.student)
+        if len(numbers := moodle_numbers(person)) == 1:
+            student = f"Participant {numbers[0]}"
         # Moodle wants no date for a grade that was never changed.
         row = (student, name_of(g.student, people), g.score, g.max_score, "")
         by_lesson.setdefault(g.lesson, []).append((*row, moodle_comment(g)))

@@ -19,7 +19,7 @@ from grader.classroom.publishing import (
     save,
     with_given_points,
 )
-from grader.classroom.roster import add_names
+from grader.classroom.roster import add_names, read_aliases
 from grader.containment.limits import Limits
 from grader.pages.terminal import differences, print_statuses, summary
 from grader.results import Result
@@ -49,7 +49,9 @@ def grade(
     classroom, downloads = open_or_make(folder, downloads)
     with classroom.store.writing(), contextlib.ExitStack() as stack:
         classroom.names()  # a damaged roster is reported before any file is placed
-        collected = collect(downloads, classroom.folder, [*classroom.lessons])
+        known_as = read_aliases(classroom.roster)
+        lessons = [*classroom.lessons]
+        collected = collect(downloads, classroom.folder, lessons, known_as)
         add_names(classroom.roster, collected.names)
         for submission in classroom.submissions():
             place = submission.student, submission.lesson

@@ -16,7 +16,13 @@ from grader.classroom.export import (
     print_missing,
 )
 from grader.classroom.folder import Classroom
-from grader.classroom.roster import Person, match, people_in
+from grader.classroom.roster import (
+    Person,
+    Row,
+    match_with_roster,
+    people_in,
+    read_people,
+)
 from grader.classroom.spreadsheet import Table, cell_text, read_table
 
 CANVAS_COLUMN = re.compile(r"(?P<title>.*\S) \((?P<number>\d+)\)")
@@ -71,7 +77,7 @@ def export_into(
             print(f"    {points:g}: the scores are not scaled")
     if not keep_bonus:
         known = capped(known, possible)
-    unknown = fill(table, template, known, columns)
+    unknown = fill(table, template, known, columns, read_people(classroom.roster))
     print(f"wrote {table.write(path)}: {len(known) - len(unknown)} grades")
     for grade in unknown:
         print(f"not in {template.name}: {grade}")
@@ -84,11 +90,16 @@ def export_into(
 
 
 def fill(
-    table: Table, template: Path, grades: Sequence[Grade], columns: Mapping[str, int]
+    table: Table,
+    template: Path,
+    grades: Sequence[Grade],
+    columns: Mapping[str, int],
+    roster: Mapping[str, Row],
 ) -> list[Grade]:
     """Fills in the scores; returns the grades of those who are not in the table."""
     people = people_in(table, template)
-    by_id = match(people, {grade.student for grade in grades})
+    students = {grade.student for grade in grades}
+    by_id = match_with_roster(people, students, roster)
     comments = table.column("Feedback comments")
     filled: set[tuple[Person, str]] = set()
     unknown = []
@@ -201,7 +212,7 @@ def canvas_points(table: Table, columns: Mapping[str, int]) -> dict[str, float]:
         lesson: points
         for lesson, place in columns.items()
         for row in rows
-        if (points := number_in(row[place])) is not None
+        if (points := number_in(row[place]))
     }
 
 

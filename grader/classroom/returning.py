@@ -24,7 +24,7 @@ from grader.classroom.publishing import (
     publish_reports,
     with_given_points,
 )
-from grader.classroom.roster import read_people
+from grader.classroom.roster import moodle_numbers, read_people
 from grader.results import Result
 from grader.submissions.clean_text import clean_text
 
@@ -32,7 +32,7 @@ EXCHANGE = "exchange"
 UNGRADED = "not graded yet: run `grade`"
 # Why feedback for a learner cannot be given back in this way.
 UNKNOWN = {
-    "moodle": "Moodle's number of this learner is not known: import the roster",
+    "moodle": "Moodle's number is not known: run `grade` with the download",
     "canvas": "Canvas's name of the file is not known: run `grade` with the download",
     EXCHANGE: "not submitted by the exchange",
 }
@@ -119,11 +119,11 @@ def moodle_entry(
     folder = next((one[0] for one in found if one), None)
     if not folder:
         person = read_people(classroom.roster).get(student, {})
-        number = person.get("moodle_id") or (student if student.isdigit() else "")
-        if not number:
+        numbers = moodle_numbers(person) or [student]
+        if len(numbers) > 1 or not numbers[0].isdigit():
             return None
         name = re.sub(r"[_/\\]", " ", person.get("name", "")) or "Participant"
-        folder = f"{name}_{number}_assignsubmission_file"
+        folder = f"{name}_{numbers[0]}_assignsubmission_file"
     return f"{folder}_/{submission.lesson}.html", page_of(classroom, submission)
 
 

@@ -128,6 +128,46 @@ def match(people: Iterable[Person], known: Set[str]) -> dict[str, Person]:
     return found
 
 
+def match_with_roster(
+    people: Iterable[Person], known: Set[str], roster: Mapping[str, Row]
+) -> dict[str, Person]:
+    """Finds the person behind each known id, as `match`; what people.csv says decides.
+
+    There an id may stand beside an e-mail address or a login that the people have.
+    """
+    people = [*people]
+    by_fact = {fact: person for person in people for fact in facts_of(person.facts)}
+    found: dict[str, Person] = {}
+    for student in sorted(known & roster.keys()):
+        facts = (by_fact.get(fact) for fact in facts_of(roster[student]))
+        person = next(filter(None, facts), None)
+        if person and person not in found.values():
+            found[student] = person
+    rest = {*people} - {*found.values()}
+    return found | match(filter(rest.__contains__, people), known - found.keys())
+
+
+def facts_of(row: Row) -> list[tuple[str, str]]:
+    """Lists what identifies a learner, as (column, value)."""
+    single = [(name, row[name]) for name in IDS if row.get(name)]
+    return [*single, *(("moodle_id", number) for number in moodle_numbers(row))]
+
+
+def moodle_numbers(row: Row) -> list[str]:
+    """Lists Moodle's numbers of a learner, who has another one in each assignment."""
+    return row.get("moodle_id", "").split()
+
+
+def read_aliases(path: Path) -> dict[str, str]:
+    """Maps Moodle's numbers to the learners' ids in people.csv."""
+    return {
+        number: student
+        for student, row in read_people(path).items()
+        for number in moodle_numbers(row)
+        if number != student
+    }
+
+
 def read_people(path: Path) -> dict[str, Row]:
     """Reads people.csv by id; a missing file has nobody."""
     return read_rows(path)[1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,13 +31,19 @@ from grader.submissions.read_submission import parse_submission
 
 
 def collect(
-    downloads: Iterable[Path], course: Path, lessons: Sequence[str]
+    downloads: Iterable[Path],
+    course: Path,
+    lessons: Sequence[str],
+    known_as: Mapping[str, str] | None = None,
 ) -> Collection:
     """Puts what learners submitted into submitted/ID/LESSON/LESSON.ipynb.
 
     `downloads` are zips of Canvas or Moodle, or folders, zips and files that are named
     like `ada_01_pmap_spmd.ipynb`, `ada/01_pmap_spmd.ipynb` or as nbgrader does. Files
     are not changed, not even damaged ones.
+
+    `known_as` maps numbers that an LMS gives a learner to the id that we keep: Moodle
+    gives another one in each assignment.
 
     Raises:
         ValueError: `course` is no folder.
@@ -46,7 +52,7 @@ def collect(
     if not course.is_dir():
         make = "Make it: python -m grader course FOLDER"
         raise ValueError(f"{course} is no course folder. {make}")
-    collection = Collection(course, lessons)
+    collection = Collection(course, lessons, known_as)
     for download in downloads:
         for file in files_in(Path(download), lessons, collection.problems):
             collection.add(file, Path(download).name)
@@ -99,8 +105,14 @@ class Collection:
         problems: one line for each file that could not be placed, and for each choice.
     """
 
-    def __init__(self, course: Path, lessons: Sequence[str]):
+    def __init__(
+        self,
+        course: Path,
+        lessons: Sequence[str],
+        known_as: Mapping[str, str] | None = None,
+    ):
         self.course, self.lessons = course, lessons
+        self.known_as = known_as or {}
         self.placed: dict[tuple[str, str], Version] = {}
         self.received: dict[tuple[str, str], str] = {}
         self.names: dict[str, str] = {}
@@ -116,7 +128,8 @@ class Collection:
             remedy = f"Name it like ada_{lesson}.ipynb, or put it into a folder ada/."
             self.problems.append(f"{name} does not say whose it is. {remedy}")
             return
-        student = safe_id(owner.student)
+        safe = safe_id(owner.student)
+        student = self.known_as.get(safe, safe)
         try:
             lesson = self.lesson_of(file, owner, download)
             data = file.read() if lesson else b""
@@ -132,7 +145,7 @@ class Collection:
             if counting and counting.digest == new.digest:
                 self.received[student, lesson] = "/".join(file.parts)
             name = owner.name
-            if student != owner.student and student not in self.names:
+            if safe != owner.student and student not in self.names:
                 what = f"{quoted(owner.student)} cannot name a folder"
                 self.problems.append(f"{what}: filed as {student}.")
                 name = name or owner.student

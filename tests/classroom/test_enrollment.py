@@ -1,6 +1,7 @@
 """An instructor imports a roster, and sees who has not submitted."""
 
 import csv
+import zipfile
 
 import pytest
 from classes import make_class, printed
@@ -9,7 +10,8 @@ from published import add_lesson, hand_in_empty, publish_result
 
 from grader.__main__ import main
 from grader.classroom.enrollment import roster
-from grader.classroom.roster import add_names
+from grader.classroom.roster import add_names, read_aliases
+from grader.submissions.collecting import collect
 
 CANVAS = """\
 Student,ID,SIS User ID,SIS Login ID,Section,Lesson 1 (12345)
@@ -62,7 +64,7 @@ def names_in_gradebook(folder):
 
 def test_canvas_roster_has_the_ids_of_canvas_and_no_test_student(folder):
     lines = run(folder, CANVAS)
-    assert lines[0].startswith("3 learners are on the roster")
+    assert lines[0].endswith("people.csv: 3 learners are on the roster")
     found = people(folder)
     assert {one: found[one]["name"] for one in found} == {
         "101": "Lovelace, Ada",
@@ -141,10 +143,53 @@ def test_a_learner_imported_before_the_first_submission_is_not_there_twice(folde
     assert "no longer" not in lines.text
 
 
+def test_a_learner_of_moodle_has_one_id_in_all_assignments(folder):
+    """Moodle gives another number in each; the e-mail address joins them."""
+    add_lesson(folder, "02_other")
+    second = MOODLE.replace("Participant 1", "Participant 2")
+    for text, number, lesson in (
+        (MOODLE, "12345", "01_tiny"),
+        (second, "22345", "02_other"),
+    ):
+        run(folder, text)
+        download = folder / f"{number}.zip"
+        with zipfile.ZipFile(download, "w") as archive:
+            name = f"Ada Lovelace_{number}_assignsubmission_file/{lesson}.ipynb"
+            archive.writestr(name, "")
+        aliases = read_aliases(folder / "class" / "grading" / "people.csv")
+        lessons = ["01_tiny", "02_other"]
+        collect([download], folder / "class", lessons, aliases)
+    submitted = folder / "class" / "submitted"
+    assert [path.name for path in submitted.iterdir()] == ["12345"]
+    assert people(folder)["12345"]["moodle_id"] == "12345 22345"
+    assert run(folder) == [
+        "01_tiny: 1 of 2 submitted",
+        "    not submitted: Minsu Kim (22346)",
+        "02_other: 1 of 2 submitted",
+        "    not submitted: Minsu Kim (22346)",
+    ]
+
+
+def test_work_that_came_before_its_worksheet_counts_for_its_learner(folder):
+    add_lesson(folder, "02_other")
+    hand_in_empty(folder, "12345")
+    run(folder, MOODLE)
+    hand_in_empty(folder, "22345", "02_other")
+    lines = run(folder, MOODLE.replace("Participant 1", "Participant 2"))
+    assert "02_other: 1 of 2 submitted" in lines
+    assert "not on the roster" not in lines.text
+
+
+def test_two_learners_with_one_address_stay_two(folder):
+    run(folder, "id,name,email\nada,Ada,home@example.edu\n")
+    run(folder, "id,name,email\nada,Ada,home@example.edu\nbea,Bea,home@example.edu\n")
+    assert [*people(folder)] == ["ada", "bea"]
+
+
 def test_two_sections_make_one_roster(folder):
     other = CANVAS.replace("101,20260001,alovelace", "105,20260005,turing")
     lines = run(folder, CANVAS, other)
-    assert lines[0].startswith("4 learners are on the roster")
+    assert lines[0].endswith(": 4 learners are on the roster")
 
 
 def test_who_is_not_in_the_next_roster_is_named_and_stays_known(folder):

@@ -207,6 +207,15 @@ def test_moodles_worksheet_gets_grades_and_comments(folder, ids):
     assert "without a grade for 01_tiny:\n    Emmy Noether" in said
 
 
+def test_what_people_csv_says_of_a_learner_finds_the_line(folder):
+    """Her work came under an id that the file does not have."""
+    publish_result(folder, "ada", negate=1.5)
+    people = folder / "class" / "grading" / "people.csv"
+    people.write_text("id,name,canvas_id,moodle_id\nada,,101,777 12345\n")
+    assert changes(CANVAS, fill(folder, CANVAS)[2]) == [(3, 6, "2.5")]
+    assert changes(MOODLE, fill(folder, MOODLE, "moodle")[2]) == [(1, 4, "2.5")]
+
+
 def test_moodles_worksheet_is_of_the_lesson_that_its_name_says(folder):
     add_lesson(folder, "02_other")
     publish_result(folder, "12345", negate=1)

@@ -111,7 +111,9 @@ def test_moodles_number_may_come_from_the_roster(folder):
     [path] = files
     assert moodles_owner(path) == ("77", "assignsubmission_file", f"{NAME}.html")
     assert path.startswith("Ada Mae L o_77_")
-    assert status == 1 and "not in it: bob" in lines[1] and "import the" in lines[1]
+    assert (
+        status == 1 and "not in it: bob" in lines[1] and "with the download" in lines[1]
+    )
 
 
 def canvas_owner(name):
