@@ -134,11 +134,6 @@ class Classroom:
         folder = self.folder / "grading" / "published"
         return folder / submission.lesson / submission.student
 
-    def received_path(self, submission: Submission) -> Path:
-        """Names the file that says under which name the submission was downloaded."""
-        folder = self.folder / "grading" / "received"
-        return folder / submission.lesson / submission.student
-
     def published_key(self, submission: Submission) -> str:
         """Reads the key of the result that is shown everywhere; "" where none is."""
         return read_text(self.published_path(submission))
@@ -149,3 +144,8 @@ class Classroom:
     def names(self) -> dict[str, str]:
         """Maps learners' ids to names, which only exports and pages show."""
         return read_names(self.roster)
+
+    def received_path(self, submission: Submission) -> Path:
+        """Names the file that says under which name the submission was downloaded."""
+        folder = self.folder / "grading" / "received"
+        return folder / submission.lesson / submission.student

@@ -105,27 +105,6 @@ def add_lessons(classroom: Classroom) -> None:
             raise GradebookError(f"{error}. {remedy}") from None
 
 
-def add_students(classroom: Classroom) -> None:
-    """Adds learners, and the names in people.csv, which the formgrader shows.
-
-    Its "Lovelace, Ada" and "Ada Lovelace" have the same last name. Where no name is
-    known, the id is shown in its place.
-    """
-    names = classroom.names()
-    submitted = {one.student for one in classroom.submissions()}
-    with opened(classroom) as book:
-        known = {student.id: student for student in book.students}
-        for one in sorted({*names, *submitted}):
-            if not (student := known.get(one)):
-                book.db.add(student := Student(id=one))
-            if one in names or student.last_name is None:
-                name = names.get(one, one)
-                last, comma, first = name.partition(", ")
-                if not comma:
-                    first, _, last = name.rpartition(" ")
-                student.first_name, student.last_name = first[:128], last[:128]
-
-
 def save(classroom: Classroom, student: str, result: Result) -> None:
     """Writes one result: the automatic scores, never an instructor's.
 
@@ -166,3 +145,24 @@ def scores_of(classroom: Classroom, submission: Submission) -> dict[str, Exercis
 def remove_student(classroom: Classroom, student: str) -> None:
     with opened(classroom) as book, contextlib.suppress(MissingEntry):
         book.remove_student(student)
+
+
+def add_students(classroom: Classroom) -> None:
+    """Adds learners, and the names in people.csv, which the formgrader shows.
+
+    Its "Lovelace, Ada" and "Ada Lovelace" have the same last name. Where no name is
+    known, the id is shown in its place.
+    """
+    names = classroom.names()
+    submitted = {one.student for one in classroom.submissions()}
+    with opened(classroom) as book:
+        known = {student.id: student for student in book.students}
+        for one in sorted({*names, *submitted}):
+            if not (student := known.get(one)):
+                book.db.add(student := Student(id=one))
+            if one in names or student.last_name is None:
+                name = names.get(one, one)
+                last, comma, first = name.partition(", ")
+                if not comma:
+                    first, _, last = name.rpartition(" ")
+                student.first_name, student.last_name = first[:128], last[:128]
