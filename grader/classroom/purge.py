@@ -44,8 +44,8 @@ def purge(folder: Path, students: Sequence[str], *, apply: bool = False) -> int:
 def paths_of(classroom: Classroom, student: str) -> list[Path]:
     """Lists the files and folders that hold a learner's data.
 
-    Class reports, exports and archives of feedback that name the learner are among
-    them; the next `grade`, `export` and `return` write these anew.
+    Class reports that name the learner are among them, and all exports and archives of
+    feedback: the next `grade`, `export` and `return` write these anew.
     """
     paths, keys, others_keys = [], set(), {""}
     for one in classroom.submissions():
@@ -60,10 +60,11 @@ def paths_of(classroom: Classroom, student: str) -> list[Path]:
     for kind in ("submitted", "autograded", "feedback"):
         paths.append(classroom.path(kind, student, "."))
     grading = classroom.folder / "grading"
-    kinds = ("report/*.html", "grades*.csv", "feedback*.zip")
-    for path in sorted(path for kind in kinds for path in grading.glob(kind)):
-        if student.encode() in path.read_bytes():  # an archive's names are in plain
+    for path in sorted(grading.glob("report/*.html")):
+        if student in path.read_text(encoding="utf-8"):
             paths.append(path)
+    # An LMS has other ids than we do.
+    paths += sorted([*grading.glob("grades*.csv"), *grading.glob("feedback*.zip")])
     return [path for path in paths if path.exists()]
 
 

@@ -9,7 +9,7 @@ import io
 import re
 import zipfile
 from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import nbformat
 from nbgrader.exchange import ExchangeError, ExchangeFactory
@@ -140,13 +140,12 @@ def canvas_entry(
     name = next(names, None)
     if not name:
         return None
-    kind = PurePosixPath(name).suffix.lower()
-    if kind == ".ipynb":
+    if name.lower().endswith(".ipynb"):
         return name, graded_notebook(classroom, submission, result)
     page = page_of(classroom, submission)
-    return name, archive(
-        [(f"{submission.lesson}.html", page)]
-    ) if kind == ".zip" else page
+    if name.lower().endswith(".zip"):
+        page = archive([(f"{submission.lesson}.html", page)])
+    return name, page
 
 
 ENTRIES = {"zip": plain_entry, "moodle": moodle_entry, "canvas": canvas_entry}
@@ -169,8 +168,9 @@ def graded_notebook(
     """Makes the notebook with each check's card; points and notes come first."""
     notebook = autograded_notebook(classroom.lessons[submission.lesson], result)
     points = f"{result.score:g} of {result.max_points:g} points"
-    lines = [clean_text(one, 2000) for one in (points, *result.reasons, *result.notes)]
-    first = nbformat.v4.new_raw_cell("\n\n".join(lines), id="feedback")
+    lines = (points, *result.reasons, *result.notes)
+    text = "\n\n".join(clean_text(line, 2000) for line in lines)
+    first = nbformat.v4.new_raw_cell(text, id="feedback")
     notebook.cells.insert(0, first)
     return dumps(notebook).encode()
 
@@ -192,8 +192,9 @@ def release_to_exchange(
 ) -> list[Submission]:
     """Releases pages as `nbgrader release_feedback` does; returns whose."""
     directory, released = classroom.directory, []
-    options = {"coursedir": directory, "config": directory.config}
-    exchange = ExchangeFactory(config=directory.config).ReleaseFeedback(**options)
+    settings = directory.config
+    factory = ExchangeFactory(config=settings)
+    exchange = factory.ReleaseFeedback(coursedir=directory, config=settings)
     for submission in final:
         files = [submission.folder / name for name in EXCHANGE_FILES]
         if all(file.is_file() and not file.is_symlink() for file in files):
