@@ -23,7 +23,11 @@ SETTINGS = '''\
 import sys
 
 sys.path.insert(0, {root!r})  # the course's repository, which has grader/
-from grader.classroom.nbgrader_plugin import RELEASE_CONFIG, GradingExporter
+from grader.classroom.nbgrader_plugin import (
+    RELEASE_CONFIG,
+    FeedbackExporter,
+    GradingExporter,
+)
 from traitlets.config import Config
 
 c = get_config()
@@ -32,6 +36,11 @@ c.CourseDirectory.course_id = "distributed-jax"
 # `nbgrader autograde` grades as `python -m grader grade` does: contained, and judged
 # by another process than the learner's.
 c.Autograde.exporter_class = GradingExporter
+# `nbgrader generate_feedback` writes the pages that `python -m grader grade` writes.
+c.GenerateFeedback.exporter_class = FeedbackExporter
+# Late work: give due dates with `nbgrader db assignment add LESSON --duedate=TIME`,
+# and choose a penalty; extensions are in grading/extensions.csv.
+# c.LateSubmissionPlugin.penalty_method = "zero"
 # zip_collect takes files that are named as this: ada_01_pmap_spmd.ipynb.
 c.FileNameCollectorPlugin.named_regexp = (
     r".*[/\\\\](?P<student_id>[^/\\\\]+)_(?P<file_id>[0-9][0-9]_\\w+)\\.ipynb"

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from grader.atomic_files import write_file
-from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
-from grader.results import Record, Status
+from grader.classroom.publishing import final_result_of
+from grader.results import Status
 from grader.submissions.clean_text import clean_text
 
 CSV_COLUMNS = ("student", "name", "lesson", "status", "score", "max_score", "note")
@@ -45,6 +45,7 @@ class Grade:
         score: the points, or None where there are none yet.
         max_score: points that can be earned.
         note: a comment for the student.
+        late: how late it was submitted, such as "2 days", or "".
     """
 
     student: str
@@ -53,6 +54,7 @@ class Grade:
     score: float | None
     max_score: float
     note: str = ""
+    late: str = ""
 
 
 def export(folder: Path, kind: str = "csv", to: Path | None = None) -> int:
@@ -67,8 +69,8 @@ def export(folder: Path, kind: str = "csv", to: Path | None = None) -> int:
     name = "grades.csv" if kind == "csv" else f"grades-{kind}.csv"
     grades, ungraded = [], []
     for submission in classroom.submissions():
-        if record := classroom.published(submission):
-            grades.append(grade_of(classroom, submission, record))
+        if classroom.published(submission):
+            grades.append(grade_of(classroom, submission))
         else:
             ungraded.append(submission)
     path = to or classroom.folder / "grading" / name
@@ -83,21 +85,18 @@ def export(folder: Path, kind: str = "csv", to: Path | None = None) -> int:
     return 1 if ungraded else 0
 
 
-def grade_of(classroom: Classroom, submission: Submission, record: Record) -> Grade:
-    """Joins the result and the scores that instructors gave, which count first."""
-    result = record.result
-    entries = gradebook.scores_of(classroom, submission).values()
-    scores = [one.score for one in entries]
-    is_decided = scores and None not in scores
-    reasons = result.reasons if result.status is Status.STUDENT_ERROR else ()
-    by_hand = ["scored by a person"] if any(one.by_hand for one in entries) else []
+def grade_of(classroom: Classroom, submission: Submission) -> Grade:
+    """Makes a grade of the result that counts, a person's scores included."""
+    final = final_result_of(classroom, submission)
+    reasons = final.reasons if final.status is Status.STUDENT_ERROR else ()
     return Grade(
         student=submission.student,
         lesson=submission.lesson,
-        status=result.status,
-        score=sum(scores) if is_decided else result.score,
-        max_score=result.max_points,
-        note="; ".join([*reasons, *result.notes, *by_hand]),
+        status=final.status,
+        score=final.score,
+        max_score=final.max_points,
+        note=" ".join([*reasons, *final.notes, *final.remarks]),
+        late=final.late,
     )
 
 
