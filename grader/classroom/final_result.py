@@ -31,7 +31,8 @@ def final_result(
     if result.status in UNDECIDED:
         # Nothing here counts before a person has decided about all of it.
         if not any(by_hand) or any(s is None or s.score is None for s in given):
-            return dataclasses.replace(result, late=entry.late)
+            lines = about_other_files(result, None, unreadable)
+            return dataclasses.replace(result, late=entry.late, to_review=lines)
         facts = {"status": Status.GRADED_WITH_NOTE, "reasons": ()}
         reasons = result.reasons if result.status is Status.STUDENT_ERROR else ()
         note = "A person looked at this work and gave the points."
@@ -89,7 +90,7 @@ def with_points(one: ExerciseResult, points: float) -> ExerciseResult:
 
 def about_other_files(
     result: Result, better: Result | None, unreadable: Result | None
-) -> list[str]:
+) -> tuple[str, ...]:
     """Says what the learner's other files would have earned."""
     lines = []
     if unreadable:
@@ -102,4 +103,4 @@ def about_other_files(
             f"The newest file counts and earns {result.points:g} points; an earlier "
             f"one earned {better.points:g}."
         )
-    return lines
+    return tuple(lines)

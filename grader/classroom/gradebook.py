@@ -31,6 +31,7 @@ from grader.classroom.folder import Classroom, Publication, Submission
 from grader.classroom.lateness import Lateness
 from grader.results import Outcome, Result, Status
 
+say = tqdm.write  # above a bar, if there is one
 PATIENCE_S, LOCK_TIMEOUT_S = 2, 60  # until a wait is said, and until it ends
 
 
@@ -114,11 +115,11 @@ def wait_until_unlocked(db_url: str) -> None:
             with contextlib.closing(sqlite3.connect(url.database, seconds)) as file:
                 file.execute("BEGIN IMMEDIATE")
                 return
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             if "locked" not in str(error):
                 return  # SQLAlchemy says what is wrong
         if seconds == PATIENCE_S:
-            tqdm.write(f"{url.database} is in use by another program: waiting for it.")
+            say(f"{url.database} is in use by another program: waiting for it.")
     raise GradebookError(
         f"{url.database} was in use by another program for {LOCK_TIMEOUT_S} seconds. "
         "Close that program (for example the formgrader, or a viewer of databases) and "
