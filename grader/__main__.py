@@ -84,6 +84,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     for of_class in (regrade, explain, export, purge):
         of_class.add_argument("folder", type=Path, help="the course folder")
     regrade.add_argument("students", nargs="*", help="default: all")
+    regrade.add_argument("--lesson", default="", help="for example 01; default: all")
+    regrade.add_argument("--exercise", default="", help="only who answered this one")
     explain.add_argument("student")
     explain.add_argument("lesson", help="for example 01")
     export.add_argument("--format", default="csv", help="csv, canvas or moodle")
@@ -174,7 +176,12 @@ def run_regrade(options: argparse.Namespace) -> int:
     from grader.classroom.grade import regrade
 
     return regrade(
-        options.folder, options.students, apply=options.apply, **grading(options)
+        options.folder,
+        options.students,
+        lesson=options.lesson,
+        exercise=options.exercise,
+        apply=options.apply,
+        **grading(options),
     )
 
 

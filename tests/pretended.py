@@ -26,9 +26,9 @@ def result_of(submitted, lesson):
     if notebook is None or is_other_lesson(notebook, lesson):
         reasons = submitted.reasons or ("This is another lesson.",)
         return nothing_to_grade(lesson, NAME, submitted.notes, reasons)
-    answers, found = extract_answers(notebook, lesson).exercises, []
+    answers, found = extract_answers(notebook, lesson), []
     for name, check in checks(lesson).items():
-        source, worth = answers.get(name, ""), check.metadata.nbgrader.points
+        source, worth = answers.exercises.get(name, ""), check.metadata.nbgrader.points
         is_right = RIGHT[name] in source
         outcome = Outcome.PASSED if is_right else Outcome.FAILED
         if "NotImplementedError" in source:
@@ -39,8 +39,10 @@ def result_of(submitted, lesson):
         one = ExerciseResult(name, outcome, points, worth, message=message, **facts)
         found.append(one)
     text = "".join(one.source for one in found)
-    status = Status.NEEDS_REVIEW if "settrace" in text else Status.GRADED
-    return Result(NAME, tuple(found), status)
+    notes = (*submitted.notes, *answers.notes)
+    status = Status.GRADED_WITH_NOTE if notes else Status.GRADED
+    status = Status.NEEDS_REVIEW if "settrace" in text else status
+    return Result(NAME, tuple(found), status, notes)
 
 
 @pytest.fixture

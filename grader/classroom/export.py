@@ -13,7 +13,7 @@ from pathlib import Path
 from grader.atomic_files import write_file
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.publishing import final_result_of
-from grader.results import Status
+from grader.results import Status, late_text
 from grader.submissions.clean_text import clean_text
 
 CSV_COLUMNS = ("student", "name", "lesson", "status", "score", "max_score", "note")
@@ -45,7 +45,7 @@ class Grade:
         score: the points, or None where there are none yet.
         max_score: points that can be earned.
         note: a comment for the student.
-        late: how late it was submitted, such as "2 days", or "".
+        late: how late the work was, in words.
     """
 
     student: str
@@ -95,8 +95,8 @@ def grade_of(classroom: Classroom, submission: Submission) -> Grade:
         status=final.status,
         score=final.score,
         max_score=final.max_points,
-        note=" ".join([*reasons, *final.notes, *final.remarks]),
-        late=final.late,
+        note="; ".join([*reasons, *final.notes, *final.decisions, *final.to_review]),
+        late=late_text(final) if final.late else "",
     )
 
 

@@ -13,7 +13,7 @@ from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
 
 from grader.atomic_files import read_text
-from grader.authoring.release import with_checks
+from grader.authoring.release import names_lesson, with_checks
 from grader.classroom.roster import read_names
 from grader.classroom.store import Store
 from grader.results import Record
@@ -131,6 +131,18 @@ class Classroom:
         """Names the folders in submitted/ that belong to no lesson of this course."""
         unknown = (one for one in self._submitted() if one.lesson not in self.lessons)
         return sorted(str(one.folder.relative_to(self.folder)) for one in unknown)
+
+    def lesson_named(self, text: str) -> str:
+        """Returns the lesson that `1`, `01` or `01_pmap_spmd` means.
+
+        Raises:
+            ValueError: this course has no such lesson.
+        """
+        for name in self.lessons:
+            if names_lesson(text, name):
+                return name
+        have = ", ".join(self.lessons)
+        raise ValueError(f'This course has no lesson "{text}". It has: {have}.')
 
     def _submitted(self) -> list[Submission]:
         root = self.folder / self.directory.submitted_directory

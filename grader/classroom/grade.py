@@ -12,7 +12,7 @@ from tqdm import tqdm
 from grader.authoring.release import checks
 from grader.classroom import gradebook
 from grader.classroom.folder import CONFIG, Classroom, Submission
-from grader.classroom.lateness import Lateness, has_time, lesson_of, write_time
+from grader.classroom.lateness import Lateness, has_time, write_time
 from grader.classroom.publishing import (
     publish,
     publish_reports,
@@ -245,10 +245,11 @@ def choose(
     Raises:
         ValueError: there is no such learner, lesson or exercise.
     """
+    only = classroom.lesson_named(lesson) if lesson else ""
     lessons = {
         name: [*checks(notebook)]
         for name, notebook in classroom.lessons.items()
-        if not lesson or name == lesson_of(lesson, classroom.lessons, "--lesson")
+        if name == (only or name)
     }
     if exercise and not any(exercise in names for names in lessons.values()):
         known = ", ".join(itertools.chain(*lessons.values()))

@@ -12,7 +12,6 @@ import functools
 import io
 import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from nbgrader.api import SubmittedNotebook
@@ -21,7 +20,6 @@ from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import parse_utc
 
 from grader.atomic_files import read_text, write
-from grader.authoring.release import names_lesson
 from grader.classroom.folder import Classroom, Submission
 
 TIME = "timestamp.txt"  # nbgrader's file: when a submission was made
@@ -81,9 +79,12 @@ class Lateness:
                 )
             for number, row in enumerate(reader, 2):
                 where = f"{self.path}, line {number}"
-                lesson = lesson_of(row["lesson"] or "", self.classroom.lessons, where)
-                until = moment(row["until"] or "", where)
-                found[(row["student"] or "").strip(), lesson] = until
+                student, lesson, until = ((row[name] or "").strip() for name in COLUMNS)
+                try:
+                    lesson = self.classroom.lesson_named(lesson)
+                    found[student, lesson] = moment(until)
+                except ValueError as error:
+                    raise ValueError(f"{where}: {error}") from None
         return found
 
     def remove(self, student: str) -> None:
@@ -136,30 +137,20 @@ class Lateness:
 
 def time_of(folder: Path) -> datetime.datetime | None:
     """Reads when a submission was made, in UTC without a zone; None if unknown."""
-    path = folder / TIME
-    text = read_text(path).strip()
-    return moment(text, str(path)) if text else None
+    text = read_text(folder / TIME).strip()
+    try:
+        return moment(text) if text else None
+    except ValueError as error:
+        raise ValueError(f"{folder / TIME}: {error}") from None
 
 
-def moment(text: str, where: str) -> datetime.datetime:
+def moment(text: str) -> datetime.datetime:
     """Reads a time as nbgrader does, which takes it for UTC; a day means its end."""
-    text = text.strip()
     with contextlib.suppress(ValueError, OverflowError):
         if day := re.match(r"\d{4}-\d\d-\d\d", text):
             is_day = day[0] == text
             return parse_utc(f"{text} 23:59:59" if is_day else text)
-    raise ValueError(
-        f'{where}: "{text[:50]}" is no time. Write it like 2026-04-03 17:00 UTC.'
-    )
-
-
-def lesson_of(text: str, lessons: Iterable[str], where: str) -> str:
-    """Returns the lesson that `1`, `01` or `01_pmap_spmd` means."""
-    found = [name for name in lessons if names_lesson(text.strip(), name)]
-    if not found:
-        known = ", ".join(lessons)
-        raise ValueError(f'{where}: no lesson "{text}". The lessons are: {known}.')
-    return found[0]
+    raise ValueError(f'"{text[:50]}" is no time. Write it like 2026-04-03 17:00 UTC.')
 
 
 def in_words(seconds: float) -> str:

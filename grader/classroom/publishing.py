@@ -184,7 +184,7 @@ def copy_exchange_files(submission: Submission, folder: Path) -> None:
 def publish_reports(classroom: Classroom) -> dict[Submission, Result]:
     """Writes each lesson's class report, and pages that the gradebook has changed.
 
-    Returns the results that count.
+    Returns the results that count, without what they say about exercises.
     """
     publications = {one: classroom.publication(one) for one in classroom.submissions()}
     names, finals = classroom.names(), {}
@@ -192,8 +192,8 @@ def publish_reports(classroom: Classroom) -> dict[Submission, Result]:
     found = final_results(classroom, publications)
     for submission, final in with_progress(found, len(publications), "page"):
         show(classroom, submission, publications[submission], final, names)
-        finals[submission] = final = without_pictures(final)
         of_lesson[submission.lesson][submission.student] = final
+        finals[submission] = dataclasses.replace(final, exercises=())
     for name, results in of_lesson.items():
         lesson = classroom.lessons[name]
         solutions = {name: cell.source for name, cell in exercises(lesson).items()}
@@ -202,23 +202,6 @@ def publish_reports(classroom: Classroom) -> dict[Submission, Result]:
         )
         write(classroom.folder / "grading" / "report" / f"{name}.html", page)
     return finals
-
-
-def without_pictures(result: Result) -> Result:
-    """Drops what only a learner's page shows: of a whole class it is too much."""
-    return dataclasses.replace(
-        result,
-        exercises=tuple(
-            dataclasses.replace(
-                one,
-                statements=tuple(
-                    dataclasses.replace(statement, layouts=None)
-                    for statement in one.statements
-                ),
-            )
-            for one in result.exercises
-        ),
-    )
 
 
 def with_progress(

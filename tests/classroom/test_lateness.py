@@ -155,7 +155,10 @@ def test_an_extension_is_for_one_learner_and_can_be_taken_back(folder):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("bob,7,2026-04-01", r"line 2: no lesson \"7\". The lessons are: 01_tiny"),
+        (
+            "bob,7,2026-04-01",
+            r"line 2: This course has no lesson \"7\". It has: 01_tiny",
+        ),
         ("bob,1,Friday", r"line 2: \"Friday\" is no time. Write it like 2026-"),
         ("bob,1", r"line 2: \"\" is no time"),
     ],
@@ -262,6 +265,6 @@ def test_lateness_in_words(seconds, said):
 
 
 def test_a_day_means_its_end_and_a_zone_is_respected():
-    assert moment("2026-04-03", "") == datetime.datetime(2026, 4, 3, 23, 59, 59)
-    berlin = moment("2026-04-03 17:00 Europe/Berlin", "")
+    assert moment("2026-04-03") == datetime.datetime(2026, 4, 3, 23, 59, 59)
+    berlin = moment("2026-04-03 17:00 Europe/Berlin")
     assert berlin == datetime.datetime(2026, 4, 3, 15)
