@@ -12,7 +12,7 @@ from tqdm import tqdm
 from grader.authoring.release import checks
 from grader.classroom import gradebook
 from grader.classroom.folder import CONFIG, Classroom, Submission
-from grader.classroom.lateness import Lateness, has_time, write_time
+from grader.classroom.lateness import Lateness, write_time
 from grader.classroom.publishing import (
     publish,
     publish_reports,
@@ -57,10 +57,8 @@ def grade(
         jobs = read_jobs(classroom, classroom.submissions(), limits)
         todo, finished, has_status, failed = [], [], set(), {}
         for job, submission in jobs.items():
-            now, record = (
-                classroom.publication(submission),
-                classroom.store.get(job.key),
-            )
+            now = classroom.publication(submission)
+            record = classroom.store.get(job.key)
             if not record:
                 todo.append(job)
             elif job.key in (now.key, now.unreadable):
@@ -99,8 +97,7 @@ def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> list[str]:
     add_names(classroom.roster, collected.names)
     for (student, lesson), version in collected.placed.items():
         path = classroom.folder / "submitted" / student / lesson / f"{lesson}.ipynb"
-        is_new = before.get(path) != path.stat().st_ctime_ns
-        if is_new or not has_time(path):
+        if before.get(path) != path.stat().st_ctime_ns:  # else its time is known
             write_time(path, version.name, is_canvas=bool(version.number))
     return collected.problems
 
@@ -213,16 +210,16 @@ def regrade(
             else:
                 lines = differences(earlier.result, one.record.result)
                 num_changed += bool(lines)
-                listed = [
-                    x for x in lines if not exercise or x.startswith(exercise + ":")
-                ]
+                start = f"{exercise}: " if exercise else ""
+                listed = [line for line in lines if line.startswith(start)]
                 for line in listed:
                     print(f"{submission}: {line}")
                 if listed != lines:
                     number = len(lines) - len(listed)
+                    what = "difference" if number == 1 else "differences"
                     print(
-                        f"{submission}: {number} more differences, so it is not "
-                        "applied: regrade it without --exercise"
+                        f"{submission}: {number} more {what}, so it is not applied: "
+                        "regrade it without --exercise"
                     )
                     continue
             to_apply.append((submission, one.record))

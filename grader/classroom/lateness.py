@@ -42,10 +42,6 @@ def write_time(path: Path, name: str, *, is_canvas: bool) -> None:
         write(path.with_name(MARK), "Canvas marked this file as late.\n")
 
 
-def has_time(path: Path) -> bool:
-    return any(path.with_name(file).exists() for file in (TIME, MARK))
-
-
 def time_of_change(path: Path) -> str:
     """Writes a file's time as nbgrader writes it."""
     seconds = int(path.stat().st_mtime)

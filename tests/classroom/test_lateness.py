@@ -216,6 +216,8 @@ def test_canvass_mark_decides_and_not_the_time_of_its_archive(empty):
     set_due(empty, "2026-03-15 12:00")
     grade(empty)
     assert scores(empty) == {"101": "3", "102": "0"}
+    grade(empty, empty / "download.zip")  # once more
+    assert scores(empty) == {"101": "3", "102": "0"}
     assert "late (as the LMS marked it)" in words(page(empty, "102"))
     extend(empty, f"102,{NAME},2026-04-15")
     grade(empty)

@@ -65,7 +65,7 @@ def test_an_exercise_limits_who_is_graded_and_what_is_listed(folder, monkeypatch
 def test_a_result_that_differs_elsewhere_is_named_and_not_applied(folder, monkeypatch):
     mend(folder, monkeypatch, "double", "negate")
     lines = regrade(folder, exercise="negate", apply=True)
-    more = "1 more differences, so it is not applied: regrade it without --exercise"
+    more = "1 more difference, so it is not applied: regrade it without --exercise"
     assert f"ada 01_tiny: {more}" in lines
     assert "bob 01_tiny: negate: right, 2 -> wrong, 0" in lines
     assert "3 of 3 points" in page(folder, "ada")
