@@ -68,6 +68,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     course = command(run_course, "Make an nbgrader course folder.")
     course.add_argument("folder", type=Path)
     course.add_argument("--update", action="store_true", help="renew its source/")
+    about = "only these, for example 01 02; with --update: as the course has them"
+    course.add_argument("--lessons", nargs="+", default=[], help=about)
     course.add_argument(
         "--all-or-nothing",
         action=argparse.BooleanOptionalAction,
@@ -86,6 +88,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     for of_class in (regrade, explain, export, give_back, roster, purge):
         of_class.add_argument("folder", type=Path, help="the course folder")
     regrade.add_argument("students", nargs="*", help="default: all")
+    regrade.add_argument("--lesson", default="", help="for example 01; default: all")
+    regrade.add_argument("--exercise", default="", help="only who answered this one")
     explain.add_argument("student")
     for of_lesson in (explain, give_back):
         of_lesson.add_argument("lesson", help="for example 01")
@@ -170,14 +174,23 @@ def run_site(options: argparse.Namespace) -> None:
 
 
 def run_course(options: argparse.Namespace) -> None:
-    from grader.classroom.course import make_course
+    from grader.classroom.course import make_course, path_warning
 
-    names = make_course(
-        options.folder, update=options.update, all_or_nothing=options.all_or_nothing
+    done = make_course(
+        options.folder,
+        update=options.update,
+        lessons=options.lessons,
+        all_or_nothing=options.all_or_nothing,
     )
-    print(f"{options.folder} now holds {', '.join(names)}.")
-    print(f"Next: python -m grader grade {options.folder} DOWNLOADS")
-    print("A release of your own: nbgrader generate_assignment, in that folder.")
+    for name, what in done.items():
+        print(f"{name}: {what}")
+    if any(not what.startswith("renewed") for what in done.values()) and options.update:
+        print("To take a lesson as the course has it: --update --lessons 01")
+    if warning := path_warning(options.folder):
+        print(warning)
+    if not options.update:
+        print(f"Next: python -m grader grade {options.folder} DOWNLOADS")
+        print("A release of your own: nbgrader generate_assignment, in that folder.")
 
 
 def run_grade(options: argparse.Namespace) -> int:
@@ -190,7 +203,12 @@ def run_regrade(options: argparse.Namespace) -> int:
     from grader.classroom.grade import regrade
 
     return regrade(
-        options.folder, options.students, apply=options.apply, **grading(options)
+        options.folder,
+        options.students,
+        lesson=options.lesson,
+        exercise=options.exercise,
+        apply=options.apply,
+        **grading(options),
     )
 
 

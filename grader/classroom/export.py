@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
+from grader.classroom.publishing import final_result_of
 from grader.classroom.roster import Row, moodle_numbers, read_people
 from grader.classroom.spreadsheet import table_of, text_cell
-from grader.results import Record, Status
+from grader.results import Status, late_text
 
 CSV_COLUMNS = ("student", "name", "lesson", "status", "score", "max_score")
 CSV_COLUMNS += ("late", "note")
@@ -93,8 +93,8 @@ def grades_of(
     grades, ungraded = [], []
     for submission in classroom.submissions():
         if submission.lesson == (only or submission.lesson):
-            if record := classroom.published(submission):
-                grades.append(grade_of(classroom, submission, record))
+            if classroom.published(submission):
+                grades.append(grade_of(classroom, submission))
             else:
                 ungraded.append(submission)
     return grades, ungraded
@@ -110,21 +110,18 @@ def print_missing(grades: Iterable[Grade], ungraded: Sequence[Submission]) -> in
     return 1 if ungraded else 0
 
 
-def grade_of(classroom: Classroom, submission: Submission, record: Record) -> Grade:
-    """Joins the result and the scores that instructors gave, which count first."""
-    result = record.result
-    entries = gradebook.scores_of(classroom, submission).values()
-    scores = [one.score for one in entries]
-    is_decided = scores and None not in scores
-    reasons = result.reasons if result.status is Status.STUDENT_ERROR else ()
-    by_hand = ["scored by a person"] if any(one.by_hand for one in entries) else []
+def grade_of(classroom: Classroom, submission: Submission) -> Grade:
+    """Makes a grade of the result that counts, a person's scores included."""
+    final = final_result_of(classroom, submission)
+    reasons = final.reasons if final.status is Status.STUDENT_ERROR else ()
     return Grade(
         student=submission.student,
         lesson=submission.lesson,
-        status=result.status,
-        score=sum(scores) if is_decided else result.score,
-        max_score=result.max_points,
-        note="; ".join([*reasons, *result.notes, *by_hand]),
+        status=final.status,
+        score=final.score,
+        max_score=final.max_points,
+        note="; ".join([*reasons, *final.notes, *final.decisions, *final.to_review]),
+        late=late_text(final) if final.late else "",
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grader.classroom import gradebook
-from grader.classroom.folder import Classroom
+from grader.classroom.folder import Classroom, Submission
+from grader.classroom.lateness import Lateness
 from grader.classroom.roster import remove_name
 
 
@@ -34,6 +35,7 @@ def purge(folder: Path, students: Sequence[str], *, apply: bool = False) -> int:
             if apply:
                 gradebook.remove_student(classroom, student)
                 remove_name(classroom.roster, student)
+                Lateness(classroom).remove(student)
                 classroom.store.add_to_log("purged", student=student)
     print("The log grading/audit.jsonl keeps ids; downloads and backups are yours.")
     if not apply:
@@ -52,9 +54,9 @@ def paths_of(classroom: Classroom, student: str) -> list[Path]:
         if one.student == student:
             paths.append(classroom.published_path(one))
             paths.append(classroom.received_path(one))
-            keys.add(classroom.published_key(one))
+            keys |= keys_of(classroom, one)
         else:
-            others_keys.add(classroom.published_key(one))
+            others_keys |= keys_of(classroom, one)
     # Two learners who submitted the same bytes share a result.
     paths += map(classroom.store.path, sorted(keys - others_keys))
     for kind in ("submitted", "autograded", "feedback"):
@@ -66,6 +68,12 @@ def paths_of(classroom: Classroom, student: str) -> list[Path]:
     # An LMS has other ids than we do.
     paths += sorted([*grading.glob("grades*.csv"), *grading.glob("feedback*.zip")])
     return [path for path in paths if path.exists()]
+
+
+def keys_of(classroom: Classroom, submission: Submission) -> set[str]:
+    """Lists the results of a learner's files for a lesson."""
+    now = classroom.publication(submission)
+    return {now.key, now.better, now.unreadable}
 
 
 def remove(path: Path) -> None:

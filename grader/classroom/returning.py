@@ -21,8 +21,8 @@ from grader.authoring.release import dumps
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.publishing import (
     autograded_notebook,
+    final_result_of,
     publish_reports,
-    with_given_points,
 )
 from grader.classroom.roster import moodle_numbers, read_people
 from grader.results import Result
@@ -90,11 +90,10 @@ def final_results(
     final, missing = {}, {}
     for submission in classroom.submissions():
         if submission.lesson == lesson:
-            record = classroom.published(submission)
-            if record is None:
+            if not classroom.published(submission):
                 missing[submission] = UNGRADED
                 continue
-            result = with_given_points(classroom, submission, record.result)
+            result = final_result_of(classroom, submission)
             if result.score is None:
                 missing[submission] = f"{result.status}, no score: see `explain`"
             else:
@@ -168,7 +167,7 @@ def graded_notebook(
     """Makes the notebook with each check's card; points and notes come first."""
     notebook = autograded_notebook(classroom.lessons[submission.lesson], result)
     points = f"{result.score:g} of {result.max_points:g} points"
-    lines = (points, *result.reasons, *result.notes)
+    lines = (points, *result.reasons, *result.notes, *result.remarks)
     text = "\n\n".join(clean_text(line, 2000) for line in lines)
     first = nbformat.v4.new_raw_cell(text, id="feedback")
     notebook.cells.insert(0, first)

@@ -12,7 +12,7 @@ from typing import Any
 from grader.pages.page import PageBudget, render
 from grader.pages.similar_work import similar_work
 from grader.pages.wording import OUTCOMES, STATUSES
-from grader.results import ExerciseResult, Outcome, Result, Status
+from grader.results import ExerciseResult, Outcome, Result, Status, late_text
 from grader.submissions.clean_text import clean_line
 from lessons.coursekit.outcomes import FAILS, HOLDS
 
@@ -61,6 +61,9 @@ def class_report(
         num_submissions=len(results),
         num_graded=len(graded),
         review=reasons(Status.NEEDS_REVIEW),
+        to_review=people({s: r.to_review for s, r in results.items() if r.to_review}),
+        decided=people({s: r.decisions for s, r in results.items() if r.decisions}),
+        late=people({s: [late_text(r)] for s, r in results.items() if r.late}),
         infra=reasons(Status.INFRA_ERROR),
         nothing=reasons(Status.STUDENT_ERROR),
         limits=people({s: r.limits for s, r in results.items() if r.limits}),

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from grader.pages.page import ROW_BYTES, STATEMENT_BYTES, PageBudget, render
 from grader.pages.wording import OUTCOMES, STATUSES, points_of
-from grader.results import ExerciseResult, Outcome, Result, Status
+from grader.results import ExerciseResult, Outcome, Result, Status, late_text
 from lessons.coursekit.card import html_card
 
 LONG_CODE = 30  # lines; longer code is folded
@@ -41,7 +41,8 @@ def feedback_page(result: Result, *, title: str, student: str) -> str:
         score=_score(result),
         num_right=sum(e.outcome is Outcome.PASSED for e in result.exercises),
         reasons=budget.lines(result.reasons) if is_error else [],
-        notes=budget.lines(result.notes),
+        late=budget.line(late_text(result), 300) if result.late else "",
+        notes=budget.lines((*result.notes, *result.to_review)),
         limits=budget.lines(result.limits) if result.is_graded or is_error else [],
         exercises=[describe(entry, budget) for entry in result.exercises],
         budget=budget,
@@ -76,11 +77,15 @@ def _received(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
 def _graded(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
     needs_no_work = entry.outcome in (Outcome.PASSED, Outcome.NOT_ATTEMPTED)
     facts = _received(entry, budget)
+    # Where a person gave other points than the checks, there is nothing else to show.
+    has_card = bool(entry.statements or not entry.decision)
     return facts | {
         "wording": OUTCOMES[entry.outcome],
         "points": points_of(entry.points, entry.max_points),
         "unit": _unit(entry.max_points),
-        "card": Markup(card(_cut(entry, budget), heading=False)),
+        "decision": budget.line(entry.decision, 300),
+        "comment": budget.text(entry.comment, 5000, max_lines=100),
+        "card": Markup(card(_cut(entry, budget), heading=False)) if has_card else "",
         "folded": facts["folded"] or needs_no_work,
     }
 

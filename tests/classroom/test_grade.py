@@ -20,17 +20,15 @@ from classes import RIGHT, WRONG, answered, hand_in, is_trusted, make_class, pri
 from nbgrader.api import Gradebook
 
 from grader import ROOT
-from grader.classroom import course, gradebook
+from grader.classroom import course
 from grader.classroom.explain import explain
 from grader.classroom.export import export
 from grader.classroom.grade import grade, regrade
-from grader.classroom.publishing import with_given_points
 from grader.classroom.purge import purge
 from grader.classroom.returning import return_feedback
 from grader.classroom.store import StoreError
 from grader.containment.limits import ContainmentError, Limits
 from grader.judging.judge_process import JudgeError
-from grader.results import ExerciseResult, Outcome, Result, Status
 from grader.workers import jobs, local_executor
 
 NAME = tiny.NAME
@@ -218,15 +216,6 @@ def test_a_persons_scores_decide_work_under_review(class_of_four):
     assert "For you to decide" not in report
     _, lines = run(explain, folder / "class", "bob", "1")
     assert lines[0] == "bob 01_tiny: GRADED_WITH_NOTE  1 of 3"
-
-
-def test_marks_for_other_exercises_decide_nothing(monkeypatch):
-    """As after a new version of a lesson, which renamed one."""
-    known = {"renamed": gradebook.ExerciseScore(None, 1.0)}
-    monkeypatch.setattr(gradebook, "scores_of", lambda *_: known)
-    open_one = ExerciseResult("double", Outcome.FAILED, 0, 1)
-    result = Result(NAME, (open_one,), Status.NEEDS_REVIEW)
-    assert with_given_points(None, None, result) == result
 
 
 def test_explain_says_by_what_when_and_why(graded):

@@ -17,8 +17,8 @@ from grader.authoring.release import checks
 from grader.classroom.course import make_course
 from grader.classroom.explain import explain
 from grader.classroom.export import export
+from grader.classroom.final_result import with_points
 from grader.classroom.grade import grade
-from grader.classroom.publishing import with_points
 from grader.results import ExerciseResult, Outcome
 
 NAME = tiny.NAME
