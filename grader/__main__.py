@@ -82,7 +82,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     regrade = command(run_regrade, "Grade again and list what differs.")
     explain = command(run_explain, "Say why a learner has this grade.")
     export = command(run_export, "Write all grades into a file.")
-    give_back = command(run_return, "Pack the feedback for the learners.")
+    give_back = command(
+        run_return, "Return feedback: as files for the LMS, or by the exchange."
+    )
     roster = command(run_roster, "Import a roster; list who has not submitted.")
     purge = command(run_purge, "Remove all that is kept about learners.")
     for of_class in (regrade, explain, export, give_back, roster, purge):
@@ -96,8 +98,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     export.add_argument("--format", default="csv", help="csv, canvas or moodle")
     about = "Canvas's gradebook or Moodle's grading worksheet, to be filled in"
     export.add_argument("--template", type=Path, metavar="FILE", help=about)
-    about = 'a lesson\'s column in it: "01=Lesson 1 (12345)"'
-    export.add_argument("--assignment", action="append", default=[], help=about)
+    about = 'the column of a lesson, if it is not found: "01=Homework 1 (12345)"'
+    add = export.add_argument
+    add(
+        "--assignment", action="append", default=[], metavar="LESSON=COLUMN", help=about
+    )
     export.add_argument("--lesson", default="", help="only this one, for example 01")
     about = "points beyond those possible, for Canvas and Moodle; default: cap"
     export.add_argument("--bonus", choices=["cap", "keep"], default="cap", help=about)

@@ -134,7 +134,7 @@ def points_possible(grades: Iterable[Grade]) -> dict[str, float]:
 
 
 def capped(grades: Iterable[Grade], possible: Mapping[str, float]) -> list[Grade]:
-    """Cuts scores off at the points possible, and says whose."""
+    """Caps scores at the points possible, and says whose."""
     cut: dict[str, list[str]] = {}
     kept = []
     for grade in grades:
@@ -145,10 +145,10 @@ def capped(grades: Iterable[Grade], possible: Mapping[str, float]) -> list[Grade
             grade = dataclasses.replace(grade, score=limit)
         kept.append(grade)
     for lesson, whose in cut.items():
-        limit = f"{possible[lesson]:g} points possible"
-        print(f"{lesson}: cut off at {limit}: {', '.join(whose)}")
+        limit = f"the {possible[lesson]:g} points possible"
+        print(f"{lesson}: capped at {limit}: {', '.join(whose)}")
     if cut:
-        print("To keep the points beyond that, add: --bonus keep")
+        print("To keep the points above that, add: --bonus keep")
     return kept
 
 

@@ -66,7 +66,7 @@ def export_into(
     if not known:
         lesson = grades[0].lesson
         raise ValueError(
-            f"No column of {template} is that of a graded lesson. Name it: "
+            f"No column of {template} was found for a graded lesson. To name it: "
             f'--assignment "{lesson}=TITLE (NUMBER)". {columns_with_numbers(table)}'
         )
     for name, points in points_possible(known).items():
@@ -74,7 +74,7 @@ def export_into(
         print(f"{name} -> {heading}")
         if possible.setdefault(name, points) != points:
             print(f"    {heading} has {possible[name]:g} points possible, the lesson")
-            print(f"    {points:g}: the scores are not scaled")
+            print(f"    has {points:g}. The scores are not scaled.")
     if not keep_bonus:
         known = capped(known, possible)
     unknown = fill(table, template, known, columns, read_people(classroom.roster))
@@ -82,7 +82,7 @@ def export_into(
     for grade in unknown:
         print(f"not in {template.name}: {grade}")
     for name in sorted({grade.lesson for grade in grades} - columns.keys()):
-        print(f"not in {template.name}: {name} has no column. If it has one, name it:")
+        print(f"not in {template.name}: no column was found for {name}. To name it:")
         print(f'    --assignment "{name}=TITLE (NUMBER)"')
         unknown += [grade for grade in grades if grade.lesson == name]
     status = print_missing(grades, ungraded)

@@ -129,20 +129,20 @@ def test_ids_of_the_roster_are_in_their_own_columns(path):
 
 
 @pytest.mark.parametrize("kind", ["canvas", "moodle"])
-def test_bonus_points_are_cut_off_unless_they_are_to_be_kept(tmp_path, kind):
+def test_bonus_points_are_capped_unless_they_are_to_be_kept(tmp_path, kind):
     make_class(tmp_path)
     publish_result(tmp_path, "ada", negate=3.5)
     publish_result(tmp_path, "bob", negate=1)
     folder, path = tmp_path / "class", tmp_path / "grades.csv"
     _, lines = printed(export, folder, kind, path)
     assert [row[-1 if kind == "canvas" else 2] for row in rows(path)[-2:]] == ["3", "2"]
-    assert "01_tiny: cut off at 3 points possible: ada (4.5)" in lines
+    assert "01_tiny: capped at the 3 points possible: ada (4.5)" in lines
     _, lines = printed(export, folder, kind, path, keep_bonus=True)
     assert [row[-1 if kind == "canvas" else 2] for row in rows(path)[-2:]] == [
         "4.5",
         "2",
     ]
-    assert "cut off" not in lines.text
+    assert "capped at" not in lines.text
     printed(export, folder, "csv", path)
     assert [row[4:6] for row in rows(path)[1:]] == [["4.5", "3"], ["2", "3"]]
 
