@@ -88,7 +88,7 @@ class Result:
         notes: repairs made before grading, in plain words.
         reasons: why it is STUDENT_ERROR, NEEDS_REVIEW or INFRA_ERROR, with the remedy.
         limits: the limits that the learner's process ran into.
-        late: how late it was submitted, such as "2 days"; "" if it was in time.
+        late: how late it was submitted, such as "2 days late"; "" if it was not.
         penalty: the points that are taken off for that.
         to_review: why a person should look at it again, although it has a score.
 
@@ -147,10 +147,11 @@ class Result:
 def late_text(result: Result) -> str:
     """Says how late a result's work is, and what that costs."""
     if not result.penalty or result.score is None:
-        return f"It was submitted late: {result.late}."
+        return f"This was submitted {result.late}."
+    unit = "point" if result.penalty == 1 else "points"
     return (
-        f"It was submitted late ({result.late}): {result.penalty:g} of the "
-        f"{result.points:g} points earned are taken off, which leaves {result.score:g}."
+        f"This was submitted {result.late}: a penalty of {result.penalty:g} {unit} is "
+        f"deducted from the {result.points:g} earned, which leaves {result.score:g}."
     )
 
 

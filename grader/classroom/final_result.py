@@ -41,8 +41,8 @@ def final_result(
     scores = entry.scores.items()
     if earlier := [name for name, one in scores if one.is_for_earlier_file]:
         to_review.append(
-            f"A person gave the points of {', '.join(earlier)} for an earlier file. "
-            "They count until a person enters them again for the newest one."
+            f"A person gave the points for {', '.join(earlier)} to an earlier file. "
+            "They still count, but should be checked against the newest file."
         )
     elif any(by_hand):
         better = None  # a person has looked
@@ -63,12 +63,12 @@ def decided(one: ExerciseResult, score: ExerciseScore | None) -> ExerciseResult:
     said, final = [], dataclasses.replace(one, comment=score.comment)
     if score.manual is not None:
         given = points_of(score.manual, one.max_points)
-        checks = "" if score.auto is None else f" The checks gave {score.auto:g}."
-        said.append(f"A person gave {given}.{checks}")
+        checks = "" if score.auto is None else f" (the checks gave {score.auto:g})"
+        said.append(f"Decided by a person: {given}{checks}.")
         if score.manual != score.auto:  # else the checks' verdict stands
             final = with_points(final, score.manual)
     if score.extra:
-        said.append(f"A person added {score.extra:g}.")
+        said.append(f"Extra credit from a person: {score.extra:g}.")
         final = dataclasses.replace(final, points=final.points + score.extra)
     return dataclasses.replace(final, decision=" ".join(said))
 

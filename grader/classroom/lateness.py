@@ -128,7 +128,7 @@ class Lateness:
         )
         if penalty is not None:
             row.late_submission_penalty = min(max(penalty, 0.0), max(score, 0.0))
-        return in_words(seconds) if seconds else "as the LMS marked it"
+        return f"{in_words(seconds)} late" if seconds else "late, as the LMS says"
 
 
 def time_of(folder: Path) -> datetime.datetime | None:

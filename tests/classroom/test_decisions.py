@@ -27,7 +27,7 @@ from grader.results import ExerciseResult, Outcome, Result, Status
 pytestmark = pytest.mark.usefixtures("pretended")
 __all__ = ["pretended"]  # a fixture
 COMMENT = "Your <b>idea</b> is right;\nonly the case 3 is not."
-EARLIER = "A person gave the points of double for an earlier file."
+EARLIER = "A person gave the points for double to an earlier file."
 
 
 def words(html):
@@ -64,17 +64,23 @@ def test_a_score_and_a_comment_are_on_the_page_in_the_report_and_in_exports(fold
     grade(folder)
     said = words(page(folder, "bob"))
     assert "2.5 of 3 points" in said and "double Partly right 0.5 of 1 point" in said
-    assert "A person gave 0.5 of 1. The checks gave 0." in said
+    assert "Decided by a person: 0.5 of 1 (the checks gave 0)." in said
     assert "Your <b>idea</b> is right; only the case 3 is not." in said
     assert "<b>idea" not in page(folder, "bob")
     said = words(report(folder))
     assert "Median 2.75, mean 2.75, of 3 points" in said
-    assert "bob double: A person gave 0.5 of 1. The checks gave 0. Comment: " in said
+    assert (
+        "bob double: Decided by a person: 0.5 of 1 (the checks gave 0). Comment: "
+        in said
+    )
     lines = explained(folder, "bob")
     assert lines[0] == "bob 01_tiny: GRADED            2.5 of 3"
-    assert "double: A person gave 0.5 of 1. The checks gave 0. Comment:" in lines.text
+    assert (
+        "double: Decided by a person: 0.5 of 1 (the checks gave 0). Comment:"
+        in lines.text
+    )
     row = exported(folder, "bob")
-    assert row["score"] == "2.5" and "A person gave 0.5 of 1" in row["note"]
+    assert row["score"] == "2.5" and "Decided by a person: 0.5 of 1" in row["note"]
     assert exported(folder, "bob", "canvas")[NAME] == "2.5"
     assert exported(folder, "bob", "moodle")["Grade"] == "2.5"
     with gradebook_of(folder) as book:
@@ -96,7 +102,7 @@ def test_extra_credit_is_added_and_the_verdict_of_the_checks_stays(folder):
     grade(folder)
     said = words(page(folder, "ada"))
     assert "3.5 of 3 points" in said and "double Right 1.5 of 1 point" in said
-    assert "A person added 0.5." in said
+    assert "Extra credit from a person: 0.5." in said
     assert exported(folder, "ada")["score"] == "3.5"
 
 
@@ -130,7 +136,7 @@ def test_a_score_entered_again_belongs_to_the_newest_file(folder):
     assert EARLIER not in grade(folder).text
     said = words(page(folder, "bob"))
     assert "2 of 3 points" in said and EARLIER not in said
-    assert "A person gave 0 of 1. The checks gave 1." in said
+    assert "Decided by a person: 0 of 1 (the checks gave 1)." in said
 
 
 def test_another_grading_of_the_same_file_keeps_a_decision_as_it_is(folder):

@@ -96,8 +96,8 @@ def test_nbgraders_penalty_is_in_the_gradebook_and_the_score_after_it_everywhere
     assert penalties(folder) == {"ada": 0, "bob": 3}
     assert scores(folder) == {"ada": "3", "bob": "0"}
     said = (
-        "It was submitted late (1 day): 3 of the 3 points earned are taken off, "
-        "which leaves 0."
+        "This was submitted 1 day late: a penalty of 3 points is deducted from the 3 "
+        "earned, which leaves 0."
     )
     assert "0 of 3 points" in words(page(folder, "bob"))
     lines = printed(explain, folder / "class", "bob", "1")[1]
@@ -111,7 +111,7 @@ def test_nbgraders_penalty_is_in_the_gradebook_and_the_score_after_it_everywhere
 def test_without_a_penalty_lateness_is_said_and_costs_nothing(folder):
     grade_due(folder)
     assert scores(folder) == {"ada": "3", "bob": "3"}
-    assert "It was submitted late: 1 day." in words(page(folder, "bob"))
+    assert "This was submitted 1 day late." in words(page(folder, "bob"))
 
 
 def test_a_plug_in_of_ones_own_may_be_a_module_in_the_course_folder(folder):
@@ -220,7 +220,7 @@ def test_canvass_mark_decides_and_not_the_time_of_its_archive(empty):
     assert scores(empty) == {"101": "3", "102": "0"}
     grade(empty, empty / "download.zip")  # once more
     assert scores(empty) == {"101": "3", "102": "0"}
-    assert "late (as the LMS marked it)" in words(page(empty, "102"))
+    assert "submitted late, as the LMS says: a penalty" in words(page(empty, "102"))
     extend(empty, f"102,{NAME},2026-04-15")
     grade(empty)
     assert scores(empty) == {"101": "3", "102": "3"}
