@@ -15,8 +15,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import nbformat
-
 from grader import CourseError
 from grader.atomic_files import write_file
 from grader.submissions.archives import (
@@ -28,7 +26,7 @@ from grader.submissions.archives import (
     files_in_learners_archive,
 )
 from grader.submissions.clean_text import quoted
-from grader.submissions.course_notebooks import CourseNotebooks
+from grader.submissions.course_notebooks import CourseNotebooks, read
 from grader.submissions.lms_names import (
     LearnerNames,
     Owner,
@@ -100,8 +98,7 @@ class Collection:
     def notebooks(self) -> CourseNotebooks:
         folder = self.course / "source"
         paths = {name: folder / name / f"{name}.ipynb" for name in self.lessons}
-        found = {n: nbformat.read(p, 4) for n, p in paths.items() if p.exists()}
-        return CourseNotebooks(found)
+        return CourseNotebooks({n: read(p) for n, p in paths.items() if p.exists()})
 
     @property
     def summary(self) -> str:
@@ -119,7 +116,7 @@ class Collection:
         """
         students = {student for student, _ in self.placed}
         for student, files in self.other_files.items():
-            if student not in students:
+            if student not in students | self.unchanged:
                 found = ", ".join(dict.fromkeys(quoted(file) for file in files[:5]))
                 self.problems.append(f"{student} submitted no notebook, only {found}.")
         for student in sorted(self.unchanged - students):

@@ -17,6 +17,8 @@ from grader.submissions.lms_names import (
     Owner,
     names_several,
     owner_by,
+    plain,
+    words,
 )
 
 Paths = dict[int, tuple[str, ...]]  # by a file's number
@@ -152,7 +154,7 @@ class Search:
                     self.refused.add(number)
             elif any(owner_by(s, "/".join(path)) for s in SCHEMES if s != "Canvas"):
                 self.refused.add(number)  # a learner may imitate an LMS
-            else:
+            elif not scheme or is_candidate(path):  # an LMS adds lists and texts
                 rest[number] = path
         return rest
 
@@ -169,12 +171,9 @@ class Search:
         """
         if is_repository(below.values()):
             return set()
-        own = {self.names.beside_lesson(folder).casefold(), folder.casefold(), ""}
-        found = {
-            self.names.beside_lesson(stem(path[-1])).casefold()
-            for path in below.values()
-            if is_candidate(path)
-        } - own
+        candidates = filter(is_candidate, below.values())
+        found = {plain(self.names.beside_lesson(stem(path[-1]))) for path in candidates}
+        found = {name for name in found if name and not is_same(name, plain(folder))}
         of_nbgrader = all(path[0] in self.lessons for path in below.values())
         return found if len(found) > of_nbgrader else set()
 
@@ -183,17 +182,20 @@ class Search:
 
         Nothing in a learner's folder can make it one of these, if others are beside it.
         """
-        if is_repository(below.values()):
-            return False
         if self.names.is_work(folder):
             return True
-        candidates = [path for path in below.values() if is_candidate(path)]
-        folders = {path[0] for path in candidates if len(path) > 1}
-        learners = {name for name in folders if not self.names.is_work(name)}
-        alone = {stem(path[0]) for path in candidates if len(path) == 1}
-        alone = {self.names.alone(name) or self.learner_beside(name) for name in alone}
+        if is_repository(below.values()):
+            return False
+        learners, alone = set(), set()
+        for path in filter(is_candidate, below.values()):
+            around = [name for name in path[:-1] if not self.names.is_work(name)]
+            name = stem(path[-1])
+            learners.update(around[:1])
+            if not around:
+                alone.add(self.names.alone(name) or self.learner_beside(path[-1]))
         several = max(len(learners), len(alone - {""})) > 1
-        return is_sole and (several or "submitted" in folders or bool(scheme_of(below)))
+        is_submitted = any(path[0] == "submitted" for path in below.values())
+        return is_sole and (several or is_submitted or bool(scheme_of(below)))
 
     def give_folder(
         self, paths: Paths, learner: str, above: tuple[str, ...] = ()
@@ -210,6 +212,12 @@ class Search:
             is_learners = folder in learners or student in self.folders
             if folder and (is_learners or (num_others == 1 and self.folders)):
                 self.refused.add(number)
+
+
+def is_same(name: str, folder: str) -> bool:
+    """Tells whether two names seem to be one learner's, as ada's in Lovelace_Ada_12."""
+    pairs = (words(name), folder), (words(folder), name)
+    return any(len(word) > 2 and word in text for ws, text in pairs for word in ws)
 
 
 def stem(name: str) -> str:
