@@ -31,6 +31,7 @@ from grader.submissions.lms_names import (
     LearnerNames,
     Owner,
     copy_number,
+    fit,
     lesson_named,
     safe_id,
 )
@@ -290,7 +291,8 @@ class Collection:
             Unreadable: the file cannot be read.
         """
         path = (*owner.path, *file.inner)
-        lesson = lesson_named(path, self.lessons) if owner.path else ""
+        is_one = owner.from_lms or is_candidate(path) or fits(file.name, self.lessons)
+        lesson = lesson_named(path, self.lessons) if owner.path and is_one else ""
         only = self.lessons[0] if len(self.lessons) == 1 else ""
         kind, is_ours = int(file.is_archive), False
         data = file.read() if lesson or file.is_notebook or owner.from_lms else b""
@@ -410,6 +412,11 @@ class Collection:
         """Leaves files for a person."""
         self.account += [(name, Fate.FOR_A_PERSON) for name in names]
         self.problems.append(problem)
+
+
+def fits(name: str, lessons: Sequence[str]) -> bool:
+    """Tells whether a file's name contains a lesson's."""
+    return any(fit(name, lesson) > 1 for lesson in lessons)
 
 
 def in_repository(path: Sequence[str]) -> bool:
