@@ -50,6 +50,8 @@ def grade(
         classroom.names()  # a damaged roster is reported before any file is placed
         collected = collect(downloads, classroom.folder, [*classroom.lessons])
         add_names(classroom.roster, collected.names)
+        if downloads:
+            print(collected.summary)
         for line in [*collected.problems, *classroom.unknown_folders()]:
             print(f"left alone: {line}")
         jobs = read_jobs(classroom, classroom.submissions(), limits)

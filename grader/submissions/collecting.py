@@ -35,7 +35,13 @@ from grader.submissions.lms_names import (
     lesson_named,
     safe_id,
 )
-from grader.submissions.owners import is_candidate, owners, stem
+from grader.submissions.owners import (
+    is_candidate,
+    is_same,
+    named_learners,
+    owners,
+    stem,
+)
 from grader.submissions.read_submission import is_aside, parse_submission
 from grader.submissions.versions import Version, best_of, listed
 
@@ -259,14 +265,11 @@ class Collection:
         """Yields a learner's file, or what is in it, if that is theirs alone."""
         inside = files_in_learners_archive(file) if file.is_archive else [file]
         if inside != [file]:
-            self.listed -= collections.Counter([file.full_name])
+            self.listed[file.full_name] -= 1
             self.listed.update(one.full_name for one in inside)
-        inner = [one.inner for one in inside if one.is_notebook and one.inner]
-        others = {
-            one.student
-            for one in owners(inner, self.lessons)
-            if one and not (one.below or one.is_guess or owner.from_lms)
-        } - {owner.student}
+        inner = [one.inner for one in inside if one.inner and not owner.from_lms]
+        named = named_learners(inner, self.lessons)
+        others = [name for name in named if not is_same(name, owner.student)]
         names = ", ".join(map(quoted, sorted(others)[:5]))
         if len(others) > 1:
             line = f"{shown(file)} holds files of {names}. If it is a class's download,"

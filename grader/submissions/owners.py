@@ -21,6 +21,7 @@ from grader.submissions.lms_names import (
     words,
 )
 
+MAX_DEPTH = 20  # of folders around learners
 Paths = dict[int, tuple[str, ...]]  # by a file's number
 
 
@@ -80,6 +81,18 @@ def scheme_of(paths: Paths) -> str:
     return ""
 
 
+def named_learners(
+    paths: Iterable[tuple[str, ...]], lessons: Sequence[str]
+) -> set[str]:
+    """Returns the learners whom an LMS, or a file's name beside its lesson, names."""
+    names, found = LearnerNames(lessons), set()
+    for path in filter(is_candidate, paths):
+        by_lms = (owner_by(scheme, "/".join(path)) for scheme in SCHEMES)
+        owner = next(filter(None, by_lms), None)
+        found.add(owner.student if owner else names.beside_lesson(stem(path[-1])))
+    return found - {""}
+
+
 class Search:
     """Finds the owners of a download's files.
 
@@ -109,6 +122,8 @@ class Search:
         `above` are the folders around it; `overruled` is one that might be a learner's,
         and the number of others whom files in it name.
         """
+        if len(above) > MAX_DEPTH:
+            return
         paths = self.without_lms(paths, above)
         files = {n: path[0] for n, path in paths.items() if len(path) == 1}
         folders = collections.defaultdict(dict)
@@ -173,7 +188,7 @@ class Search:
             return set()
         candidates = filter(is_candidate, below.values())
         found = {plain(self.names.beside_lesson(stem(path[-1]))) for path in candidates}
-        found = {name for name in found if name and not is_same(name, plain(folder))}
+        found = {name for name in found if name and not is_same(name, folder)}
         of_nbgrader = all(path[0] in self.lessons for path in below.values())
         return found if len(found) > of_nbgrader else set()
 
@@ -214,10 +229,12 @@ class Search:
                 self.refused.add(number)
 
 
-def is_same(name: str, folder: str) -> bool:
+def is_same(name: str, other: str) -> bool:
     """Tells whether two names seem to be one learner's, as ada's in Lovelace_Ada_12."""
-    pairs = (words(name), folder), (words(folder), name)
-    return any(len(word) > 2 and word in text for ws, text in pairs for word in ws)
+    name, other = plain(name), plain(other)
+    pairs = [(word, other) for word in words(name)]
+    pairs += [(word, name) for word in words(other)]
+    return name == other or any(len(word) > 2 and word in text for word, text in pairs)
 
 
 def stem(name: str) -> str:
