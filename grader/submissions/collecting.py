@@ -13,6 +13,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from grader import CourseError
@@ -98,7 +99,8 @@ class Collection:
         self.account: list[tuple[str, Fate]] = []
         self.listed: collections.Counter[str] = collections.Counter()
         self.other_files: dict[str, list[str]] = {}
-        self.unchanged: set[str] = set()  # learners whose copy of ours is as we made it
+        self.at_work: set[str] = set()  # learners with a file that answers a lesson
+        self.unchanged: set[str] = set()  # learners with unchanged notebooks of ours
         self.learner_names = LearnerNames(lessons)
 
     @functools.cached_property
@@ -121,12 +123,11 @@ class Collection:
         Raises:
             CourseError: a file is missing in it, or in it twice.
         """
-        students = {student for student, _ in self.placed}
         for student, files in self.other_files.items():
-            if student not in students | self.unchanged:
+            if student not in self.at_work | self.unchanged:
                 found = ", ".join(dict.fromkeys(quoted(file) for file in files[:5]))
                 self.problems.append(f"{student} submitted no notebook, only {found}.")
-        for student in sorted(self.unchanged - students):
+        for student in sorted(self.unchanged - self.at_work):
             what = "changed none of the course's notebooks in their repository"
             self.problems.append(f"{student} {what}.")
         accounted = collections.Counter(path for path, _ in self.account)
@@ -198,7 +199,8 @@ class Collection:
     ) -> None:
         """Adds the files below `folder`, a class's or one learner's."""
         self.listed.update(file.full_name for file in files)
-        name = folder[-1].removesuffix(".zip") if folder else ""
+        name = folder[-1] if folder else ""
+        name = stem(name) if is_archive else name
         paths = [file.parts[len(folder) :] for file in files]
         by_student: dict[str, list[tuple[ListedFile, Owner]]] = {}
         found = owners(paths, self.lessons, name, is_archive=is_archive)
@@ -210,11 +212,9 @@ class Collection:
                 by_student.setdefault(safe_id(owner.student), []).append((file, owner))
             elif is_candidate(file.parts):
                 lesson = next(iter(self.lessons), "LESSON")
-                remedy = (
-                    f"Name it like ada_{lesson}.ipynb, or put it into a folder ada/."
-                )
-                line = f"{shown(file)} does not say whose it is. {remedy}"
-                self.leave([file.full_name], line)
+                line = f"{shown(file)} does not say whose it is. Name it like"
+                remedy = f"ada_{lesson}.ipynb, or put it into a folder ada/."
+                self.leave([file.full_name], f"{line} {remedy}")
             else:
                 self.account.append((file.full_name, Fate.NO_NOTEBOOK))
         for student, own in by_student.items():
@@ -257,6 +257,7 @@ class Collection:
                 self.account.append((file.full_name, Fate.NO_NOTEBOOK))
                 self.other_files.setdefault(student, []).append(file.name)
         for lesson, several in versions.items():
+            self.at_work.add(student)
             self.choose(student, lesson, several)
 
     def opened(
@@ -305,7 +306,7 @@ class Collection:
         elif owner.path and owner.from_lms:
             lesson = lesson or only
         version = Version(
-            shown(file),
+            file.full_name,
             kind,
             owner.time or file.time,
             hashlib.sha256(data).hexdigest(),
@@ -313,6 +314,7 @@ class Collection:
             is_ours,
             is_aside(place),
             owner.version,
+            file.inner_time,
             copy_number(file.name),
             self.other_learner(owner),
         )
@@ -333,9 +335,8 @@ class Collection:
         if not owner.below or owner.below[0] in self.lessons:
             return ""
         *folders, file = owner.below
-        names = [*map(self.learner_names.alone, folders)]
-        names.append(self.learner_names.alone(stem(file)))
-        return next((name for name in names if name and name != owner.student), "")
+        names = map(self.learner_names.without_work, [*folders, stem(file)])
+        return next((n for n in names if n and not is_same(n, owner.student)), "")
 
     def choose(self, student: str, lesson: str, versions: list[Version]) -> None:
         """Places the version that counts, if no person has to decide which one."""
@@ -348,17 +349,17 @@ class Collection:
         if is_tie or len(learners) > 1:
             why = "are equally new" if is_tie else "may be of several learners"
             self.leave(
-                [one.file.full_name for one in versions],
+                [one.path for one in versions],
                 f"{student}, {lesson}: {listed(best if is_tie else versions)} {why}: "
                 "none of them was taken. Leave the one that counts.",
             )
             return
         fate = self.place(student, lesson, best[0])
-        self.account.append((best[0].file.full_name, fate))
+        self.account.append((best[0].path, fate))
         for one in [*best[1:], *rest]:
             other = Fate.OLDER if one.kind else Fate.NO_NOTEBOOK
             fate = Fate.OURS if one.is_ours and one.digest != best[0].digest else other
-            self.account.append((one.file.full_name, fate))
+            self.account.append((one.path, fate))
         by_rank: dict[tuple, list[Version]] = {}
         for one in rest:
             if one.digest != best[0].digest and one.kind > 1 and not one.is_ours:
@@ -382,7 +383,8 @@ class Collection:
             self.problems.append(f"{student}, {lesson}: {what}")
             return Fate.FOR_A_PERSON
         if old and old.digest == new.digest:
-            self.placed[student, lesson] = max(old, new, key=lambda one: one.time)
+            newest = max(old, new, key=lambda one: one.time)
+            self.placed[student, lesson] = replace(newest, file=None)
             return Fate.COUNTS
         supersedes = old is None or new.supersedes(old)
         if old:
@@ -393,7 +395,7 @@ class Collection:
         if not supersedes:
             return Fate.OLDER
         write_file(path, new.file.read(), new.time)
-        self.placed[student, lesson] = new
+        self.placed[student, lesson] = replace(new, file=None)  # which keeps an archive
         return Fate.COUNTS
 
     def on_disk(self, path: Path, lesson: str) -> Version | None:
@@ -408,8 +410,7 @@ class Collection:
         data = file.read()
         _, kind, is_ours = self.known(data, lesson)
         hashed = hashlib.sha256(data).hexdigest()
-        name = "the file of an earlier collection"
-        return Version(name, kind, file.time, hashed, is_ours=is_ours)
+        return Version("", kind, file.time, hashed, is_ours=is_ours)
 
     def leave(self, names: Iterable[str], problem: str) -> None:
         """Leaves files for a person."""

@@ -212,11 +212,14 @@ class LearnerNames:
 
     def is_work(self, name: str) -> bool:
         """Tells whether a name is one of work, as "Section A1", "2nd try" and "01"."""
-        parts = [part for part in re.split(r"[\W_]+", plain(name)) if part]
+        return bool(words_and_numbers(name)) and not self.without_work(name)
+
+    def without_work(self, name: str) -> str:
+        """Returns what may name a learner in a name: "ada" of "ada's 2nd try"."""
+        parts = words_and_numbers(name)
         says_so = any(map(self.names_work, parts))
-        return bool(parts) and all(
-            self.names_work(part) or is_short(part, says_so) for part in parts
-        )
+        rest = [p for p in parts if not (self.names_work(p) or is_short(p, says_so))]
+        return " ".join(rest)
 
     def names_work(self, part: str) -> bool:
         return bool(words(part)) and self.work.issuperset(words(part))
@@ -250,6 +253,10 @@ def is_short(part: str, in_name_of_work: bool) -> bool:
         return len(part) <= 2 + 2 * in_name_of_work
     has_digit = in_name_of_work and any(map(str.isdigit, part))
     return part.isascii() and len(part) <= 1 + has_digit
+
+
+def words_and_numbers(name: str) -> list[str]:
+    return [part for part in re.split(r"[\W_]+", plain(name)) if part]
 
 
 def words(name: str) -> list[str]:

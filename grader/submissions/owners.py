@@ -33,8 +33,8 @@ def owners(
 ) -> list[Owner | None]:
     """Returns whose each file is; None: its path does not say, or says two things.
 
-    `name` is that of the download: a learner's if it is a repository, or an archive in
-    which no path names a learner.
+    `name` is that of the download: a learner's if it is a repository, or an archive
+    with no more than one folder that may be a learner's.
     """
     search = Search(lessons)
     numbered = dict(enumerate(paths))
@@ -45,9 +45,12 @@ def owners(
         search.read_class(numbered, (), is_sole=True)
         search.refuse_changes()
         named = [
-            n for n, o in search.found.items() if o.from_lms or is_candidate(paths[n])
+            owner
+            for number, owner in search.found.items()
+            if owner.from_lms or is_candidate(paths[number])
         ]
-        is_own = not named or (len(named) == 1 and search.found[named[0]].is_guess)
+        is_own = all(owner.below or owner.is_guess for owner in named)
+        is_own = is_own and len({owner.student for owner in named}) < 2
         if is_archive and learner and is_own and not search.refused:
             search.give_folder(numbered, learner)
     return [None if n in search.refused else search.found.get(n) for n in numbered]

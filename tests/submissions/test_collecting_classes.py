@@ -488,11 +488,7 @@ def test_a_repository_is_one_learner(tmp_path, course, kind):
     elif kind == "zips":
         given = [path.with_suffix(".zip") for path in given]
     found = collect(given, course, LESSONS)
-    end = "-main" if kind == "zips" else ""
-    assert placed(course) == {
-        f"lesson-ada{end}/{FIRST}": ADA,
-        f"lesson-bob{end}/{FIRST}": BOB,
-    }
+    assert placed(course) == {f"lesson-ada/{FIRST}": ADA, f"lesson-bob/{FIRST}": BOB}
     assert found.problems == []
     assert not any(".git" in path for path, _ in found.account)
 
@@ -634,3 +630,31 @@ def test_korean_names_in_a_zip(tmp_path, course, encoding, form):
     found = collect([given], course, LESSONS)
     assert sorted(found.names.values()) == sorted(KOREAN)
     assert sorted(placed(course).values()) == sorted(KOREAN.values())
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("ps1.ipynb", "ps1 final.ipynb"), ("pmap ada.ipynb", "Ada Lovelace.ipynb")],
+)
+def test_a_learner_may_name_files_in_their_folder_as_they_like(tmp_path, course, names):
+    contents = {
+        f"ada/{names[0]}": (BOB, MONDAY),
+        f"ada/{names[1]}": (ADA, FRIDAY),
+        f"bob/{FIRST}.ipynb": BOB,
+    }
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == TWO
+    assert "is newer than" in found.problems[0] and len(found.problems) == 1
+
+
+@pytest.mark.parametrize(
+    "inside", ["my stuff/", "cleo's things/", "bob/", f"bob/{FIRST}/"]
+)
+def test_a_zip_with_one_folder_is_of_the_learner_whom_the_zip_names(
+    tmp_path, course, inside
+):
+    for name, data in (("ada", ADA), ("bob", BOB)):
+        contents = {f"{inside if name == 'ada' else ''}{FIRST}.ipynb": data}
+        (tmp_path / f"{name}.zip").write_bytes(zipped(contents, when=FRIDAY))
+    collect([tmp_path / "bob.zip", tmp_path / "ada.zip"], course, LESSONS)
+    assert placed(course) == TWO
