@@ -98,6 +98,8 @@ def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> list[str]:
     known_as, lessons = read_aliases(classroom.roster), [*classroom.lessons]
     collected = collect(downloads, classroom.folder, lessons, known_as)
     add_names(classroom.roster, collected.names)
+    if downloads:
+        print(collected.summary)
     for (student, lesson), version in collected.placed.items():
         path = classroom.folder / "submitted" / student / lesson / f"{lesson}.ipynb"
         if before.get(path) != path.stat().st_ctime_ns:  # else its time is known

@@ -13,9 +13,8 @@ import functools
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-
-import nbformat
 
 from grader import CourseError
 from grader.atomic_files import write_file
@@ -28,15 +27,22 @@ from grader.submissions.archives import (
     files_in_learners_archive,
 )
 from grader.submissions.clean_text import quoted
-from grader.submissions.course_notebooks import CourseNotebooks
+from grader.submissions.course_notebooks import CourseNotebooks, read
 from grader.submissions.lms_names import (
     LearnerNames,
     Owner,
     copy_number,
+    fit,
     lesson_named,
     safe_id,
 )
-from grader.submissions.owners import is_candidate, owners, stem
+from grader.submissions.owners import (
+    is_candidate,
+    is_same,
+    named_learners,
+    owners,
+    stem,
+)
 from grader.submissions.read_submission import is_aside, parse_submission
 from grader.submissions.versions import Version, best_of, listed
 
@@ -86,6 +92,7 @@ class Collection:
 
     Attributes:
         placed: the files that are in their place, by student's id and lesson.
+        received: the paths in their downloads of the files that are in their place.
         names: display names by id, of these downloads.
         problems: one line for each file that could not be placed, and for each choice.
         account: each file that came in, and what became of it.
@@ -100,26 +107,21 @@ class Collection:
         self.course, self.lessons = course, lessons
         self.known_as = known_as or {}
         self.placed: dict[tuple[str, str], Version] = {}
+        self.received: dict[tuple[str, str], str] = {}
         self.names: dict[str, str] = {}
         self.problems: list[str] = []
         self.account: list[tuple[str, Fate]] = []
         self.listed: collections.Counter[str] = collections.Counter()
         self.other_files: dict[str, list[str]] = {}
-        self.unchanged: set[str] = set()  # learners whose copy of ours is as we made it
+        self.at_work: set[str] = set()  # learners with a file that answers a lesson
+        self.unchanged: set[str] = set()  # learners with unchanged notebooks of ours
         self.learner_names = LearnerNames(lessons)
-
-    @property
-    def received(self) -> dict[tuple[str, str], str]:
-        """The paths in their downloads of the files that are in their place."""
-        files = ((place, one.file) for place, one in self.placed.items())
-        return {place: file.full_name for place, file in files if file}
 
     @functools.cached_property
     def notebooks(self) -> CourseNotebooks:
         folder = self.course / "source"
         paths = {name: folder / name / f"{name}.ipynb" for name in self.lessons}
-        found = {n: nbformat.read(p, 4) for n, p in paths.items() if p.exists()}
-        return CourseNotebooks(found)
+        return CourseNotebooks({n: read(p) for n, p in paths.items() if p.exists()})
 
     @property
     def summary(self) -> str:
@@ -135,12 +137,11 @@ class Collection:
         Raises:
             CourseError: a file is missing in it, or in it twice.
         """
-        students = {student for student, _ in self.placed}
         for student, files in self.other_files.items():
-            if student not in students:
+            if student not in self.at_work | self.unchanged:
                 found = ", ".join(dict.fromkeys(quoted(file) for file in files[:5]))
                 self.problems.append(f"{student} submitted no notebook, only {found}.")
-        for student in sorted(self.unchanged - students):
+        for student in sorted(self.unchanged - self.at_work):
             what = "changed none of the course's notebooks in their repository"
             self.problems.append(f"{student} {what}.")
         accounted = collections.Counter(path for path, _ in self.account)
@@ -212,7 +213,8 @@ class Collection:
     ) -> None:
         """Adds the files below `folder`, a class's or one learner's."""
         self.listed.update(file.full_name for file in files)
-        name = folder[-1].removesuffix(".zip") if folder else ""
+        name = folder[-1] if folder else ""
+        name = stem(name) if is_archive else name
         paths = [file.parts[len(folder) :] for file in files]
         by_student: dict[str, list[tuple[ListedFile, Owner]]] = {}
         found = owners(paths, self.lessons, name, is_archive=is_archive)
@@ -226,11 +228,9 @@ class Collection:
                 by_student.setdefault(student, []).append((file, owner))
             elif is_candidate(file.parts):
                 lesson = next(iter(self.lessons), "LESSON")
-                remedy = (
-                    f"Name it like ada_{lesson}.ipynb, or put it into a folder ada/."
-                )
-                line = f"{shown(file)} does not say whose it is. {remedy}"
-                self.leave([file.full_name], line)
+                line = f"{shown(file)} does not say whose it is. Name it like"
+                remedy = f"ada_{lesson}.ipynb, or put it into a folder ada/."
+                self.leave([file.full_name], f"{line} {remedy}")
             else:
                 self.account.append((file.full_name, Fate.NO_NOTEBOOK))
         for student, own in by_student.items():
@@ -274,6 +274,7 @@ class Collection:
                 self.account.append((file.full_name, Fate.NO_NOTEBOOK))
                 self.other_files.setdefault(student, []).append(file.name)
         for lesson, several in versions.items():
+            self.at_work.add(student)
             self.choose(student, lesson, several)
 
     def opened(
@@ -282,14 +283,11 @@ class Collection:
         """Yields a learner's file, or what is in it, if that is theirs alone."""
         inside = files_in_learners_archive(file) if file.is_archive else [file]
         if inside != [file]:
-            self.listed -= collections.Counter([file.full_name])
+            self.listed[file.full_name] -= 1
             self.listed.update(one.full_name for one in inside)
-        inner = [one.inner for one in inside if one.is_notebook and one.inner]
-        others = {
-            one.student
-            for one in owners(inner, self.lessons)
-            if one and not (one.below or one.is_guess or owner.from_lms)
-        } - {owner.student}
+        inner = [one.inner for one in inside if one.inner and not owner.from_lms]
+        named = named_learners(inner, self.lessons)
+        others = [name for name in named if not is_same(name, owner.student)]
         names = ", ".join(map(quoted, sorted(others)[:5]))
         if len(others) > 1:
             line = f"{shown(file)} holds files of {names}. If it is a class's download,"
@@ -314,7 +312,8 @@ class Collection:
             Unreadable: the file cannot be read.
         """
         path = (*owner.path, *file.inner)
-        lesson = lesson_named(path, self.lessons) if owner.path else ""
+        is_one = owner.from_lms or is_candidate(path) or fits(file.name, self.lessons)
+        lesson = lesson_named(path, self.lessons) if owner.path and is_one else ""
         only = self.lessons[0] if len(self.lessons) == 1 else ""
         kind, is_ours = int(file.is_archive), False
         data = file.read() if lesson or file.is_notebook or owner.from_lms else b""
@@ -324,7 +323,7 @@ class Collection:
         elif owner.path and owner.from_lms:
             lesson = lesson or only
         version = Version(
-            shown(file),
+            file.full_name,
             kind,
             owner.time or file.time,
             hashlib.sha256(data).hexdigest(),
@@ -332,6 +331,7 @@ class Collection:
             is_ours,
             is_aside(place),
             owner.version,
+            file.inner_time,
             copy_number(file.name),
             self.other_learner(owner),
         )
@@ -352,9 +352,8 @@ class Collection:
         if not owner.below or owner.below[0] in self.lessons:
             return ""
         *folders, file = owner.below
-        names = [*map(self.learner_names.alone, folders)]
-        names.append(self.learner_names.alone(stem(file)))
-        return next((name for name in names if name and name != owner.student), "")
+        names = map(self.learner_names.without_work, [*folders, stem(file)])
+        return next((n for n in names if n and not is_same(n, owner.student)), "")
 
     def choose(self, student: str, lesson: str, versions: list[Version]) -> None:
         """Places the version that counts, if no person has to decide which one."""
@@ -367,17 +366,17 @@ class Collection:
         if is_tie or len(learners) > 1:
             why = "are equally new" if is_tie else "may be of several learners"
             self.leave(
-                [one.file.full_name for one in versions],
+                [one.path for one in versions],
                 f"{student}, {lesson}: {listed(best if is_tie else versions)} {why}: "
                 "none of them was taken. Leave the one that counts.",
             )
             return
         fate = self.place(student, lesson, best[0])
-        self.account.append((best[0].file.full_name, fate))
+        self.account.append((best[0].path, fate))
         for one in [*best[1:], *rest]:
             other = Fate.OLDER if one.kind else Fate.NO_NOTEBOOK
             fate = Fate.OURS if one.is_ours and one.digest != best[0].digest else other
-            self.account.append((one.file.full_name, fate))
+            self.account.append((one.path, fate))
         by_rank: dict[tuple, list[Version]] = {}
         for one in rest:
             if one.digest != best[0].digest and one.kind > 1 and not one.is_ours:
@@ -401,7 +400,9 @@ class Collection:
             self.problems.append(f"{student}, {lesson}: {what}")
             return Fate.FOR_A_PERSON
         if old and old.digest == new.digest:
-            self.placed[student, lesson] = max(new, old, key=lambda one: one.time)
+            newest = max(old, new, key=lambda one: one.time)
+            self.placed[student, lesson] = replace(newest, file=None)
+            self.received[student, lesson] = new.file.full_name
             return Fate.COUNTS
         supersedes = old is None or new.supersedes(old)
         if old:
@@ -412,7 +413,8 @@ class Collection:
         if not supersedes:
             return Fate.OLDER
         write_file(path, new.file.read(), new.time)
-        self.placed[student, lesson] = new
+        self.placed[student, lesson] = replace(new, file=None)  # which keeps an archive
+        self.received[student, lesson] = new.file.full_name
         return Fate.COUNTS
 
     def on_disk(self, path: Path, lesson: str) -> Version | None:
@@ -427,13 +429,17 @@ class Collection:
         data = file.read()
         _, kind, is_ours = self.known(data, lesson)
         hashed = hashlib.sha256(data).hexdigest()
-        name = "the file of an earlier collection"
-        return Version(name, kind, file.time, hashed, is_ours=is_ours)
+        return Version("", kind, file.time, hashed, is_ours=is_ours)
 
     def leave(self, names: Iterable[str], problem: str) -> None:
         """Leaves files for a person."""
         self.account += [(name, Fate.FOR_A_PERSON) for name in names]
         self.problems.append(problem)
+
+
+def fits(name: str, lessons: Sequence[str]) -> bool:
+    """Tells whether a file's name contains a lesson's."""
+    return any(fit(name, lesson) > 1 for lesson in lessons)
 
 
 def in_repository(path: Sequence[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from grader import ROOT
 from grader.authoring.release import exercises, release, title
 from grader.submissions.answers import assigns, code_of, defines, marked_exercise
 
+FIRST_WORDS = re.compile(r"(?m)^(?:(?:async[ \t]+)?def[ \t]+)?(\w+)")
 Cells = dict[str, set[str]]  # the code of an exercise's cells, by the exercise
 
 
@@ -36,7 +38,7 @@ class CourseNotebooks:
         names = {name for each in self.exercises.values() for name in each}
         found: Cells = collections.defaultdict(set)
         for cell in notebook.cells:
-            for name in names:
+            for name in names.intersection(FIRST_WORDS.findall(cell.source)):
                 if defines(cell, name) or assigns(cell, name):
                     found[name].add(code_of(cell.source))
             if name := marked_exercise(cell, names):
@@ -77,5 +79,10 @@ class CourseNotebooks:
         solved, file = self.lessons[lesson], f"{lesson}.ipynb"
         paths = [self.root / "solutions" / file, self.root / "lessons" / file]
         paths += sorted((self.root / "lessons").glob(f"*/{file}"))
-        known = [nbformat.read(path, 4) for path in paths if path.is_file()]
+        known = [read(path) for path in paths if path.is_file()]
         return [release(solved), solved, *known]
+
+
+def read(path: Path) -> NotebookNode:
+    """Reads a notebook that the course wrote, and which is valid therefore."""
+    return nbformat.v4.reads(path.read_text(encoding="utf-8"))

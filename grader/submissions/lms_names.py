@@ -66,9 +66,9 @@ WORK = frozenset(
     "version versions ver try tries attempt attempts new newer newest last latest old "
     "older original copy copies kopie copie copia of von de backup temp tmp test my "
     "mine own work works working solved solution solutions answer answers complete "
-    "completed unsolved untitled document notes scratch practice example examples jax "
-    "python jupyter colab ipynb zip first second third nd rd st th the and for ko en "
-    "main master abgabe abgaben übung übungen kurs klasse gruppe "
+    "completed unsolved untitled document notes scratch practice example examples v q "
+    "ex distributed jax python jupyter colab ipynb zip first second third nd rd st th "
+    "the and for ko en main master abgabe abgaben übung übungen kurs klasse gruppe "
     "강 과제 실습 최종 제출 제출물 복사본 사본 무제 "
     "수정 수업 분반 반 조 주차 답안 풀이".split()
 )
@@ -205,17 +205,24 @@ class LearnerNames:
         for lesson in lessons:
             name = r"[ _-]+".join(map(re.escape, lesson.split("_")))
             first = rf"(?is)(.+?)[ _-]+{name}(?![A-Za-z0-9]).*"
-            last = rf"(?is){name}[ _-]+(.+)"
+            last = rf"(?is){name}(?:[ _-]?\(\d+\))?[ _-]+(.+)"
             number = lesson_number(lesson) or name
             self.named += [re.compile(first), re.compile(last)]
             self.numbered.append(re.compile(rf"(?is)(.+?)[ _-]+0*{number}"))
 
     def is_work(self, name: str) -> bool:
-        """Tells whether a name is one of work, as "Section A", "2nd try" and "01"."""
-        found = words(name)
-        if not found:
-            return 0 < len(re.sub(r"\D", "", name)) < 3  # a learner's number has more
-        return all(one in self.work or is_letter(one) for one in found)
+        """Tells whether a name is one of work, as "Section A1", "2nd try" and "01"."""
+        return bool(words_and_numbers(name)) and not self.without_work(name)
+
+    def without_work(self, name: str) -> str:
+        """Returns what may name a learner in a name: "ada" of "ada's 2nd try"."""
+        parts = words_and_numbers(name)
+        says_so = any(map(self.names_work, parts))
+        rest = [p for p in parts if not (self.names_work(p) or is_short(p, says_so))]
+        return " ".join(rest)
+
+    def names_work(self, part: str) -> bool:
+        return bool(words(part)) and self.work.issuperset(words(part))
 
     def beside_lesson(self, stem: str) -> str:
         """Returns the learner in `ada_01_tiny (1)` or `01_tiny_ada`, else ""."""
@@ -236,13 +243,24 @@ class LearnerNames:
         return next((one for one in learners if one and not self.is_work(one)), "")
 
 
-def is_letter(word: str) -> bool:
-    return len(word) == 1 and word.isascii()
+def plain(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def is_short(part: str, in_name_of_work: bool) -> bool:
+    """Tells whether it numbers work, and no learner as 101 and s1234567 do."""
+    if part.isdigit():
+        return len(part) <= 2 + 2 * in_name_of_work
+    has_digit = in_name_of_work and any(map(str.isdigit, part))
+    return part.isascii() and len(part) <= 1 + has_digit
+
+
+def words_and_numbers(name: str) -> list[str]:
+    return [part for part in re.split(r"[\W_]+", plain(name)) if part]
 
 
 def words(name: str) -> list[str]:
-    text = unicodedata.normalize("NFC", name).casefold()
-    return re.findall(r"[^\W\d_]+", text)
+    return re.findall(r"[^\W\d_]+", plain(name))
 
 
 def safe_id(student: str) -> str:

@@ -17,8 +17,11 @@ from grader.submissions.lms_names import (
     Owner,
     names_several,
     owner_by,
+    plain,
+    words,
 )
 
+MAX_DEPTH = 20  # of folders around learners
 Paths = dict[int, tuple[str, ...]]  # by a file's number
 
 
@@ -30,8 +33,8 @@ def owners(
 ) -> list[Owner | None]:
     """Returns whose each file is; None: its path does not say, or says two things.
 
-    `name` is that of the download: a learner's if it is a repository, or an archive in
-    which no path names a learner.
+    `name` is that of the download: a learner's if it is a repository, or an archive
+    with no more than one folder that may be a learner's.
     """
     search = Search(lessons)
     numbered = dict(enumerate(paths))
@@ -42,9 +45,12 @@ def owners(
         search.read_class(numbered, (), is_sole=True)
         search.refuse_changes()
         named = [
-            n for n, o in search.found.items() if o.from_lms or is_candidate(paths[n])
+            owner
+            for number, owner in search.found.items()
+            if owner.from_lms or is_candidate(paths[number])
         ]
-        is_own = not named or (len(named) == 1 and search.found[named[0]].is_guess)
+        is_own = all(owner.below or owner.is_guess for owner in named)
+        is_own = is_own and len({owner.student for owner in named}) < 2
         if is_archive and learner and is_own and not search.refused:
             search.give_folder(numbered, learner)
     return [None if n in search.refused else search.found.get(n) for n in numbered]
@@ -78,6 +84,18 @@ def scheme_of(paths: Paths) -> str:
     return ""
 
 
+def named_learners(
+    paths: Iterable[tuple[str, ...]], lessons: Sequence[str]
+) -> set[str]:
+    """Returns the learners whom an LMS, or a file's name beside its lesson, names."""
+    names, found = LearnerNames(lessons), set()
+    for path in filter(is_candidate, paths):
+        by_lms = (owner_by(scheme, "/".join(path)) for scheme in SCHEMES)
+        owner = next(filter(None, by_lms), None)
+        found.add(owner.student if owner else names.beside_lesson(stem(path[-1])))
+    return found - {""}
+
+
 class Search:
     """Finds the owners of a download's files.
 
@@ -107,6 +125,8 @@ class Search:
         `above` are the folders around it; `overruled` is one that might be a learner's,
         and the number of others whom files in it name.
         """
+        if len(above) > MAX_DEPTH:
+            return
         paths = self.without_lms(paths, above)
         files = {n: path[0] for n, path in paths.items() if len(path) == 1}
         folders = collections.defaultdict(dict)
@@ -152,7 +172,7 @@ class Search:
                     self.refused.add(number)
             elif any(owner_by(s, "/".join(path)) for s in SCHEMES if s != "Canvas"):
                 self.refused.add(number)  # a learner may imitate an LMS
-            else:
+            elif not scheme or is_candidate(path):  # an LMS adds lists and texts
                 rest[number] = path
         return rest
 
@@ -169,12 +189,9 @@ class Search:
         """
         if is_repository(below.values()):
             return set()
-        own = {self.names.beside_lesson(folder).casefold(), folder.casefold(), ""}
-        found = {
-            self.names.beside_lesson(stem(path[-1])).casefold()
-            for path in below.values()
-            if is_candidate(path)
-        } - own
+        candidates = filter(is_candidate, below.values())
+        found = {plain(self.names.beside_lesson(stem(path[-1]))) for path in candidates}
+        found = {name for name in found if name and not is_same(name, folder)}
         of_nbgrader = all(path[0] in self.lessons for path in below.values())
         return found if len(found) > of_nbgrader else set()
 
@@ -183,17 +200,20 @@ class Search:
 
         Nothing in a learner's folder can make it one of these, if others are beside it.
         """
-        if is_repository(below.values()):
-            return False
         if self.names.is_work(folder):
             return True
-        candidates = [path for path in below.values() if is_candidate(path)]
-        folders = {path[0] for path in candidates if len(path) > 1}
-        learners = {name for name in folders if not self.names.is_work(name)}
-        alone = {stem(path[0]) for path in candidates if len(path) == 1}
-        alone = {self.names.alone(name) or self.learner_beside(name) for name in alone}
+        if is_repository(below.values()):
+            return False
+        learners, alone = set(), set()
+        for path in filter(is_candidate, below.values()):
+            around = [name for name in path[:-1] if not self.names.is_work(name)]
+            name = stem(path[-1])
+            learners.update(around[:1])
+            if not around:
+                alone.add(self.names.alone(name) or self.learner_beside(path[-1]))
         several = max(len(learners), len(alone - {""})) > 1
-        return is_sole and (several or "submitted" in folders or bool(scheme_of(below)))
+        is_submitted = any(path[0] == "submitted" for path in below.values())
+        return is_sole and (several or is_submitted or bool(scheme_of(below)))
 
     def give_folder(
         self, paths: Paths, learner: str, above: tuple[str, ...] = ()
@@ -210,6 +230,14 @@ class Search:
             is_learners = folder in learners or student in self.folders
             if folder and (is_learners or (num_others == 1 and self.folders)):
                 self.refused.add(number)
+
+
+def is_same(name: str, other: str) -> bool:
+    """Tells whether two names seem to be one learner's, as ada's in Lovelace_Ada_12."""
+    name, other = plain(name), plain(other)
+    pairs = [(word, other) for word in words(name)]
+    pairs += [(word, name) for word in words(other)]
+    return name == other or any(len(word) > 2 and word in text for word, text in pairs)
 
 
 def stem(name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grader.submissions.archives import ListedFile
+from grader.submissions.clean_text import quoted
 
 
 @dataclass(frozen=True)
@@ -13,20 +14,21 @@ class Version:
     """One of the files that a learner submitted for a lesson.
 
     Attributes:
-        name: what to call it in a message.
+        path: where it was in the download; "" for that of an earlier collection.
         kind: 3 for a notebook with cells of the lesson, 2 for any other, 1 for an
             archive, 0 for all else.
         time: when it was submitted, in seconds since 1970.
         digest: the hash of its bytes.
-        file: where it is; None for that of an earlier collection.
+        file: to read it again, until it is placed.
         is_ours: whether its exercises are as we released or solved them.
         is_aside: whether it is where a repository keeps solutions and translations.
         number: Canvas's number of the file, which grows; 0 elsewhere.
+        inner_time: when it was changed, as its learner's archive says.
         copy: the number that its name got as a second file.
         seems_of: a learner whose name a folder or the file may have, or "".
     """
 
-    name: str
+    path: str
     kind: int
     time: float
     digest: str
@@ -34,8 +36,16 @@ class Version:
     is_ours: bool = False
     is_aside: bool = False
     number: int = 0
+    inner_time: float = 0.0
     copy: int = 0
     seems_of: str = ""
+
+    @property
+    def name(self) -> str:
+        """What to call it in a message."""
+        return (
+            quoted(self.path, 300) if self.path else "the file of an earlier collection"
+        )
 
     @property
     def rank(self) -> tuple:
@@ -47,9 +57,7 @@ class Version:
         if self.number and other.number:
             return self.number > other.number
         # A learner's archive could state any time: it only orders what is in it.
-        mine, others = (
-            (v.time, v.file.inner_time if v.file else 0, v.copy) for v in (self, other)
-        )
+        mine, others = ((v.time, v.inner_time, v.copy) for v in (self, other))
         return mine > others
 
     def why_not(self, others: Sequence[Version]) -> str:

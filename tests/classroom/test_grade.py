@@ -393,6 +393,7 @@ def test_download_gets_a_class_of_its_own(tmp_path, monkeypatch):
     status, lines = run(grade, tmp_path / "canvas.zip")
     assert status == 0
     assert "canvas-graded" in lines[0]
+    assert "2 files: 2 count." in lines
     run(export, tmp_path / "canvas-graded")
     path = tmp_path / "canvas-graded/grading/grades.csv"
     with open(path, encoding="utf-8-sig", newline="") as file:
