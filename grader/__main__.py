@@ -92,6 +92,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         metavar="FOLDER",
         help=about,
     )
+    about = "only these, for example 01 02; with --update: as the course has them"
+    course.add_argument("--lessons", nargs="+", default=[], help=about)
     course.add_argument(
         "--all-or-nothing",
         action=argparse.BooleanOptionalAction,
@@ -104,14 +106,37 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     regrade = command(run_regrade, "Grade again and list what differs.")
     explain = command(run_explain, "Say why a learner has this grade.")
     export = command(run_export, "Write all grades into a file.")
+    give_back = command(
+        run_return, "Return feedback: as files for the LMS, or by the exchange."
+    )
+    roster = command(run_roster, "Import a roster; list who has not submitted.")
     purge = command(run_purge, "Remove all that is kept about learners.")
-    for of_class in (regrade, explain, export, purge):
+    for of_class in (regrade, explain, export, give_back, roster, purge):
         of_class.add_argument("folder", type=Path, help="the course folder")
     regrade.add_argument("students", nargs="*", help="default: all")
+    regrade.add_argument("--lesson", default="", help="for example 01; default: all")
+    regrade.add_argument("--exercise", default="", help="only who answered this one")
     explain.add_argument("student")
-    explain.add_argument("lesson", help="for example 01")
+    for of_lesson in (explain, give_back):
+        of_lesson.add_argument("lesson", help="for example 01")
     export.add_argument("--format", default="csv", help="csv, canvas or moodle")
-    export.add_argument("--to", type=Path, help="default: in the course's grading/")
+    about = "Canvas's gradebook or Moodle's grading worksheet, to be filled in"
+    export.add_argument("--template", type=Path, metavar="FILE", help=about)
+    about = 'the column of a lesson, if it is not found: "01=Homework 1 (12345)"'
+    add = export.add_argument
+    add(
+        "--assignment", action="append", default=[], metavar="LESSON=COLUMN", help=about
+    )
+    export.add_argument("--lesson", default="", help="only this one, for example 01")
+    about = "points beyond those possible, for Canvas and Moodle; default: cap"
+    export.add_argument("--bonus", choices=["cap", "keep"], default="cap", help=about)
+    about = "moodle, canvas, exchange or zip"
+    give_back.add_argument("--format", default="zip", help=about)
+    for writing in (export, give_back):
+        about = "default: in the course's grading/"
+        writing.add_argument("--to", type=Path, metavar="FILE", help=about)
+    about = "of Canvas or Moodle, or with the columns id, name"
+    roster.add_argument("files", nargs="*", type=Path, metavar="FILE.csv", help=about)
     purge.add_argument("students", nargs="+")
     for changing in (regrade, purge):
         changing.add_argument("--apply", action="store_true", help="not only list it")
@@ -201,17 +226,24 @@ def run_site(options: argparse.Namespace) -> None:
 
 
 def run_course(options: argparse.Namespace) -> None:
-    from grader.classroom.course import make_course
+    from grader.classroom.course import make_course, path_warning
 
-    names = make_course(
+    done = make_course(
         options.folder,
         update=options.update,
+        lessons=options.lessons,
         all_or_nothing=options.all_or_nothing,
         private=options.private,
     )
-    print(f"{options.folder} now holds {', '.join(names)}.")
-    print(f"Next: python -m grader grade {options.folder} DOWNLOADS")
-    print("A release of your own: nbgrader generate_assignment, in that folder.")
+    for name, what in done.items():
+        print(f"{name}: {what}")
+    if any(not what.startswith("renewed") for what in done.values()) and options.update:
+        print("To take a lesson as the course has it: --update --lessons 01")
+    if warning := path_warning(options.folder):
+        print(warning)
+    if not options.update:
+        print(f"Next: python -m grader grade {options.folder} DOWNLOADS")
+        print("A release of your own: nbgrader generate_assignment, in that folder.")
 
 
 def run_grade(options: argparse.Namespace) -> int:
@@ -224,7 +256,12 @@ def run_regrade(options: argparse.Namespace) -> int:
     from grader.classroom.grade import regrade
 
     return regrade(
-        options.folder, options.students, apply=options.apply, **grading(options)
+        options.folder,
+        options.students,
+        lesson=options.lesson,
+        exercise=options.exercise,
+        apply=options.apply,
+        **grading(options),
     )
 
 
@@ -245,8 +282,29 @@ def run_explain(options: argparse.Namespace) -> int:
 
 def run_export(options: argparse.Namespace) -> int:
     from grader.classroom.export import export
+    from grader.classroom.lms_template import export_into
 
-    return export(options.folder, options.format, options.to)
+    chosen = {"lesson": options.lesson, "keep_bonus": options.bonus == "keep"}
+    where = options.folder, options.format, options.to
+    if options.template:
+        chosen["assignments"] = options.assignment
+        return export_into(options.template, *where, **chosen)
+    if options.assignment:
+        raise ValueError("--assignment names a column of a --template.")
+    return export(*where, **chosen)
+
+
+def run_return(options: argparse.Namespace) -> int:
+    from grader.classroom.returning import return_feedback
+
+    what = options.folder, options.lesson, options.format
+    return return_feedback(*what, to=options.to)
+
+
+def run_roster(options: argparse.Namespace) -> int:
+    from grader.classroom.enrollment import roster
+
+    return roster(options.folder, options.files)
 
 
 def run_purge(options: argparse.Namespace) -> int:

@@ -49,6 +49,8 @@ class ExerciseResult:
         message: the first sentence of what went wrong, or "".
         details: (name, text) rows: what was called, seen, expected, likely.
         source: the learner's own code for it.
+        decision: what a person decided about its points, or "".
+        comment: a person's comment, or "".
     """
 
     exercise: str
@@ -61,6 +63,8 @@ class ExerciseResult:
     message: str = ""
     details: tuple[tuple[str, str], ...] = ()
     source: str = ""
+    decision: str = ""
+    comment: str = ""
 
     @property
     def is_bonus(self) -> bool:
@@ -89,6 +93,12 @@ class Result:
         reasons: why it is STUDENT_ERROR, NEEDS_REVIEW or INFRA_ERROR, with the remedy.
         limits: the limits that the learner's process ran into.
         language: that of the submitted notebook, for the learner's page.
+        late: how late it was submitted, such as "2 days late"; "" if it was not.
+        penalty: the points that are taken off for that.
+        to_review: why a person should look at it again, although it has a score.
+
+    The last three, and a person's decisions, come from the gradebook: the stored
+    result of grading has none of them.
     """
 
     lesson: str
@@ -98,6 +108,9 @@ class Result:
     reasons: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     language: str = "en"
+    late: str = ""
+    penalty: float = 0.0
+    to_review: tuple[str, ...] = ()
 
     @property
     def points(self) -> float:
@@ -116,7 +129,36 @@ class Result:
     def score(self) -> float | None:
         """The points that count: none while a person has to decide."""
         undecided = (Status.NEEDS_REVIEW, Status.INFRA_ERROR)
-        return None if self.status in undecided else self.points
+        if self.status in undecided:
+            return None
+        return round(self.points - self.penalty, 2)
+
+    @property
+    def decisions(self) -> tuple[str, ...]:
+        """What a person decided and commented, by exercise."""
+        found = []
+        for one in self.exercises:
+            comment = f"Comment: {one.comment}" if one.comment else ""
+            if text := " ".join(filter(None, (one.decision, comment))):
+                found.append(f"{one.exercise}: {text}")
+        return tuple(found)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the gradebook adds to the result, in whole sentences."""
+        late = (late_text(self),) if self.late else ()
+        return (*late, *self.decisions, *self.to_review)
+
+
+def late_text(result: Result) -> str:
+    """Says how late a result's work is, and what that costs."""
+    if not result.penalty or result.score is None:
+        return f"This was submitted {result.late}."
+    unit = "point" if result.penalty == 1 else "points"
+    return (
+        f"This was submitted {result.late}: a penalty of {result.penalty:g} {unit} is "
+        f"deducted from the {result.points:g} earned, which leaves {result.score:g}."
+    )
 
 
 def to_json(result: Result) -> str:

@@ -9,7 +9,7 @@ import pytest
 from coursekit.setup import PYTHONS
 from grader import ROOT
 from grader.__main__ import parse
-from grader.classroom import export
+from grader.classroom import spreadsheet
 from grader.containment import deadline, monitor
 from grader.containment.limits import Limits
 from grader.judging import (
@@ -71,7 +71,7 @@ FIGURES = {
         archives.MAX_ENTRIES,
         2,  # which is how files_in is written
     ],
-    "a cell of an export": [export.MAX_CELL],
+    "a cell of an export": [spreadsheet.MAX_CELL],
     "free memory that each submission in progress needs": [executor.WORKER_MIB],
     "submissions of one lesson for which our own solution is compiled first": [
         executor.MIN_JOBS_TO_PRECOMPILE

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from grader.authoring.release import names_lesson
-from grader.classroom import gradebook
 from grader.classroom.folder import Classroom
-from grader.classroom.publishing import with_given_points
+from grader.classroom.publishing import final_result_of
 from grader.pages.terminal import plain_card, summary, table
 from grader.results import Status
 
@@ -25,7 +24,7 @@ def explain(folder: Path, student: str, lesson: str) -> int:
     record = classroom.published(submission)
     if record is None:
         raise ValueError(f"{submission} is not graded yet: run `grade`.")
-    final = with_given_points(classroom, submission, record.result)
+    final = final_result_of(classroom, submission)
     print(f"{submission}: {summary(final)}")
     for name in ("note", "reason", "limit"):
         for line in getattr(record.result, f"{name}s"):
@@ -33,11 +32,8 @@ def explain(folder: Path, student: str, lesson: str) -> int:
     print("\n" + table(final).rstrip())
     for one in record.result.exercises:
         print("\n" + plain_card(one))
-    for exercise, one in gradebook.scores_of(classroom, submission).items():
-        if one.by_hand:
-            given = "none" if one.manual is None else f"{one.manual:g}"
-            extra = f", extra credit {one.extra:g}" if one.extra else ""
-            print(f"by a person: {exercise}: {given}{extra}")
+    for line in final.remarks:
+        print(f"\n{line}")
     print(f"\nresult {record.key}")
     for name, value in sorted(record.hashes.items()):
         print(f"  {name:<11}{value}")

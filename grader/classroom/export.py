@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import html
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from grader.atomic_files import write_file
-from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
-from grader.results import Record, Status
-from grader.submissions.clean_text import clean_text
+from grader.classroom.publishing import final_result_of
+from grader.classroom.roster import Row, moodle_numbers, read_people
+from grader.classroom.spreadsheet import table_of, text_cell
+from grader.results import Status, late_text
 
-CSV_COLUMNS = ("student", "name", "lesson", "status", "score", "max_score", "note")
+CSV_COLUMNS = ("student", "name", "lesson", "status", "score", "max_score")
+CSV_COLUMNS += ("late", "note")
 # Canvas takes the first five by their place; of the ids, one that it knows is enough.
 CANVAS_COLUMNS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 # Moodle finds columns by these names; a worksheet needs all but name and comments.
@@ -28,11 +27,6 @@ MOODLE_COLUMNS = (
     "Last modified (grade)",
     "Feedback comments",
 )
-MAX_CELL = 2000
-# Spreadsheets take these for the start of a formula, in full width too. Where the
-# semicolon separates cells, they also do so in the middle of one of ours.
-SIGNS = r"=+\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212"
-FORMULA = re.compile(rf"^(?=[\t\r\n])|(?:^|(?<=;))(?=\s*[{SIGNS}])")
 MARKUP = re.compile(r"[<&](?=[A-Za-z/!?#])")
 
 
@@ -45,6 +39,7 @@ class Grade:
         score: the points, or None where there are none yet.
         max_score: points that can be earned.
         note: a comment for the student.
+        late: how late the work was, in words.
     """
 
     student: str
@@ -53,98 +48,158 @@ class Grade:
     score: float | None
     max_score: float
     note: str = ""
+    late: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.student} {self.lesson}"
+
+    @property
+    def comment(self) -> str:
+        """What the student reads in the LMS."""
+        return "; ".join(filter(None, [self.late, self.note]))
 
 
-def export(folder: Path, kind: str = "csv", to: Path | None = None) -> int:
-    """Writes all grades as CSV, or for Canvas or Moodle; instructors' scores included.
+def export(
+    folder: Path,
+    kind: str = "csv",
+    to: Path | None = None,
+    *,
+    lesson: str = "",
+    keep_bonus: bool = False,
+) -> int:
+    """Writes grades as CSV, or for Canvas or Moodle; instructors' scores included.
 
     Raises:
-        ValueError: an unknown format.
+        ValueError: an unknown format, or no such lesson.
     """
     if kind not in WRITERS:
         raise ValueError(f'No format "{kind}": choose {", ".join(WRITERS)}.')
     classroom = Classroom(folder)
     name = "grades.csv" if kind == "csv" else f"grades-{kind}.csv"
+    grades, ungraded = grades_of(classroom, lesson)
+    if kind != "csv" and not keep_bonus:
+        grades = capped(grades, points_possible(grades))
+    path = to or classroom.folder / "grading" / name
+    for written in WRITERS[kind](path, grades, read_people(classroom.roster)):
+        print(f"wrote {written}: {len(grades)} grades")
+    return print_missing(grades, ungraded)
+
+
+def grades_of(
+    classroom: Classroom, lesson: str = ""
+) -> tuple[list[Grade], list[Submission]]:
+    """Reads the grades, of one lesson or of all, and lists what is not graded yet."""
+    only = classroom.lesson_named(lesson) if lesson else ""
     grades, ungraded = [], []
     for submission in classroom.submissions():
-        if record := classroom.published(submission):
-            grades.append(grade_of(classroom, submission, record))
-        else:
-            ungraded.append(submission)
-    path = to or classroom.folder / "grading" / name
-    for written in WRITERS[kind](path, grades, classroom.names()):
-        print(f"wrote {written}: {len(grades)} grades")
+        if submission.lesson == (only or submission.lesson):
+            if classroom.published(submission):
+                grades.append(grade_of(classroom, submission))
+            else:
+                ungraded.append(submission)
+    return grades, ungraded
+
+
+def print_missing(grades: Iterable[Grade], ungraded: Sequence[Submission]) -> int:
+    """Says which scores are not in an export; returns the exit status."""
     for grade in grades:
         if grade.score is None:
-            who = f"{grade.student} {grade.lesson}"
-            print(f"without a score: {who} ({grade.status}: see `explain`)")
+            print(f"without a score: {grade} ({grade.status}: see `explain`)")
     for submission in ungraded:
         print(f"not in it: {submission} is not graded yet (run `grade`)")
     return 1 if ungraded else 0
 
 
-def grade_of(classroom: Classroom, submission: Submission, record: Record) -> Grade:
-    """Joins the result and the scores that instructors gave, which count first."""
-    result = record.result
-    entries = gradebook.scores_of(classroom, submission).values()
-    scores = [one.score for one in entries]
-    is_decided = scores and None not in scores
-    reasons = result.reasons if result.status is Status.STUDENT_ERROR else ()
-    by_hand = ["scored by a person"] if any(one.by_hand for one in entries) else []
+def grade_of(classroom: Classroom, submission: Submission) -> Grade:
+    """Makes a grade of the result that counts, a person's scores included."""
+    final = final_result_of(classroom, submission)
+    reasons = final.reasons if final.status is Status.STUDENT_ERROR else ()
     return Grade(
         student=submission.student,
         lesson=submission.lesson,
-        status=result.status,
-        score=sum(scores) if is_decided else result.score,
-        max_score=result.max_points,
-        note="; ".join([*reasons, *result.notes, *by_hand]),
+        status=final.status,
+        score=final.score,
+        max_score=final.max_points,
+        note="; ".join([*reasons, *final.notes, *final.decisions, *final.to_review]),
+        late=late_text(final) if final.late else "",
     )
 
 
+def points_possible(grades: Iterable[Grade]) -> dict[str, float]:
+    """Returns each lesson's points, without those of bonus exercises."""
+    possible: dict[str, float] = {}
+    for grade in in_order(grades):
+        possible[grade.lesson] = max(possible.get(grade.lesson, 0), grade.max_score)
+    return possible
+
+
+def capped(grades: Iterable[Grade], possible: Mapping[str, float]) -> list[Grade]:
+    """Caps scores at the points possible, and says whose."""
+    cut: dict[str, list[str]] = {}
+    kept = []
+    for grade in grades:
+        limit = possible[grade.lesson]
+        if grade.score is not None and grade.score > limit:
+            whose = f"{grade.student} ({grade.score:g})"
+            cut.setdefault(grade.lesson, []).append(whose)
+            grade = dataclasses.replace(grade, score=limit)
+        kept.append(grade)
+    for lesson, whose in cut.items():
+        limit = f"the {possible[lesson]:g} points possible"
+        print(f"{lesson}: capped at {limit}: {', '.join(whose)}")
+    if cut:
+        print("To keep the points above that, add: --bonus keep")
+    return kept
+
+
 def write_csv(
-    path: Path, grades: Iterable[Grade], names: Mapping[str, str]
+    path: Path, grades: Iterable[Grade], people: Mapping[str, Row]
 ) -> list[Path]:
-    """Writes one row per grade; `names` maps ids to names."""
+    """Writes one row per grade, for spreadsheets; `people` maps ids to facts."""
     rows = [
         (
             g.student,
-            names.get(g.student),
+            name_of(g.student, people),
             g.lesson,
             g.status,
             g.score,
             g.max_score,
+            g.late,
             g.note,
         )
         for g in in_order(grades)
     ]
-    return [write_rows(path, [CSV_COLUMNS, *rows])]
+    return [table_of(CSV_COLUMNS, rows, has_bom=True).write(path)]
 
 
 def write_canvas(
-    path: Path, grades: Iterable[Grade], names: Mapping[str, str]
+    path: Path, grades: Iterable[Grade], people: Mapping[str, Row]
 ) -> list[Path]:
     """Writes a file for Canvas: Grades, Import; a row per student, a column per lesson.
 
-    The student's id stands for both "SIS User ID" and "SIS Login ID", so it has to be
-    one of them. "ID" is Canvas's own number, which we do not know.
+    Where the roster has none of Canvas's ids, the student's id stands for both "SIS
+    User ID" and "SIS Login ID", so it has to be one of them.
     """
-    possible: dict[str, float] = {}
+    grades = in_order(grades)
+    possible = points_possible(grades)
     scores: dict[str, dict[str, float | None]] = {}
-    for g in in_order(grades):
-        possible[g.lesson] = max(possible.get(g.lesson, 0), g.max_score)
+    for g in grades:
         scores.setdefault(g.student, {})[g.lesson] = g.score
-    rows = [
-        (names.get(student), "", student, student, "", *map(own.get, possible))
-        for student, own in sorted(scores.items())
-    ]
-    header = (*CANVAS_COLUMNS, *possible)
+    rows = []
+    for student, own in sorted(scores.items()):
+        person = people.get(student, {})
+        ids = [person.get(n) for n in ("canvas_id", "sis_user_id", "sis_login_id")]
+        ids = ids if any(ids) else [None, student, student]
+        first = (name_of(student, people), *ids, person.get("section"))
+        rows.append((*first, *map(own.get, possible)))
     # Canvas itself writes the four spaces.
     points = ("    Points Possible", *[""] * 4, *possible.values())
-    return [write_rows(path, [header, points, *rows])]
+    header = (*CANVAS_COLUMNS, *map(text_cell, possible))
+    return [table_of(header, [points, *rows], has_bom=False).write(path)]
 
 
 def write_moodle(
-    path: Path, grades: Iterable[Grade], names: Mapping[str, str]
+    path: Path, grades: Iterable[Grade], people: Mapping[str, Row]
 ) -> list[Path]:
     """Writes a file for Moodle per lesson; returns their paths.
 
@@ -155,41 +210,35 @@ def write_moodle(
     """
     by_lesson: dict[str, list[Sequence]] = {}
     for g in in_order(grades):
-        # Moodle takes the comment for HTML, and no date for a grade never changed.
-        note = MARKUP.sub(lambda sign: html.escape(sign[0]), text_cell(g.note))
-        row = (g.student, names.get(g.student), g.score, g.max_score, "", note)
-        by_lesson.setdefault(g.lesson, []).append(row)
+        person = people.get(g.student, {})
+        names = [person.get(name) for name in ("id_number", "username", "email")]
+        student = next(filter(None, names), g.student)
+        if len(numbers := moodle_numbers(person)) == 1:
+            student = f"Participant {numbers[0]}"
+        # Moodle wants no date for a grade that was never changed.
+        row = (student, name_of(g.student, people), g.score, g.max_score, "")
+        by_lesson.setdefault(g.lesson, []).append((*row, moodle_comment(g)))
     written = []
     for lesson, rows in (by_lesson or {"": []}).items():
         name = f"{path.stem}-{lesson}{path.suffix}"
         target = path.with_name(name) if len(by_lesson) > 1 else path
-        written.append(write_rows(target, [MOODLE_COLUMNS, *rows]))
+        table = table_of(MOODLE_COLUMNS, rows, has_bom=False)
+        written.append(table.write(target))
     return written
 
 
 WRITERS = {"csv": write_csv, "canvas": write_canvas, "moodle": write_moodle}
 
 
+def moodle_comment(grade: Grade) -> str:
+    """Writes the comment so that Moodle, which takes it for HTML, shows it as text."""
+    comment = text_cell(grade.comment)
+    return MARKUP.sub(lambda sign: html.escape(sign[0]), comment)
+
+
+def name_of(student: str, people: Mapping[str, Row]) -> str:
+    return people.get(student, {}).get("name", "")
+
+
 def in_order(grades: Iterable[Grade]) -> list[Grade]:
     return sorted(grades, key=lambda grade: (grade.lesson, grade.student))
-
-
-def write_rows(path: Path, rows: Iterable[Sequence[str | float | None]]) -> Path:
-    """Replaces a file by a CSV file in one step, or leaves it as it was."""
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows(map(cell_text, row) for row in rows)
-    write_file(path, text.getvalue().encode(), mode=0o600)
-    return path
-
-
-def cell_text(value: str | float | None) -> str:
-    """Writes a number without noise, such as 2.5; nothing for None, which is no 0."""
-    if isinstance(value, str):
-        return text_cell(value)
-    return "" if value is None else f"{value:.10g}"
-
-
-def text_cell(text: str) -> str:
-    """Makes a cell of one line that no spreadsheet takes for a formula."""
-    cleaned = FORMULA.sub("'", clean_text(text, MAX_CELL))
-    return re.sub(r"[\t\n]+", " ", cleaned)

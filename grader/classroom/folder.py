@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 from pathlib import Path
 
 import nbformat
@@ -12,7 +13,7 @@ from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
 
 from grader.atomic_files import read_text
-from grader.authoring.release import with_checks
+from grader.authoring.release import names_lesson, with_checks
 from grader.classroom.roster import read_names
 from grader.classroom.store import Store
 from grader.results import Record
@@ -33,10 +34,28 @@ class Submission:
         return f"{self.student} {self.lesson}"
 
 
+@dataclasses.dataclass(frozen=True)
+class Publication:
+    """What is shown everywhere for a submission; "" for what there is not.
+
+    Attributes:
+        key: the result.
+        better: the result of an earlier file, which earned more points.
+        unreadable: the result of a newer file, which cannot be graded.
+        shown: the hash of what its page shows beside the result.
+    """
+
+    key: str = ""
+    better: str = ""
+    unreadable: str = ""
+    shown: str = ""
+
+
 class Classroom:
     """One course folder.
 
     Attributes:
+        settings: nbgrader's settings for this class.
         store: where its results and its log are kept.
         roster: the file that joins learners' ids with their names.
         db_url: the address of nbgrader's gradebook.
@@ -52,8 +71,9 @@ class Classroom:
                 f"{folder} is no course folder: it has no {CONFIG}. Make one "
                 f"with: python -m grader course {folder}"
             )
-        settings = PyFileConfigLoader(CONFIG, path=str(self.folder)).load_config()
-        self.directory = CourseDirectory(config=settings, root=str(self.folder))
+        loader = PyFileConfigLoader(CONFIG, path=str(self.folder))
+        self.settings = loader.load_config()
+        self.directory = CourseDirectory(config=self.settings, root=str(self.folder))
         self.db_url: str = self.directory.db_url
         self.course_id: str = self.directory.course_id
         self.store = Store(self.folder / "grading")
@@ -112,23 +132,44 @@ class Classroom:
         unknown = (one for one in self._submitted() if one.lesson not in self.lessons)
         return sorted(str(one.folder.relative_to(self.folder)) for one in unknown)
 
+    def lesson_named(self, text: str) -> str:
+        """Returns the lesson that `1`, `01` or `01_pmap_spmd` means.
+
+        Raises:
+            ValueError: this course has no such lesson.
+        """
+        for name in self.lessons:
+            if names_lesson(text, name):
+                return name
+        have = ", ".join(self.lessons)
+        raise ValueError(f'This course has no lesson "{text}". It has: {have}.')
+
     def _submitted(self) -> list[Submission]:
         root = self.folder / self.directory.submitted_directory
         found = root.glob("*/*")
         return sorted(Submission(path.name, path.parent.name, path) for path in found)
 
     def published_path(self, submission: Submission) -> Path:
-        """Names the file that says which result is published."""
+        """Names the file with a submission's `Publication`."""
         folder = self.folder / "grading" / "published"
         return folder / submission.lesson / submission.student
 
-    def published_key(self, submission: Submission) -> str:
-        """Reads the key of the result that is shown everywhere; "" where none is."""
-        return read_text(self.published_path(submission))
+    def publication(self, submission: Submission) -> Publication:
+        """Reads what is published; of a damaged file, as if there was nothing."""
+        try:
+            facts = json.loads(read_text(self.published_path(submission)))
+            return Publication(**facts)
+        except (ValueError, TypeError):
+            return Publication()
 
     def published(self, submission: Submission) -> Record | None:
-        return self.store.get(self.published_key(submission))
+        return self.store.get(self.publication(submission).key)
 
     def names(self) -> dict[str, str]:
         """Maps learners' ids to names, which only exports and pages show."""
         return read_names(self.roster)
+
+    def received_path(self, submission: Submission) -> Path:
+        """Names the file that says under which name the submission was downloaded."""
+        folder = self.folder / "grading" / "received"
+        return folder / submission.lesson / submission.student

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
 
+from grader.atomic_files import write
+from grader.authoring.release import checks
 from grader.classroom import gradebook
 from grader.classroom.folder import CONFIG, Classroom, Submission
+from grader.classroom.lateness import Lateness, write_time
 from grader.classroom.publishing import (
     publish,
     publish_reports,
     save,
-    with_given_points,
+    stays,
+    with_progress,
 )
-from grader.classroom.roster import add_names
+from grader.classroom.roster import add_names, read_aliases
 from grader.containment.limits import Limits
 from grader.pages.terminal import differences, print_statuses, summary
-from grader.results import Result
+from grader.results import Outcome, Record, Result
 from grader.submissions.collecting import collect
 from grader.workers.cache_key import lesson_hashes
 from grader.workers.executor import grade_jobs, open_executor
 from grader.workers.jobs import FinishedJob, Job, infra_error, job_of
+from grader.workers.local_executor import LocalExecutor
 
 
 def grade(
@@ -47,22 +51,22 @@ def grade(
     limits = limits or Limits()
     classroom, downloads = open_or_make(folder, downloads)
     with classroom.store.writing(), contextlib.ExitStack() as stack:
-        classroom.names()  # a damaged roster is reported before any file is placed
-        collected = collect(downloads, classroom.folder, [*classroom.lessons])
-        add_names(classroom.roster, collected.names)
-        for line in [*collected.problems, *classroom.unknown_folders()]:
+        classroom.names()  # damaged tables are reported before any file is placed
+        Lateness(classroom)
+        for line in [*collect_all(classroom, downloads), *classroom.unknown_folders()]:
             print(f"left alone: {line}")
         jobs = read_jobs(classroom, classroom.submissions(), limits)
-        found = [(job, classroom.store.get(job.key)) for job in jobs]
-        todo = [job for job, record in found if not record]
-        stored = [FinishedJob(job, record) for job, record in found if record]
-        results = {jobs[one.job]: one.record.result for one in stored}
-        finished = [
-            one
-            for one in stored
-            if classroom.published_key(jobs[one.job]) != one.record.key
-        ]
-        count = f"{len(jobs)} submissions: {len(stored)} graded before"
+        todo, finished, has_status, failed = [], [], set(), {}
+        for job, submission in jobs.items():
+            now = classroom.publication(submission)
+            record = classroom.store.get(job.key)
+            if not record:
+                todo.append(job)
+            elif job.key in (now.key, now.unreadable):
+                has_status.add(submission)
+            else:
+                finished.append(FinishedJob(job, record))
+        count = f"{len(jobs)} submissions: {len(jobs) - len(todo)} graded before"
         to_grade = "0 to grade."
         if todo:
             options = {"most": len(todo), "workers": workers, "trusted": trusted}
@@ -70,18 +74,40 @@ def grade(
                 open_executor(classroom.lessons, limits, scheduler, **options)
             )
             to_grade = f"{len(todo)} to grade {executor.description}."
-            graded = with_progress(grade_jobs(executor, todo), len(todo))
-            finished = itertools.chain(finished, graded)
+            finished = itertools.chain(finished, graded(executor, todo))
         gradebook.add_lessons(classroom)
-        print(f"{count}, {to_grade}")
+        gradebook.add_students(classroom)
+        print(f"{count}, {to_grade}", flush=True)
         for one in finished:
             submission = jobs[one.job]
-            results[submission] = finish(classroom, submission, one)
-        publish_reports(classroom)
-        final = [with_given_points(classroom, s, r) for s, r in results.items()]
+            has_status.add(submission)
+            result = finish(classroom, submission, one)
+            if not one.record:
+                failed[submission] = result
+        final = publish_reports(classroom) | failed
         print(f"\nFeedback: {classroom.folder / 'feedback'}")
         print(f"Reports:  {classroom.folder / 'grading' / 'report'}")
-    return print_statuses(final, len(jobs))
+    print_reviews(final)
+    return print_statuses(map(final.get, has_status), len(jobs))
+
+
+def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> list[str]:
+    """Puts downloads into submitted/, with names and times; returns the problems."""
+    placed = classroom.folder.glob("submitted/*/*/*.ipynb")
+    before = {path: path.stat().st_ctime_ns for path in placed}
+    known_as, lessons = read_aliases(classroom.roster), [*classroom.lessons]
+    collected = collect(downloads, classroom.folder, lessons, known_as)
+    add_names(classroom.roster, collected.names)
+    if downloads:
+        print(collected.summary)
+    for (student, lesson), version in collected.placed.items():
+        path = classroom.folder / "submitted" / student / lesson / f"{lesson}.ipynb"
+        if before.get(path) != path.stat().st_ctime_ns:  # else its time is known
+            write_time(path, version.name, is_canvas=bool(version.number))
+        submission = Submission(lesson, student, path.parent)
+        if received := collected.received.get((student, lesson)):
+            write(classroom.received_path(submission), received)
+    return collected.problems
 
 
 def open_or_make(
@@ -102,19 +128,22 @@ def open_or_make(
 
 
 def read_jobs(
-    classroom: Classroom, submissions: Iterable[Submission], limits: Limits
+    classroom: Classroom, submissions: Sequence[Submission], limits: Limits
 ) -> dict[Job, Submission]:
     hashes = {
         name: lesson_hashes(lesson, limits)
         for name, lesson in classroom.lessons.items()
     }
     return {
-        job_of(s.student, s.lesson, s.folder, hashes[s.lesson]): s for s in submissions
+        job_of(s.student, s.lesson, s.folder, hashes[s.lesson]): s
+        for s in with_progress(submissions, len(submissions), "file")
     }
 
 
-def with_progress(finished: Iterable[FinishedJob], total: int) -> Iterable[FinishedJob]:
-    return tqdm(finished, total=total, unit="submission", disable=None, file=sys.stderr)
+def graded(executor: LocalExecutor, jobs: Sequence[Job]) -> Iterable[FinishedJob]:
+    """Grades jobs, and shows from the first second on how far it is."""
+    finished = grade_jobs(executor, jobs)
+    return with_progress(finished, len(jobs), "submission", delay_s=0)
 
 
 def finish(classroom: Classroom, submission: Submission, one: FinishedJob) -> Result:
@@ -123,9 +152,10 @@ def finish(classroom: Classroom, submission: Submission, one: FinishedJob) -> Re
         result, seconds = one.record.result, f"{one.record.seconds:6.1f} s"
         earlier = classroom.published(submission)
         save(classroom, submission, one.record)
-        for line in differences(earlier.result, result) if earlier else ():
-            tqdm.write(f"{submission}: {line}")
-        publish(classroom, submission, one.record)
+        shown = publish(classroom, submission, one.record)
+        if earlier and shown is one.record:
+            for line in differences(earlier.result, result):
+                tqdm.write(f"{submission}: {line}")
     else:
         lesson = classroom.lessons[submission.lesson]
         result, seconds = infra_error(one.job, lesson, one.error), ""
@@ -137,10 +167,19 @@ def finish(classroom: Classroom, submission: Submission, one: FinishedJob) -> Re
     return result
 
 
+def print_reviews(results: Mapping[Submission, Result]) -> None:
+    """Prints what a person should look at again although it has a score."""
+    for submission, result in sorted(results.items()):
+        for line in result.to_review:
+            print(f"for a person: {submission}: {line}")
+
+
 def regrade(
     folder: Path,
     students: Sequence[str] = (),
     *,
+    lesson: str = "",
+    exercise: str = "",
     workers: int = 0,
     limits: Limits | None = None,
     trusted: bool = False,
@@ -149,41 +188,93 @@ def regrade(
 ) -> int:
     """Grades again what has a result, and lists each difference before it applies any.
 
+    With `exercise` it grades those who answered it, lists the differences in it, and
+    applies no result that differs in anything else.
+
     Raises:
-        ValueError: a learner without a submission.
+        ValueError: a learner without a submission, no such lesson or exercise.
     """
     limits, classroom = limits or Limits(), Classroom(folder)
-    chosen = [
-        s for s in classroom.submissions() if not students or s.student in students
-    ]
-    for student in set(students) - {s.student for s in chosen}:
-        raise ValueError(f'"{student}" submitted nothing in {classroom.folder}.')
+    chosen = choose(classroom, students, lesson, exercise)
     with classroom.store.writing():
+        print(f"{len(chosen)} submissions to grade again.", flush=True)
         jobs = read_jobs(classroom, chosen, limits)
         options = {"most": len(jobs), "workers": workers, "trusted": trusted}
         with open_executor(classroom.lessons, limits, scheduler, **options) as executor:
             gradebook.add_lessons(classroom)
-            finished = with_progress(grade_jobs(executor, list(jobs)), len(jobs))
-            graded = {jobs[one.job]: one for one in finished}
-        num_changed = 0
-        for submission, one in sorted(graded.items()):
+            found = {jobs[one.job]: one for one in graded(executor, list(jobs))}
+        num_changed, to_apply = 0, []
+        for submission, one in sorted(found.items()):
             earlier = classroom.published(submission)
             if one.record is None:
                 print(f"{submission}: {one.error}")
-            elif earlier is None:
+                continue
+            if earlier is None:
                 print(f"{submission}: not graded before: {summary(one.record.result)}")
+            elif stays(earlier, one.record):
+                print(
+                    f"{submission}: the newest file cannot be graded: nothing changes"
+                )
             else:
                 lines = differences(earlier.result, one.record.result)
                 num_changed += bool(lines)
-                for line in lines:
+                start = f"{exercise}: " if exercise else ""
+                listed = [line for line in lines if line.startswith(start)]
+                for line in listed:
                     print(f"{submission}: {line}")
-        print(f"{len(graded)} graded again, {num_changed} differ.")
+                if listed != lines:
+                    number = len(lines) - len(listed)
+                    what = "difference" if number == 1 else "differences"
+                    print(
+                        f"{submission}: {number} more {what}, so it is not applied: "
+                        "regrade it without --exercise"
+                    )
+                    continue
+            to_apply.append((submission, one.record))
+        print(f"{len(found)} graded again, {num_changed} differ.")
         if apply:
-            for submission, one in graded.items():
-                if one.record:
-                    save(classroom, submission, one.record, "regraded")
-                    publish(classroom, submission, one.record)
-            publish_reports(classroom)
+            for submission, record in to_apply:
+                save(classroom, submission, record, "regraded")
+                publish(classroom, submission, record)
+            print_reviews(publish_reports(classroom))
         else:
             print("Nothing was written. To apply this: the same command with --apply.")
-    return 1 if any(one.record is None for one in graded.values()) else 0
+    return 1 if any(one.record is None for one in found.values()) else 0
+
+
+def choose(
+    classroom: Classroom, students: Sequence[str], lesson: str, exercise: str
+) -> list[Submission]:
+    """Lists the submissions to grade again.
+
+    Raises:
+        ValueError: there is no such learner, lesson or exercise.
+    """
+    only = classroom.lesson_named(lesson) if lesson else ""
+    lessons = {
+        name: [*checks(notebook)]
+        for name, notebook in classroom.lessons.items()
+        if name == (only or name)
+    }
+    if exercise and not any(exercise in names for names in lessons.values()):
+        known = ", ".join(itertools.chain(*lessons.values()))
+        raise ValueError(f'There is no exercise "{exercise}". There are: {known}.')
+    chosen = [
+        one
+        for one in classroom.submissions()
+        if one.lesson in lessons and (not students or one.student in students)
+    ]
+    for student in set(students) - {one.student for one in chosen}:
+        what = f"for {lesson} " if lesson else ""
+        raise ValueError(f'"{student}" submitted nothing {what}in {classroom.folder}.')
+    if not exercise:
+        return chosen
+    return [one for one in chosen if has_answer(classroom.published(one), exercise)]
+
+
+def has_answer(record: Record | None, exercise: str) -> bool:
+    """Tells whether a learner tried an exercise, as far as it is known."""
+    if record is None:
+        return True
+    outcomes = {one.exercise: one.outcome for one in record.result.exercises}
+    return outcomes.get(exercise, Outcome.NOT_ATTEMPTED) is not Outcome.NOT_ATTEMPTED

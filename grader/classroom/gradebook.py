@@ -6,17 +6,34 @@ import contextlib
 import dataclasses
 import functools
 import importlib.resources
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Iterator, Mapping
 
-from nbgrader.api import Base, Gradebook, MissingEntry
+from nbgrader.api import (
+    Base,
+    Comment,
+    Grade,
+    Gradebook,
+    InvalidEntry,
+    MissingEntry,
+    Student,
+    SubmittedAssignment,
+    SubmittedNotebook,
+)
 from nbgrader.preprocessors import SaveCells
 from sqlalchemy import create_engine, inspect, make_url
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import contains_eager, joinedload, selectinload
+from tqdm import tqdm
 
 from grader import CourseError
 from grader.authoring.release import CHECK_PREFIX, checks, nbgrader_metadata, release
-from grader.classroom.folder import Classroom, Submission
+from grader.classroom.folder import Classroom, Publication, Submission
+from grader.classroom.lateness import Lateness
 from grader.results import Outcome, Result, Status
+
+say = tqdm.write  # above a bar, if there is one
+PATIENCE_S, LOCK_TIMEOUT_S = 2, 60  # until a wait is said, and until it ends
 
 
 class GradebookError(CourseError):
@@ -30,6 +47,8 @@ class ExerciseScore:
     auto: float | None
     manual: float | None
     extra: float = 0.0
+    comment: str = ""
+    is_for_earlier_file: bool = False
 
     @property
     def score(self) -> float | None:
@@ -42,17 +61,79 @@ class ExerciseScore:
         return self.manual is not None or bool(self.extra)
 
 
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """What the gradebook has on a submission.
+
+    Attributes:
+        scores: by exercise.
+        late: how late it was submitted, in words, or "".
+        penalty: the points that are taken off for that.
+    """
+
+    scores: Mapping[str, ExerciseScore]
+    late: str = ""
+    penalty: float = 0.0
+
+
 @contextlib.contextmanager
 def opened(classroom: Classroom) -> Iterator[Gradebook]:
     """Opens the gradebook, and commits at the end of the block."""
-    try:
+    with usable(classroom.db_url) as address:
         create_tables(classroom.db_url)
-        with Gradebook(classroom.db_url, classroom.course_id) as book:
+        with Gradebook(address, classroom.course_id) as book:
             yield book
             book.db.commit()
-    except SQLAlchemyError as error:
-        address = without_password(classroom.db_url)
-        raise GradebookError(f"{address} cannot be used: {error}") from None
+
+
+@contextlib.contextmanager
+def usable(db_url: str) -> Iterator[str]:
+    """Waits for the gradebook; yields an address whose connections wait, too.
+
+    Raises:
+        GradebookError: it cannot be used, in one sentence.
+    """
+    try:
+        wait_until_unlocked(db_url)
+        yield patient(db_url)
+    except (SQLAlchemyError, InvalidEntry) as error:
+        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+        address = without_password(db_url)
+        raise GradebookError(f"{address} cannot be used: {reason}") from None
+
+
+def wait_until_unlocked(db_url: str) -> None:
+    """Waits while another program writes to the gradebook's file, and says so.
+
+    Raises:
+        GradebookError: it does so for longer than a minute.
+    """
+    url = make_url(db_url)
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return
+    for seconds in (PATIENCE_S, LOCK_TIMEOUT_S):
+        try:
+            with contextlib.closing(sqlite3.connect(url.database, seconds)) as file:
+                file.execute("BEGIN IMMEDIATE")
+                return
+        except sqlite3.Error as error:
+            if "locked" not in str(error):
+                return  # SQLAlchemy says what is wrong
+        if seconds == PATIENCE_S:
+            say(f"{url.database} is in use by another program: waiting for it.")
+    raise GradebookError(
+        f"{url.database} was in use by another program for {LOCK_TIMEOUT_S} seconds. "
+        "Close that program (for example the formgrader, or a viewer of databases) and "
+        "run the command again: what is finished is saved."
+    )
+
+
+def patient(db_url: str) -> str:
+    """Lets a connection to a file wait where another program writes to it."""
+    url = make_url(db_url)
+    if url.get_backend_name() == "sqlite":
+        url = url.update_query_dict({"timeout": str(LOCK_TIMEOUT_S)})
+    return url.render_as_string(hide_password=False)
 
 
 @functools.cache  # once a process
@@ -96,52 +177,124 @@ def add_lessons(classroom: Classroom) -> None:
             if {cell.name: cell.max_score for cell in known} != points:
                 changed.append(name)
     for name in changed:
-        names = {"notebook": name, "assignment": name, "db_url": classroom.db_url}
+        names = {"notebook": name, "assignment": name}
         try:
-            lesson = release(classroom.lessons[name])
-            SaveCells().preprocess(lesson, {"nbgrader": names})
+            with usable(classroom.db_url) as address:
+                lesson = release(classroom.lessons[name])
+                names["db_url"] = address
+                SaveCells().preprocess(lesson, {"nbgrader": names})
         except RuntimeError as error:
             remedy = "Give the changed lesson a new name."
             raise GradebookError(f"{error}. {remedy}") from None
 
 
-def save(classroom: Classroom, student: str, result: Result) -> None:
-    """Writes one result: the automatic scores, never an instructor's.
+def save(
+    classroom: Classroom,
+    submission: Submission,
+    result: Result,
+    *,
+    is_new_file: bool = False,
+) -> None:
+    """Writes one result: the automatic scores, never a person's.
 
-    Without a score (NEEDS_REVIEW) the scores stay open until an instructor gives them.
+    Without a score (NEEDS_REVIEW) the scores stay open until a person gives them. Those
+    that a person gave for an earlier file are kept, and marked to be looked at again,
+    as nbgrader itself does.
     """
     with opened(classroom) as book:
-        book.update_or_create_student(student)
+        book.update_or_create_student(submission.student)
         with book.db.no_autoflush:
-            book.update_or_create_submission(result.lesson, student)
+            book.update_or_create_submission(result.lesson, submission.student)
         needs_review = result.status is Status.NEEDS_REVIEW
-        place = (result.lesson, result.lesson, student)
+        place = (result.lesson, result.lesson, submission.student)
         for one in result.exercises:
             grade = book.find_grade(CHECK_PREFIX + one.exercise, *place)
+            by_hand = grade.manual_score is not None or bool(grade.extra_credit)
+            is_for_earlier = by_hand and (is_new_file or grade.needs_manual_grade)
+            is_open = needs_review and grade.manual_score is None
             grade.auto_score = None if needs_review else one.points
-            grade.needs_manual_grade = needs_review and grade.manual_score is None
+            grade.needs_manual_grade = is_open or is_for_earlier
             is_untouched = one.outcome is Outcome.NOT_ATTEMPTED
             with contextlib.suppress(MissingEntry):
                 comment = book.find_comment(one.exercise, *place)
                 comment.auto_comment = "No response." if is_untouched else one.message
 
 
-def scores_of(classroom: Classroom, submission: Submission) -> dict[str, ExerciseScore]:
-    """Reads a submission's scores by exercise; empty where there are none."""
-    lesson = submission.lesson
+def entries(
+    classroom: Classroom, publications: Mapping[Submission, Publication]
+) -> dict[Submission, Entry]:
+    """Reads what the gradebook has on submissions; brings penalties up to date first.
+
+    Raises:
+        ValueError: an extension, or the time of a submission, cannot be read.
+    """
+    wanted = {(one.lesson, one.student): one for one in publications}
+    rules, found = Lateness(classroom), {}
+    students = {student for _, student in wanted}
     with opened(classroom) as book:
-        try:
-            found = book.find_submission_notebook(lesson, lesson, submission.student)
-        except MissingEntry:
-            return {}
-        return {
-            grade.cell.name.removeprefix(CHECK_PREFIX): ExerciseScore(
-                grade.auto_score, grade.manual_score, grade.extra_credit or 0.0
+        rows = (
+            book.db.query(SubmittedNotebook)
+            .join(SubmittedNotebook.assignment)
+            .options(
+                contains_eager(SubmittedNotebook.assignment).joinedload(
+                    SubmittedAssignment.assignment
+                ),
+                joinedload(SubmittedNotebook.notebook),
+                selectinload(SubmittedNotebook.grades).joinedload(Grade.cell),
+                selectinload(SubmittedNotebook.comments).joinedload(Comment.cell),
             )
-            for grade in found.grades
-        }
+        )
+        if len(students) == 1:
+            rows = rows.filter(SubmittedAssignment.student_id == students.pop())
+        for row in rows:
+            lesson = row.assignment.assignment.name
+            one = wanted.get((lesson, row.assignment.student_id))
+            if one and row.notebook.name == lesson:
+                is_newest = not publications[one].unreadable
+                late = rules.update(row, one, is_newest=is_newest)
+                found[one] = Entry(
+                    scores_in(row), late, row.late_submission_penalty or 0
+                )
+    return found
+
+
+def scores_in(row: SubmittedNotebook) -> dict[str, ExerciseScore]:
+    comments = {one.cell.name: one.manual_comment for one in row.comments}
+    scores = {}
+    for grade in row.grades:
+        name = grade.cell.name.removeprefix(CHECK_PREFIX)
+        one = ExerciseScore(
+            auto=grade.auto_score,
+            manual=grade.manual_score,
+            extra=grade.extra_credit or 0.0,
+            comment=comments.get(name) or "",
+        )
+        is_earlier = grade.needs_manual_grade and one.by_hand and one.score is not None
+        scores[name] = dataclasses.replace(one, is_for_earlier_file=is_earlier)
+    return scores
 
 
 def remove_student(classroom: Classroom, student: str) -> None:
     with opened(classroom) as book, contextlib.suppress(MissingEntry):
         book.remove_student(student)
+
+
+def add_students(classroom: Classroom) -> None:
+    """Adds learners, and the names in people.csv, which the formgrader shows.
+
+    Its "Lovelace, Ada" and "Ada Lovelace" have the same last name. Where no name is
+    known, the id is shown in its place.
+    """
+    names = classroom.names()
+    submitted = {one.student for one in classroom.submissions()}
+    with opened(classroom) as book:
+        known = {student.id: student for student in book.students}
+        for one in sorted({*names, *submitted}):
+            if not (student := known.get(one)):
+                book.db.add(student := Student(id=one))
+            if one in names or student.last_name is None:
+                name = names.get(one, one)
+                last, comma, first = name.partition(", ")
+                if not comma:
+                    first, _, last = name.rpartition(" ")
+                student.first_name, student.last_name = first[:128], last[:128]

@@ -1,4 +1,7 @@
-"""Makes stock `nbgrader autograde`, and the formgrader's button, grade as `grade` does.
+"""Makes stock nbgrader grade, and write feedback, as `grade` does.
+
+This holds for its commands `autograde` and `generate_feedback`, and for the buttons in
+the formgrader.
 
 nbgrader converts each submission twice: it cleans the file, then runs it. Here the
 first only reads it, whatever it holds, and the second is the whole of our grading.
@@ -10,20 +13,27 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from nbconvert.exporters import NotebookExporter
+from nbconvert.exporters import Exporter, NotebookExporter
 
 from grader import CourseError
 from grader.authoring.release import RELEASE_CONFIG, dumps, release
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.grade import read_jobs
-from grader.classroom.publishing import autograded_notebook, publish, save
+from grader.classroom.publishing import (
+    autograded_notebook,
+    final_result_of,
+    publish,
+    save,
+    write_page,
+)
 from grader.containment.limits import Limits
 from grader.results import Record
 from grader.workers.executor import grade_jobs
 from grader.workers.local_executor import LocalExecutor
 
-__all__ = ["RELEASE_CONFIG", "GradingExporter"]  # what a class's settings import
+# What a class's settings import.
+__all__ = ["RELEASE_CONFIG", "FeedbackExporter", "GradingExporter"]
 
 
 class GradingExporter(NotebookExporter):
@@ -58,5 +68,32 @@ def graded(classroom: Classroom, submission: Submission) -> Record:
                 raise CourseError(f"{submission}: {done.error}")
             record = done.record
             save(classroom, submission, record)
-        publish(classroom, submission, record, autograded=False)
-    return record
+        return publish(classroom, submission, record, autograded=False)
+
+
+class FeedbackExporter(Exporter):
+    """Takes the place of the exporter by which nbgrader writes a feedback page."""
+
+    file_extension = ".html"
+
+    def from_filename(
+        self, filename: str, resources: dict[str, Any] | None = None, **_: Any
+    ) -> tuple[str, dict[str, Any]]:
+        """Returns the page that `python -m grader grade` writes.
+
+        Raises:
+            CourseError: the submission has no result.
+        """
+        names = resources["nbgrader"]
+        classroom = Classroom(Path.cwd())
+        student, name = names["student"], names["assignment"]
+        submission = Submission(
+            name, student, classroom.path("submitted", student, name)
+        )
+        if not classroom.published(submission):
+            raise CourseError(
+                f"{submission} is not graded yet: nbgrader autograde {name}"
+            )
+        final = final_result_of(classroom, submission)
+        page = write_page(classroom, submission, final, classroom.names())
+        return page, resources | {"output_extension": ".html"}

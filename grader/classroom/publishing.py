@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import secrets
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
 
 import nbformat
 from nbformat import NotebookNode
+from tqdm import tqdm
 
-from grader.atomic_files import write
+from grader.atomic_files import read_text, write
 from grader.authoring.release import checks, dumps, exercises, release, title
 from grader.classroom import gradebook
-from grader.classroom.folder import Classroom, Submission
+from grader.classroom.final_result import EMPTY, final_result
+from grader.classroom.folder import Classroom, Publication, Submission
+from grader.classroom.lateness import TIME, time_of_change
 from grader.pages.class_report import ClassReport
 from grader.pages.feedback import card, feedback_page
-from grader.results import ExerciseResult, Outcome, Record, Result, Status
+from grader.results import ExerciseResult, Record, Result, Status
+from grader.workers.cache_key import sha256
+
+SECRET = "submission_secret.txt"  # nbgrader's, by which a learner finds a page
+T = TypeVar("T")
 
 
 def save(
@@ -39,47 +52,152 @@ def publish(
     record: Record,
     *,
     autograded: bool = True,
-) -> None:
+) -> Record:
     """Writes one result to all its places; again with the same result, the same bytes.
 
-    Without `autograded` nbgrader itself writes the autograded notebook.
+    Returns the record that is now shown: an earlier one where a new file cannot be
+    graded. Without `autograded` nbgrader itself writes the autograded notebook.
     """
+    before = classroom.publication(submission)
+    earlier = classroom.store.get(before.key)
+    is_new_file = bool(earlier) and is_other_file(earlier, record)
+    if earlier and stays(earlier, record):
+        now = Publication(earlier.key, before.better, unreadable=record.key)
+        record, is_new_file = earlier, False
+    else:
+        others = filter(None, (earlier, classroom.store.get(before.better)))
+        better = [one for one in others if earned_more(one, record)]
+        best = max(better, key=lambda one: one.result.points, default=None)
+        now = Publication(record.key, best.key if best else "")
     result, name = record.result, submission.lesson
-    gradebook.save(classroom, submission.student, result)
+    gradebook.save(classroom, submission, result, is_new_file=is_new_file)
     if autograded:
         folder = classroom.path("autograded", submission.student, name)
         notebook = autograded_notebook(classroom.lessons[name], result)
         write(folder / f"{name}.ipynb", dumps(notebook))
-    publish_page(
-        classroom, submission, with_given_points(classroom, submission, result)
+        copy_exchange_files(submission, folder)
+    [(_, final)] = final_results(classroom, {submission: now})
+    show(classroom, submission, now, final, classroom.names())
+    return record
+
+
+def is_other_file(one: Record, other: Record) -> bool:
+    return one.hashes["submission"] != other.hashes["submission"]
+
+
+def stays(earlier: Record, record: Record) -> bool:
+    """Tells whether a result stays, since the newer file cannot be graded."""
+    is_error = record.result.status is Status.STUDENT_ERROR
+    is_known = earlier.result.status is not Status.STUDENT_ERROR
+    return is_error and is_known and is_other_file(earlier, record)
+
+
+def earned_more(earlier: Record, record: Record) -> bool:
+    """Tells whether another file earned more by the same checks."""
+    ours = {**record.hashes, "submission": earlier.hashes["submission"]}
+    return (
+        ours == earlier.hashes != record.hashes
+        and earlier.result.is_graded
+        and record.result.is_graded
+        and earlier.result.points > record.result.points
     )
-    # Last: where this file is, everything above was written.
-    write(classroom.published_path(submission), record.key)
 
 
-def publish_page(classroom: Classroom, submission: Submission, result: Result) -> None:
-    student, name = submission.student, submission.lesson
+def final_results(
+    classroom: Classroom, publications: Mapping[Submission, Publication]
+) -> Iterator[tuple[Submission, Result]]:
+    """Yields the results that count, of those submissions that have one."""
+    entries = gradebook.entries(classroom, publications)
+    for submission, now in publications.items():
+        if record := classroom.store.get(now.key):
+            others = (
+                classroom.store.get(now.better),
+                classroom.store.get(now.unreadable),
+            )
+            better, unreadable = (one.result if one else None for one in others)
+            entry = entries.get(submission, EMPTY)
+            facts = {"better": better, "unreadable": unreadable}
+            yield submission, final_result(record.result, entry, **facts)
+
+
+def final_result_of(classroom: Classroom, submission: Submission) -> Result:
+    """Returns the result that counts; the submission must have one."""
+    now = {submission: classroom.publication(submission)}
+    [(_, final)] = final_results(classroom, now)
+    return final
+
+
+def show(
+    classroom: Classroom,
+    submission: Submission,
+    now: Publication,
+    final: Result,
+    names: Mapping[str, str],
+) -> None:
+    """Writes a learner's page and what is published, unless both are as they were."""
+    name = names.get(submission.student)
+    facts = final.status, final.score, final.remarks, name
+    shown = sha256(repr(facts).encode())
+    if shown != now.shown:
+        write_page(classroom, submission, final, names)
+        # Last: where this file is, everything above was written.
+        now = dataclasses.replace(now, shown=shown)
+        text = json.dumps(dataclasses.asdict(now))
+        write(classroom.published_path(submission), text + "\n")
+
+
+def write_page(
+    classroom: Classroom,
+    submission: Submission,
+    final: Result,
+    names: Mapping[str, str],
+) -> str:
+    """Writes a learner's page, and the files by which nbgrader's exchange finds it.
+
+    Returns the page.
+    """
+    lesson, student = submission.lesson, submission.student
+    folder = classroom.path("feedback", student, lesson)
     page = feedback_page(
-        result,
-        title=title(classroom.lessons[name], name),
-        student=classroom.names().get(student, student),
+        final,
+        title=title(classroom.lessons[lesson], lesson),
+        student=names.get(student, student),
     )
-    write(classroom.path("feedback", student, name) / f"{name}.html", page)
+    write(folder / f"{lesson}.html", page)
+    copy_exchange_files(submission, folder)
+    # Work from a download has neither; `nbgrader release_feedback` needs both.
+    if not (folder / TIME).exists():
+        write(folder / TIME, time_of_change(submission.folder))
+    if not (folder / SECRET).exists():
+        write(folder / SECRET, secrets.token_hex(64))
+    return page
 
 
-def publish_reports(classroom: Classroom) -> None:
-    """Writes each lesson's class report, and pages of work that instructors scored."""
+def copy_exchange_files(submission: Submission, folder: Path) -> None:
+    """Copies what `nbgrader submit` wrote beside the notebook, as nbgrader does."""
+    for name in (TIME, SECRET):
+        if text := read_text(submission.folder / name):
+            write(folder / name, text)
+
+
+def publish_reports(classroom: Classroom) -> dict[Submission, Result]:
+    """Writes each lesson's class report, and pages that the gradebook has changed.
+
+    Returns the results that count, without what they say about exercises.
+    """
+    publications = {one: classroom.publication(one) for one in classroom.submissions()}
+    names, finals = classroom.names(), {}
     reports: dict[str, ClassReport] = {}
-    for submission in classroom.submissions():
-        if record := classroom.published(submission):
-            result = with_given_points(classroom, submission, record.result)
-            if result != record.result:
-                publish_page(classroom, submission, result)
-            if submission.lesson not in reports:
-                reports[submission.lesson] = new_report(classroom, submission.lesson)
-            reports[submission.lesson].add(submission.student, result)
+    found = final_results(classroom, publications)
+    for submission, final in with_progress(found, len(publications), "page"):
+        show(classroom, submission, publications[submission], final, names)
+        if submission.lesson not in reports:
+            reports[submission.lesson] = new_report(classroom, submission.lesson)
+        reports[submission.lesson].add(submission.student, final)
+        finals[submission] = dataclasses.replace(final, exercises=())
     for name, report in reports.items():
         write(classroom.folder / "grading" / "report" / f"{name}.html", report.page())
+    return finals
 
 
 def new_report(classroom: Classroom, name: str) -> ClassReport:
@@ -88,41 +206,13 @@ def new_report(classroom: Classroom, name: str) -> ClassReport:
     return ClassReport(name, title=title(lesson, name), solutions=solutions)
 
 
-def with_given_points(
-    classroom: Classroom, submission: Submission, result: Result
-) -> Result:
-    """Returns the result that counts: an instructor's scores decide a NEEDS_REVIEW."""
-    if result.status is not Status.NEEDS_REVIEW:
-        return result
-    given = gradebook.scores_of(classroom, submission)
-    points = [
-        given[one.exercise].score if one.exercise in given else None
-        for one in result.exercises
-    ]
-    if not points or None in points:
-        return result
-    return dataclasses.replace(
-        result,
-        exercises=tuple(map(with_points, result.exercises, points)),
-        status=Status.GRADED_WITH_NOTE,
-        reasons=(),
-        notes=(*result.notes, "A person looked at this work and gave the points."),
-    )
-
-
-def with_points(one: ExerciseResult, points: float) -> ExerciseResult:
-    """Replaces a check's verdict by the points that a person gave."""
-    is_full = points >= (one.max_points or 1)  # of a bonus, any point
-    part = Outcome.PARTLY if points else Outcome.FAILED
-    return dataclasses.replace(
-        one,
-        outcome=Outcome.PASSED if is_full else part,
-        points=points,
-        share=points / one.worth if one.worth else 0.0,
-        message="" if is_full else "A person gave these points.",
-        statements=(),
-        details=(),
-    )
+def with_progress(
+    items: Iterable[T], total: int, unit: str, delay_s: float = 1
+) -> Iterable[T]:
+    """Shows a bar; where no terminal shows it, a line every half a minute."""
+    interval = 0.1 if sys.stderr.isatty() else 30
+    options = {"mininterval": interval, "maxinterval": 2 * interval, "delay": delay_s}
+    return tqdm(items, total=total, unit=f" {unit}", file=sys.stderr, **options)
 
 
 def autograded_notebook(lesson: NotebookNode, result: Result) -> NotebookNode:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grader.classroom import gradebook
-from grader.classroom.folder import Classroom
+from grader.classroom.folder import Classroom, Submission
+from grader.classroom.lateness import Lateness
 from grader.classroom.roster import remove_name
 
 
@@ -34,6 +35,7 @@ def purge(folder: Path, students: Sequence[str], *, apply: bool = False) -> int:
             if apply:
                 gradebook.remove_student(classroom, student)
                 remove_name(classroom.roster, student)
+                Lateness(classroom).remove(student)
                 classroom.store.add_to_log("purged", student=student)
     print("The log grading/audit.jsonl keeps ids; downloads and backups are yours.")
     if not apply:
@@ -44,25 +46,34 @@ def purge(folder: Path, students: Sequence[str], *, apply: bool = False) -> int:
 def paths_of(classroom: Classroom, student: str) -> list[Path]:
     """Lists the files and folders that hold a learner's data.
 
-    Class reports and exports that name the learner are among them; the next `grade` and
-    `export` write these anew.
+    Class reports that name the learner are among them, and all exports and archives of
+    feedback: the next `grade`, `export` and `return` write these anew.
     """
     paths, keys, others_keys = [], set(), {""}
     for one in classroom.submissions():
         if one.student == student:
             paths.append(classroom.published_path(one))
-            keys.add(classroom.published_key(one))
+            paths.append(classroom.received_path(one))
+            keys |= keys_of(classroom, one)
         else:
-            others_keys.add(classroom.published_key(one))
+            others_keys |= keys_of(classroom, one)
     # Two learners who submitted the same bytes share a result.
     paths += map(classroom.store.path, sorted(keys - others_keys))
     for kind in ("submitted", "autograded", "feedback"):
         paths.append(classroom.path(kind, student, "."))
     grading = classroom.folder / "grading"
-    for path in sorted([*grading.glob("report/*.html"), *grading.glob("grades*.csv")]):
+    for path in sorted(grading.glob("report/*.html")):
         if student in path.read_text(encoding="utf-8"):
             paths.append(path)
+    # An LMS has other ids than we do.
+    paths += sorted([*grading.glob("grades*.csv"), *grading.glob("feedback*.zip")])
     return [path for path in paths if path.exists()]
+
+
+def keys_of(classroom: Classroom, submission: Submission) -> set[str]:
+    """Lists the results of a learner's files for a lesson."""
+    now = classroom.publication(submission)
+    return {now.key, now.better, now.unreadable}
 
 
 def remove(path: Path) -> None:

@@ -1,69 +1,230 @@
-"""Keeps the class's roster: learners' names by id, for exports and pages only."""
+"""Reads rosters, and keeps the class's own: grading/people.csv, with names by id.
+
+Grading works on ids; names are for exports, pages and the formgrader.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping
+import dataclasses
+import functools
+import re
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 
-from grader.atomic_files import write
+from grader.classroom.spreadsheet import Table, read_table, text_cell
 from grader.submissions.clean_text import clean_line
+from grader.submissions.lms_names import safe_id
 
 COLUMNS = ["id", "name"]
+ON_ROSTER = "roster"  # the column that says "yes" for whom the last import had
 MAX_NAME = 200
 Row = dict[str, str]
+# The columns of people.csv that identify a learner, and what other files call them.
+IDS = {
+    "id": ("id",),
+    "canvas_id": ("ID",),
+    "moodle_id": ("Identifier",),
+    "sis_login_id": ("SIS Login ID",),
+    "sis_user_id": ("SIS User ID",),
+    "username": ("Username",),
+    "id_number": ("ID number",),
+    "email": ("Email address", "Email"),
+}
+NAMES = {
+    "name": ("Student", "Full name", "Name"),
+    "last": ("LastName", "Last name", "Surname"),
+    "first": ("FirstName", "First name"),
+    "section": ("Section", "Groups", "Group"),
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Person:
+    """A learner in a roster or a gradebook.
+
+    Attributes:
+        row: the line of the file, as it was read.
+        facts: what people.csv keeps of it, by column.
+    """
+
+    row: list[str]
+    facts: Row
+
+    def __str__(self) -> str:
+        return self.facts.get("name") or next(iter(self.ids.values()))
+
+    @functools.cached_property
+    def ids(self) -> Row:
+        """The ids under which this learner's work may have arrived, by column."""
+        found = {column: self.facts[column] for column in IDS if column in self.facts}
+        for column, value in list(found.items()):
+            if "@" in value:
+                found[f"{column}, before @"] = value.partition("@")[0]
+        found["name"] = name = self.facts.get("name", "")
+        last, _, first = name.partition(", ")
+        found["name, turned round"] = f"{first} {last}" if first else ""
+        return {column: safe_id(value) for column, value in found.items() if value}
+
+
+def people_in(table: Table, path: Path) -> list[Person]:
+    """Reads the learners in a file of Canvas or Moodle, or with the columns id, name.
+
+    Raises:
+        ValueError: it is no such file.
+    """
+    of_canvas = table.column("Student", "LastName") is not None
+    unused = "id" if of_canvas else "canvas_id"  # both are called "id"
+    places = {
+        name: place
+        for name, headings in (IDS | NAMES).items()
+        if name != unused and (place := table.column(*headings)) is not None
+    }
+    if not places.keys() & IDS.keys():
+        raise ValueError(
+            f'{path} is no roster. It needs the columns "Student" and "ID" as Canvas '
+            'exports them, "Identifier" or "Email address" as Moodle does (in English),'
+            ' or "id" and "name".'
+        )
+    people = []
+    for row in table.rows:
+        facts = {n: clean_line(row[place], MAX_NAME) for n, place in places.items()}
+        last, first = facts.pop("last", ""), facts.pop("first", "")
+        if last or first:
+            facts["name"] = ", ".join(filter(None, [last, first]))
+        if "moodle_id" in facts:  # "Participant 12345"
+            facts["moodle_id"] = re.search(r"\d*$", facts["moodle_id"])[0]
+        is_test = of_canvas and facts.get("name") == "Student, Test"  # Canvas's own
+        if any(facts.get(name) for name in IDS) and not is_test:
+            people.append(Person(row, {n: fact for n, fact in facts.items() if fact}))
+    return people
+
+
+def ids_by_column(
+    people: Iterable[Person], known: Set[str]
+) -> dict[str, dict[str, Person]]:
+    """Maps ids to people, by column; first the column with most of the known ids.
+
+    An id that two people have in the same column, such as a name, is nobody's.
+    """
+    found: dict[str, dict[str, Person]] = {}
+    shared = set()
+    for person in people:
+        for column, one in person.ids.items():
+            if found.setdefault(column, {}).setdefault(one, person) is not person:
+                shared.add((column, one))
+    for column, one in shared:
+        del found[column][one]
+    return dict(sorted(found.items(), key=lambda item: -len(item[1].keys() & known)))
+
+
+def match(people: Iterable[Person], known: Set[str]) -> dict[str, Person]:
+    """Finds the person behind each known id, at most one for each, and for one each."""
+    found: dict[str, Person] = {}
+    for ids in ids_by_column(people, known).values():
+        taken = {*found.values()}
+        for one in known & ids.keys() - found.keys():
+            if ids[one] not in taken:
+                found[one] = ids[one]
+    return found
+
+
+def match_with_roster(
+    people: Iterable[Person], known: Set[str], roster: Mapping[str, Row]
+) -> dict[str, Person]:
+    """Finds the person behind each known id, as `match`; what people.csv says decides.
+
+    There an id may stand beside an e-mail address or a login that the people have.
+    """
+    people = [*people]
+    by_fact = {fact: person for person in people for fact in facts_of(person.facts)}
+    found: dict[str, Person] = {}
+    for student in sorted(known & roster.keys()):
+        facts = (by_fact.get(fact) for fact in facts_of(roster[student]))
+        person = next(filter(None, facts), None)
+        if person and person not in found.values():
+            found[student] = person
+    rest = {*people} - {*found.values()}
+    return found | match(filter(rest.__contains__, people), known - found.keys())
+
+
+def facts_of(row: Row) -> list[tuple[str, str]]:
+    """Lists what identifies a learner, as (column, value)."""
+    single = [(name, row[name]) for name in IDS if row.get(name)]
+    return [*single, *(("moodle_id", number) for number in moodle_numbers(row))]
+
+
+def moodle_numbers(row: Row) -> list[str]:
+    """Lists Moodle's numbers of a learner, who has another one in each assignment."""
+    return row.get("moodle_id", "").split()
+
+
+def read_aliases(path: Path) -> dict[str, str]:
+    """Maps Moodle's numbers to the learners' ids in people.csv."""
+    return {
+        number: student
+        for student, row in read_people(path).items()
+        for number in moodle_numbers(row)
+        if number != student
+    }
+
+
+def read_people(path: Path) -> dict[str, Row]:
+    """Reads people.csv by id; a missing file has nobody."""
+    return read_rows(path)[1]
 
 
 def read_names(path: Path) -> dict[str, str]:
-    """Maps learners' ids to the names in the file; a missing file has none."""
-    _, rows = read_rows(path)
-    return {student: row["name"] for student, row in rows.items() if row["name"]}
+    """Maps learners' ids to the names in the file."""
+    people = read_people(path).items()
+    return {student: row["name"] for student, row in people if row["name"]}
+
+
+def on_roster(people: Mapping[str, Row]) -> list[str]:
+    """Lists who takes part: those in the last import, or all where there was none."""
+    imported = [student for student, row in people.items() if row.get(ON_ROSTER)]
+    return sorted(imported or people)
 
 
 def add_names(path: Path, names: Mapping[str, str]) -> None:
     """Adds names by id to the file; names and further columns in it stay."""
-    columns, rows = read_rows(path)
+    table, rows = read_rows(path)
     for student, name in names.items():
         row = rows.setdefault(student, {"id": student, "name": ""})
         row["name"] = row["name"] or clean_line(name, MAX_NAME)
     if names:
-        write_rows(path, columns, rows)
+        write_rows(path, table, rows)
 
 
 def remove_name(path: Path, student: str) -> None:
-    columns, rows = read_rows(path)
+    table, rows = read_rows(path)
     if rows.pop(student, None):
-        write_rows(path, columns, rows)
+        write_rows(path, table, rows)
 
 
-def write_rows(path: Path, columns: list[str], rows: Mapping[str, Row]) -> None:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows[student] for student in sorted(rows))
-    write(path, text.getvalue())
+def write_rows(path: Path, table: Table, rows: Mapping[str, Row]) -> None:
+    names = [name for row in rows.values() for name in row]
+    table.columns = list(dict.fromkeys([*table.columns, *names]))
+    table.rows = [
+        [text_cell(rows[student].get(name, "")) for name in table.columns]
+        for student in sorted(rows)
+    ]
+    table.write(path, mode=0o644)
 
 
-def read_rows(path: Path) -> tuple[list[str], dict[str, Row]]:
-    """Reads the columns' names, and the rows by id.
+def read_rows(path: Path) -> tuple[Table, dict[str, Row]]:
+    """Reads people.csv, and its rows by id.
 
     Raises:
         ValueError: the file is damaged.
     """
     if not path.exists():
-        return COLUMNS, {}
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            rows = list(reader)
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not UTF-8. Save it again as CSV UTF-8.") from None
-    columns = list(reader.fieldnames or COLUMNS)
-    if not set(COLUMNS) <= set(columns):
+        return Table(COLUMNS, [], line_end="\n", has_bom=True), {}
+    table = read_table(path)
+    if not set(COLUMNS) <= set(table.columns):
         raise ValueError(f'{path} needs the columns "id" and "name" in its first line.')
-    for number, row in enumerate(rows, 2):
-        if None in row or None in row.values():
+    for number, row in enumerate(table.rows, 2):
+        if len(row) > len(table.columns):
             problem = f"{path}, line {number}, has another number of columns."
             raise ValueError(f"{problem} Mend that line.")
-    return columns, {row["id"]: row for row in rows}
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    return table, {row["id"]: row for row in rows}

@@ -11,7 +11,7 @@ from typing import Any
 from grader.pages.page import PageBudget, render
 from grader.pages.similar_work import PUBLISHED, Answers
 from grader.pages.wording import OUTCOMES, STATUSES
-from grader.results import ExerciseResult, Outcome, Result, Status
+from grader.results import ExerciseResult, Outcome, Result, Status, late_text
 from grader.submissions.clean_text import clean_line
 from lessons.coursekit.outcomes import FAILS, HOLDS
 
@@ -43,7 +43,14 @@ class ClassReport:
             self.max_points = max(self.max_points, result.max_points)
         if not result.is_graded:
             self._list(result.status, student, result.reasons)
-        for name, texts in {"limits": result.limits, "notes": result.notes}.items():
+        listed = {
+            "limits": result.limits,
+            "notes": result.notes,
+            "to_review": result.to_review,
+            "decided": result.decisions,
+            "late": [late_text(result)] if result.late else [],
+        }
+        for name, texts in listed.items():
             if texts:
                 self._list(name, student, texts)
         if result.is_graded:
@@ -83,6 +90,9 @@ class ClassReport:
             review=people(Status.NEEDS_REVIEW),
             infra=people(Status.INFRA_ERROR),
             nothing=people(Status.STUDENT_ERROR),
+            to_review=people("to_review"),
+            decided=people("decided"),
+            late=people("late"),
             limits=people("limits"),
             notes=people("notes"),
             similar=self._similar(budget),

@@ -18,7 +18,7 @@ from grader.pages.page import (
     translated,
 )
 from grader.pages.wording import OUTCOMES, STATUSES, points_of, with_unit
-from grader.results import ExerciseResult, Outcome, Result, Status
+from grader.results import ExerciseResult, Outcome, Result, Status, late_text
 from grader.submissions.clean_text import clean_line
 from lessons.coursekit.card import html_card
 
@@ -59,7 +59,8 @@ def feedback_page(result: Result, *, title: str, student: str) -> str:
         score=_score(result),
         num_right=sum(e.outcome is Outcome.PASSED for e in result.exercises),
         reasons=lines(result.reasons) if is_error else [],
-        notes=lines(result.notes),
+        late=lines([late_text(result)] if result.late else ()),
+        notes=lines((*result.notes, *result.to_review)),
         limits=lines(limits),
         exercises=[describe(entry, budget) for entry in result.exercises],
         budget=budget,
@@ -90,11 +91,15 @@ def _received(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
 def _graded(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
     needs_no_work = entry.outcome in (Outcome.PASSED, Outcome.NOT_ATTEMPTED)
     facts = _received(entry, budget)
+    # Where a person gave other points than the checks, there is nothing else to show.
+    has_card = bool(entry.statements or not entry.decision)
     return facts | {
         "wording": OUTCOMES[entry.outcome],
         "points": points_of(entry.points, entry.max_points),
         "points_with_unit": with_unit(entry.points, entry.max_points),
-        "card": Markup(card(_cut(entry, budget), heading=False)),
+        "decision": budget.line(translated(clean_line(entry.decision, 300)), 300),
+        "comment": budget.text(entry.comment, 5000, max_lines=100),
+        "card": Markup(card(_cut(entry, budget), heading=False)) if has_card else "",
         "folded": facts["folded"] or needs_no_work,
     }
 

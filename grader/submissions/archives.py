@@ -6,6 +6,7 @@ comes out of an archive is limited.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import io
@@ -18,9 +19,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from grader.submissions.clean_text import quoted
-from grader.submissions.lms_names import num_wrappers
-
 MAX_FILE = 256 << 20  # bytes of one file
 MAX_INNER = 1 << 30  # bytes that come out of one learner's archive
 MAX_TOTAL = 16 << 30  # bytes that come out of an LMS's archive
@@ -28,7 +26,9 @@ MAX_ENTRIES = 20_000  # of one archive
 MAX_NAME = 1000  # characters of a path in an archive
 # What operating systems, Jupyter, nbgrader and the course put beside a learner's files.
 IGNORED = {"__MACOSX", ".DS_Store", ".ipynb_checkpoints", "Thumbs.db", "desktop.ini"}
-IGNORED |= {"timestamp.txt", "coursekit"}
+IGNORED |= {"timestamp.txt", "coursekit", ".git", ".github", "__pycache__", ".venv"}
+IGNORED |= {"node_modules", "site-packages", ".pytest_cache"}
+BOX_LETTERS = re.compile("[\u2500-\u259f]")  # in no name that anybody types
 KINDS = {
     stat.S_IFLNK: "is a link",
     stat.S_IFDIR: "is a folder",
@@ -49,10 +49,12 @@ class ListedFile:
     """A file on the disk or in an archive, which has not been read yet.
 
     Attributes:
-        parts: its path in the download; an archive counts as a folder.
+        parts: its path, which begins with the download; an archive is a folder of it.
         time: when it was last changed, in seconds since 1970; 0 if that is unknown.
         problem: why it cannot be read, or "".
         path: where it is on the disk; None for a file in an archive.
+        inner: its path in its learner's own archive; () outside of one.
+        inner_time: when it was changed, as that archive says.
     """
 
     parts: tuple[str, ...]
@@ -60,6 +62,12 @@ class ListedFile:
     _read: Callable[[int], bytes]
     problem: str = ""
     path: Path | None = None
+    inner: tuple[str, ...] = ()
+    inner_time: float = 0.0
+
+    @property
+    def full_name(self) -> str:
+        return "/".join(self.parts)
 
     @property
     def name(self) -> str:
@@ -123,6 +131,7 @@ class Archive:
 
     def __init__(self, source: BinaryIO | bytes, max_bytes: int):
         self.left = max_bytes
+        self.counted: set[zipfile.ZipInfo] = set()
         if isinstance(source, bytes):
             # zipfile needs memory for each entry before it can be asked for the number.
             refuse_entries(source.count(b"PK\x01\x02"))
@@ -137,7 +146,7 @@ class Archive:
     def files(self, folders: tuple[str, ...] = ()) -> Iterator[ListedFile]:
         """Lists its files below `folders`, without those that learners do not make."""
         for info in self.zip.infolist():
-            path = info.filename[:MAX_NAME]
+            path = name_of(info)[:MAX_NAME]
             parts = tuple(part for part in re.split(r"[/\\]", path) if part != ".")
             if info.is_dir() or not parts or is_ignored(parts):
                 continue
@@ -147,7 +156,9 @@ class Archive:
 
     def read(self, info: zipfile.ZipInfo, limit: int) -> bytes:
         refuse_size(info.file_size, limit)
-        self.left -= info.file_size
+        if info not in self.counted:  # what counts is read twice
+            self.counted.add(info)
+            self.left -= info.file_size
         if self.left < 0:
             raise TooLarge("unpacks to more than an archive may hold")
         try:
@@ -181,77 +192,58 @@ def time_of(info: zipfile.ZipInfo) -> float:
         return 0.0
 
 
-def files_in(
-    download: Path, lessons: Sequence[str], problems: list[str]
-) -> Iterator[ListedFile]:
-    """Lists a download's files, those in archives too; adds lines to `problems`.
+def name_of(info: zipfile.ZipInfo) -> str:
+    """Returns an entry's name: Korean Windows, for one, does not say its encoding."""
+    if not info.flag_bits & 0x800 and BOX_LETTERS.search(info.filename):
+        for encoding in ("utf-8", "cp949"):
+            with contextlib.suppress(UnicodeError):
+                return info.filename.encode("cp437").decode(encoding)
+    return info.filename
 
-    A file can be read until the next one is asked for.
+
+def files_in_folder(folder: Path) -> list[ListedFile]:
+    """Lists the files below a folder, without those that learners do not make.
+
+    Links are not followed.
     """
-    if download.is_dir():
-        found = files_in_folder(download, problems)
-    elif download.is_file():
-        found = [file_at(download)]
-    else:
-        problems.append(f"{quoted(str(download))} is no file and no folder.")
-        return
-    for file in unwrapped(found, lessons):
-        if file.is_archive:
-            yield from files_in_archive(file, lessons, problems)
-        else:
-            yield file
-
-
-def files_in_folder(folder: Path, problems: list[str]) -> list[ListedFile]:
-    """Lists the regular files below a folder; links are named, not followed."""
     found = []
-    for path in sorted(folder.rglob("*")):
-        parts = path.relative_to(folder).parts
-        if is_ignored(parts) or stat.S_ISDIR(os.lstat(path).st_mode):
-            continue
-        file = file_at(path, parts[:-1])
-        if file.problem:
-            problems.append(f"{quoted('/'.join(parts))} {file.problem}: not collected.")
-        else:
-            found.append(file)
+    for root, folders, names in os.walk(folder):
+        inside = Path(root)
+        parts = (folder.resolve().name, *inside.relative_to(folder).parts)
+        links = [name for name in folders if (inside / name).is_symlink()]
+        folders[:] = sorted(name for name in folders if not is_ignored([name]))
+        for name in sorted([*names, *links]):
+            if not is_ignored([name]):
+                found.append(file_at(inside / name, parts))
     return found
 
 
-def files_in_archive(
-    file: ListedFile, lessons: Sequence[str], problems: list[str]
-) -> Iterator[ListedFile]:
-    """Lists the files of an archive on the disk, those in learners' archives too."""
-    with open(file.path, "rb") as source:  # it may be larger than the memory
-        try:
-            entries = list(Archive(source, MAX_TOTAL).files(file.parts))
-        except Unreadable as problem:
-            line = f"{quoted('/'.join(file.parts))} {problem}."
-            problems.append(f"{line} Download it again, or ask for it.")
-            return
-        for entry in unwrapped(entries, lessons):
-            entry = replace(entry, time=entry.time or file.time)
-            yield from files_in_learners_archive(entry) if entry.is_archive else [entry]
+def files_in_archive(file: ListedFile, source: BinaryIO) -> list[ListedFile]:
+    """Lists the files of the archive of a class, which may be larger than the memory.
+
+    They can be read while `source` is open.
+
+    Raises:
+        Unreadable: the archive is damaged, or has too many files.
+    """
+    found = Archive(source, MAX_TOTAL).files(file.parts)
+    return [replace(one, time=one.time or file.time) for one in found]
 
 
 def files_in_learners_archive(file: ListedFile) -> list[ListedFile]:
     """Lists the files of a learner's archive; one without a notebook is listed itself.
 
-    The files have the archive's time: what is in an archive could state any.
+    Raises:
+        OSError: this machine cannot read it.
     """
     try:
         entries = list(Archive(file.read(), MAX_INNER).files(file.parts))
     except Unreadable:
         return [file]
-    found = [replace(one, time=file.time) for one in entries if not one.problem]
-    return found if any(one.is_notebook for one in found) else [file]
-
-
-def unwrapped(found: list[ListedFile], lessons: Sequence[str]) -> list[ListedFile]:
-    """Removes the folders around a whole class from the files' paths."""
-    paths = [file.parts for file in found if file.is_notebook]
-    paths += [(*file.parts, "") for file in found if file.is_archive]
-    count = num_wrappers(paths, lessons)
+    if not any(one.is_notebook and not one.problem for one in entries):
+        return [file]
+    size = len(file.parts)
     return [
-        replace(file, parts=file.parts[min(count, len(file.parts) - 1) :])
-        for file in found
+        replace(e, time=file.time, inner_time=e.time, inner=e.parts[size:])
+        for e in entries
     ]

@@ -1,91 +1,90 @@
 """Collects downloads from an LMS into a course folder.
 
-The newest of a learner's files for a lesson counts. Grading works on ids: names are
-only returned.
+Whose a file is, its path outside of any learner's own archive decides; which lesson it
+answers, its cells. Every file that came in is accounted for. Grading works on ids:
+names are only returned.
 """
 
 from __future__ import annotations
 
+import collections
+import enum
 import functools
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-import nbformat
-from nbformat import NotebookNode
-
+from grader import CourseError
 from grader.atomic_files import write_file
-from grader.submissions.answers import is_other_lesson
-from grader.submissions.archives import ListedFile, Unreadable, file_at, files_in
+from grader.submissions.archives import (
+    ListedFile,
+    Unreadable,
+    file_at,
+    files_in_archive,
+    files_in_folder,
+    files_in_learners_archive,
+)
 from grader.submissions.clean_text import quoted
+from grader.submissions.course_notebooks import CourseNotebooks, read
 from grader.submissions.lms_names import (
+    LearnerNames,
     Owner,
     copy_number,
+    fit,
     lesson_named,
-    owner_of,
     safe_id,
 )
-from grader.submissions.read_submission import parse_submission
+from grader.submissions.owners import (
+    is_candidate,
+    is_same,
+    named_learners,
+    owners,
+    stem,
+)
+from grader.submissions.read_submission import is_aside, parse_submission
+from grader.submissions.versions import Version, best_of, listed
 
 
 def collect(
-    downloads: Iterable[Path], course: Path, lessons: Sequence[str]
+    downloads: Iterable[Path],
+    course: Path,
+    lessons: Sequence[str],
+    known_as: Mapping[str, str] | None = None,
 ) -> Collection:
     """Puts what learners submitted into submitted/ID/LESSON/LESSON.ipynb.
 
-    `downloads` are zips of Canvas or Moodle, or folders, zips and files that are named
-    like `ada_01_pmap_spmd.ipynb`, `ada/01_pmap_spmd.ipynb` or as nbgrader does. Files
-    are not changed, not even damaged ones.
+    `downloads` are zips of an LMS, or folders, zips and files that are named like
+    `ada_01_pmap_spmd.ipynb`, `ada/01_pmap_spmd.ipynb` or as nbgrader does. Files are
+    not changed, not even damaged ones.
+
+    `known_as` maps numbers that an LMS gives a learner to the id that we keep: Moodle
+    gives another one in each assignment.
 
     Raises:
         ValueError: `course` is no folder.
         OSError: this machine cannot read or write a file.
+        CourseError: a file that came in is not accounted for.
     """
     if not course.is_dir():
         make = "Make it: python -m grader course FOLDER"
         raise ValueError(f"{course} is no course folder. {make}")
-    collection = Collection(course, lessons)
+    collection = Collection(course, lessons, known_as)
     for download in downloads:
-        for file in files_in(Path(download), lessons, collection.problems):
-            collection.add(file, Path(download).name)
-    students = {student for student, _ in collection.placed}
-    for student, files in collection.other_files.items():
-        if student not in students:
-            found = ", ".join(dict.fromkeys(files[:5]))
-            collection.problems.append(
-                f"{student} submitted no notebook, only {found}."
-            )
+        collection.add(Path(download))
+    collection.finish()
     return collection
 
 
-@dataclass(frozen=True)
-class Version:
-    """One of the files that a learner submitted for a lesson.
+class Fate(enum.Enum):
+    """What became of a file, as a sentence about one file and about several says it."""
 
-    Attributes:
-        name: what to call it in a message.
-        kind: 2 for a notebook, 1 for an archive, 0 for all else.
-        time: when it was submitted, in seconds since 1970.
-        digest: the hash of its bytes.
-        number: Canvas's number of the file, which grows; 0 elsewhere.
-        copy: the number that its name got as a second file.
-    """
-
-    name: str
-    kind: int
-    time: float
-    digest: str
-    number: int = 0
-    copy: int = 0
-
-    def supersedes(self, other: Version) -> bool:
-        if self.kind != other.kind:
-            return self.kind > other.kind
-        if self.number and other.number:
-            return self.number > other.number
-        return (self.time, self.copy) > (other.time, other.copy)
+    COUNTS = "counts", "count"
+    OLDER = "is older", "are older"
+    FOR_A_PERSON = "is left for a person", "are left for a person"
+    OURS = "is the course's own", "are the course's own"
+    NO_NOTEBOOK = "is no notebook", "are no notebooks"
 
 
 class Collection:
@@ -93,79 +92,300 @@ class Collection:
 
     Attributes:
         placed: the files that are in their place, by student's id and lesson.
+        received: the paths in their downloads of the files that are in their place.
         names: display names by id, of these downloads.
-        other_files: names of the files that answer no lesson, by learner.
         problems: one line for each file that could not be placed, and for each choice.
+        account: each file that came in, and what became of it.
     """
 
-    def __init__(self, course: Path, lessons: Sequence[str]):
+    def __init__(
+        self,
+        course: Path,
+        lessons: Sequence[str],
+        known_as: Mapping[str, str] | None = None,
+    ):
         self.course, self.lessons = course, lessons
+        self.known_as = known_as or {}
         self.placed: dict[tuple[str, str], Version] = {}
+        self.received: dict[tuple[str, str], str] = {}
         self.names: dict[str, str] = {}
-        self.other_files: dict[str, list[str]] = {}
         self.problems: list[str] = []
-
-    def add(self, file: ListedFile, download: str) -> None:
-        """Puts a file into its place, or says why not."""
-        name = quoted("/".join(file.parts))
-        owner = owner_of(file.parts, self.lessons)
-        if owner is None:
-            lesson = next(iter(self.lessons), "LESSON")
-            remedy = f"Name it like ada_{lesson}.ipynb, or put it into a folder ada/."
-            self.problems.append(f"{name} does not say whose it is. {remedy}")
-            return
-        student = safe_id(owner.student)
-        try:
-            lesson = self.lesson_of(file, owner, download)
-            data = file.read() if lesson else b""
-        except Unreadable as problem:
-            self.problems.append(f"{student}: {name} {problem}. Ask for it once more.")
-            return
-        if lesson:
-            kind = 2 if file.is_notebook else int(file.is_archive)
-            copy = copy_number(owner.path[-1])
-            new = Version(name, kind, file.time, digest(data), owner.version, copy)
-            self.place(student, lesson, new, data)
-            name = owner.name
-            if student != owner.student and student not in self.names:
-                what = f"{quoted(owner.student)} cannot name a folder"
-                self.problems.append(f"{what}: filed as {student}.")
-                name = name or owner.student
-            if name:
-                self.names.setdefault(student, name)
-        elif file.is_notebook:
-            line = f"{student}: {name} does not say which lesson it is."
-            self.problems.append(f"{line} Rename it to {student}_LESSON.ipynb.")
-        else:
-            self.other_files.setdefault(student, []).append(quoted(file.name))
-
-    def lesson_of(self, file: ListedFile, owner: Owner, download: str) -> str:
-        """Names the lesson that a file answers: by its name, else by its cells."""
-        if not owner.path:
-            return ""
-        named = lesson_named(owner.path, self.lessons)
-        if named or not (file.is_notebook or owner.from_lms):
-            return named
-        if len(self.lessons) == 1:
-            return self.lessons[0]
-        notebook = parse_submission(file.read()).notebook if file.is_notebook else None
-        fitting = [
-            lesson
-            for lesson, source in self.sources.items()
-            if notebook and not is_other_lesson(notebook, source)
-        ]
-        if len(fitting) == 1:
-            return fitting[0]
-        return lesson_named([download], self.lessons)
+        self.account: list[tuple[str, Fate]] = []
+        self.listed: collections.Counter[str] = collections.Counter()
+        self.other_files: dict[str, list[str]] = {}
+        self.at_work: set[str] = set()  # learners with a file that answers a lesson
+        self.unchanged: set[str] = set()  # learners with unchanged notebooks of ours
+        self.learner_names = LearnerNames(lessons)
 
     @functools.cached_property
-    def sources(self) -> dict[str, NotebookNode]:
-        """The lessons in the course folder."""
+    def notebooks(self) -> CourseNotebooks:
         folder = self.course / "source"
         paths = {name: folder / name / f"{name}.ipynb" for name in self.lessons}
-        return {n: nbformat.read(p, 4) for n, p in paths.items() if p.exists()}
+        return CourseNotebooks({n: read(p) for n, p in paths.items() if p.exists()})
 
-    def place(self, student: str, lesson: str, new: Version, data: bytes) -> None:
+    @property
+    def summary(self) -> str:
+        """Sums the account up, as in "3 files: 1 counts, 2 are older."."""
+        count = collections.Counter(fate for _, fate in self.account)
+        parts = [f"{count[f]} {f.value[count[f] != 1]}" for f in Fate if count[f]]
+        total = len(self.account)
+        return f"{total} file{'s'[: total != 1]}: {', '.join(parts) or 'none'}."
+
+    def finish(self) -> None:
+        """Names learners without a notebook, and checks the account.
+
+        Raises:
+            CourseError: a file is missing in it, or in it twice.
+        """
+        for student, files in self.other_files.items():
+            if student not in self.at_work | self.unchanged:
+                found = ", ".join(dict.fromkeys(quoted(file) for file in files[:5]))
+                self.problems.append(f"{student} submitted no notebook, only {found}.")
+        for student in sorted(self.unchanged - self.at_work):
+            what = "changed none of the course's notebooks in their repository"
+            self.problems.append(f"{student} {what}.")
+        accounted = collections.Counter(path for path, _ in self.account)
+        if accounted != self.listed:
+            wrong = [*(self.listed - accounted), *(accounted - self.listed)]
+            shown = ", ".join(quoted(path, 300) for path in wrong[:5])
+            raise CourseError(
+                f"Nothing was graded, since {len(wrong)} files are not accounted for: "
+                f"{shown}. Please report this as a fault of the grader."
+            )
+
+    def add(self, download: Path) -> None:
+        """Puts the files of a download into their places, or says why not."""
+        if download.is_dir():
+            files = files_in_folder(download)
+            archives = [file for file in files if file.is_archive]
+            if self.are_of_classes(files, archives):
+                for file in archives:
+                    self.add_archive(file)
+            else:
+                self.add_files(files, (download.resolve().name,))
+        elif not download.is_file():
+            name = quoted(str(download))
+            self.problems.append(f"{name} is no file and no folder.")
+        elif file_at(download).is_archive:
+            self.add_archive(file_at(download))
+        else:
+            self.add_files([file_at(download)])
+
+    def are_of_classes(
+        self, files: list[ListedFile], archives: list[ListedFile]
+    ) -> bool:
+        """Tells whether a folder holds nothing but downloads, one at least of an LMS.
+
+        Else each archive in it is a learner's.
+        """
+        if not archives or any(file.is_notebook for file in files):
+            return False
+        found: list[Owner | None] = []
+        for archive in archives:
+            with open(archive.path, "rb") as source:
+                try:
+                    inside = files_in_archive(archive, source)
+                except Unreadable:
+                    return False
+            paths = [file.parts[len(archive.parts) :] for file in inside]
+            owned = zip(paths, owners(paths, self.lessons), strict=True)
+            found += [owner for path, owner in owned if is_candidate(path)]
+        return all(found) and any(owner.from_lms for owner in found)
+
+    def add_archive(self, file: ListedFile) -> None:
+        """Adds the files of an archive that holds a class's, or one learner's."""
+        with open(file.path, "rb") as source:  # it may be larger than the memory
+            try:
+                found = files_in_archive(file, source)
+            except Unreadable as problem:
+                self.listed[file.full_name] += 1
+                again = "Download it again, or ask for it."
+                self.leave([file.full_name], f"{shown(file)} {problem}. {again}")
+            else:
+                self.add_files(found, file.parts, is_archive=True)
+
+    def add_files(
+        self,
+        files: list[ListedFile],
+        folder: tuple[str, ...] = (),
+        *,
+        is_archive: bool = False,
+    ) -> None:
+        """Adds the files below `folder`, a class's or one learner's."""
+        self.listed.update(file.full_name for file in files)
+        name = folder[-1] if folder else ""
+        name = stem(name) if is_archive else name
+        paths = [file.parts[len(folder) :] for file in files]
+        by_student: dict[str, list[tuple[ListedFile, Owner]]] = {}
+        found = owners(paths, self.lessons, name, is_archive=is_archive)
+        for file, owner in zip(files, found, strict=True):
+            if file.problem:
+                line = f"{shown(file)} {file.problem}: not collected."
+                self.leave([file.full_name], line)
+            elif owner:
+                student = safe_id(owner.student)
+                student = self.known_as.get(student, student)
+                by_student.setdefault(student, []).append((file, owner))
+            elif is_candidate(file.parts):
+                lesson = next(iter(self.lessons), "LESSON")
+                line = f"{shown(file)} does not say whose it is. Name it like"
+                remedy = f"ada_{lesson}.ipynb, or put it into a folder ada/."
+                self.leave([file.full_name], f"{line} {remedy}")
+            else:
+                self.account.append((file.full_name, Fate.NO_NOTEBOOK))
+        for student, own in by_student.items():
+            self.add_learner(student, own, name)
+
+    def add_learner(
+        self, student: str, own: list[tuple[ListedFile, Owner]], download: str
+    ) -> None:
+        """Places the best of a learner's files for each lesson."""
+        owner = own[0][1]
+        is_safe = safe_id(owner.student) == owner.student
+        if not is_safe and student not in self.names:
+            what = f"{quoted(owner.student)} cannot name a folder"
+            self.problems.append(f"{what}: filed as {student}.")
+        if name := owner.name or owner.student * (not is_safe):
+            self.names.setdefault(student, name)
+        opened = [
+            (inside, owner, (*owner.inside, *inside.inner))
+            for file, owner in own
+            for inside in self.opened(student, file, owner)
+        ]
+        is_clone = any(in_repository(place) for _, _, place in opened)
+        versions: dict[str, list[Version]] = {}
+        for file, owner, place in opened:
+            try:
+                lesson, version = self.read(file, owner, place, download)
+            except Unreadable as problem:
+                line = f"{student}: {shown(file)} {problem}. Ask for it once more."
+                self.leave([file.full_name], line)
+                continue
+            if version.is_ours and in_repository(place):
+                self.unchanged.add(student)
+                self.account.append((file.full_name, Fate.OURS))
+            elif lesson and (version.kind or not is_clone):
+                versions.setdefault(lesson, []).append(version)
+            elif file.is_notebook:
+                line = f"{student}: {shown(file)} does not say which lesson it is."
+                remedy = f"Rename it to {student}_LESSON.ipynb."
+                self.leave([file.full_name], f"{line} {remedy}")
+            else:
+                self.account.append((file.full_name, Fate.NO_NOTEBOOK))
+                self.other_files.setdefault(student, []).append(file.name)
+        for lesson, several in versions.items():
+            self.at_work.add(student)
+            self.choose(student, lesson, several)
+
+    def opened(
+        self, student: str, file: ListedFile, owner: Owner
+    ) -> Iterator[ListedFile]:
+        """Yields a learner's file, or what is in it, if that is theirs alone."""
+        inside = files_in_learners_archive(file) if file.is_archive else [file]
+        if inside != [file]:
+            self.listed[file.full_name] -= 1
+            self.listed.update(one.full_name for one in inside)
+        inner = [one.inner for one in inside if one.inner and not owner.from_lms]
+        named = named_learners(inner, self.lessons)
+        others = [name for name in named if not is_same(name, owner.student)]
+        names = ", ".join(map(quoted, sorted(others)[:5]))
+        if len(others) > 1:
+            line = f"{shown(file)} holds files of {names}. If it is a class's download,"
+            remedy = "name it on the command line, without others of its folder."
+            self.leave([one.full_name for one in inside], f"{line} {remedy}")
+            return
+        if others:
+            line = f"{shown(file)} holds a file that is named after {names}"
+            self.problems.append(f"{student}: {line}; it is taken for {student}'s.")
+        for one in inside:
+            if one.problem:
+                self.account.append((one.full_name, Fate.NO_NOTEBOOK))
+            else:
+                yield one
+
+    def read(
+        self, file: ListedFile, owner: Owner, place: tuple[str, ...], download: str
+    ) -> tuple[str, Version]:
+        """Returns the lesson that a file answers, or "", and what speaks for the file.
+
+        Raises:
+            Unreadable: the file cannot be read.
+        """
+        path = (*owner.path, *file.inner)
+        is_one = owner.from_lms or is_candidate(path) or fits(file.name, self.lessons)
+        lesson = lesson_named(path, self.lessons) if owner.path and is_one else ""
+        only = self.lessons[0] if len(self.lessons) == 1 else ""
+        kind, is_ours = int(file.is_archive), False
+        data = file.read() if lesson or file.is_notebook or owner.from_lms else b""
+        if file.is_notebook:
+            by_name = lesson or only or lesson_named([download], self.lessons)
+            lesson, kind, is_ours = self.known(data, by_name)
+        elif owner.path and owner.from_lms:
+            lesson = lesson or only
+        version = Version(
+            file.full_name,
+            kind,
+            owner.time or file.time,
+            hashlib.sha256(data).hexdigest(),
+            file,
+            is_ours,
+            is_aside(place),
+            owner.version,
+            file.inner_time,
+            copy_number(file.name),
+            self.other_learner(owner),
+        )
+        return lesson, version
+
+    def known(self, data: bytes, by_name: str) -> tuple[str, int, bool]:
+        """Returns a notebook's lesson, its kind of version, and if it is our own."""
+        notebook = parse_submission(data).notebook
+        if notebook is None:
+            return by_name, 2, False
+        cells = self.notebooks.exercise_cells(notebook)
+        lesson = self.notebooks.lesson_of(notebook, cells) or by_name
+        kind = 3 if self.notebooks.has_any(cells, lesson) else 2
+        return lesson, kind, self.notebooks.is_ours(cells, lesson)
+
+    def other_learner(self, owner: Owner) -> str:
+        """Returns whom a name in a folder may name, other than the folder's learner."""
+        if not owner.below or owner.below[0] in self.lessons:
+            return ""
+        *folders, file = owner.below
+        names = map(self.learner_names.without_work, [*folders, stem(file)])
+        return next((n for n in names if n and not is_same(n, owner.student)), "")
+
+    def choose(self, student: str, lesson: str, versions: list[Version]) -> None:
+        """Places the version that counts, if no person has to decide which one."""
+        best = best_of(versions)
+        rest = [one for one in versions if one not in best]
+        learners = {
+            one.seems_of for one in versions if one.seems_of and not one.is_ours
+        }
+        is_tie = len({one.digest for one in best}) > 1
+        if is_tie or len(learners) > 1:
+            why = "are equally new" if is_tie else "may be of several learners"
+            self.leave(
+                [one.path for one in versions],
+                f"{student}, {lesson}: {listed(best if is_tie else versions)} {why}: "
+                "none of them was taken. Leave the one that counts.",
+            )
+            return
+        fate = self.place(student, lesson, best[0])
+        self.account.append((best[0].path, fate))
+        for one in [*best[1:], *rest]:
+            other = Fate.OLDER if one.kind else Fate.NO_NOTEBOOK
+            fate = Fate.OURS if one.is_ours and one.digest != best[0].digest else other
+            self.account.append((one.path, fate))
+        by_rank: dict[tuple, list[Version]] = {}
+        for one in rest:
+            if one.digest != best[0].digest and one.kind > 1 and not one.is_ours:
+                by_rank.setdefault(one.rank, []).append(one)
+        for several in by_rank.values():
+            line = best[0].why_not(several)
+            self.problems.append(f"{student}, {lesson}: {line}")
+
+    def place(self, student: str, lesson: str, new: Version) -> Fate:
         """Writes a file into its place, unless the one there supersedes it.
 
         Raises:
@@ -174,37 +394,57 @@ class Collection:
         path = self.course / "submitted" / student / lesson / f"{lesson}.ipynb"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            old = self.placed.get((student, lesson)) or on_disk(path)
+            old = self.placed.get((student, lesson)) or self.on_disk(path, lesson)
         except (FileExistsError, NotADirectoryError, Unreadable):
             what = f"Something else is in the place of {path}. Remove it."
             self.problems.append(f"{student}, {lesson}: {what}")
-            return
+            return Fate.FOR_A_PERSON
+        if old and old.digest == new.digest:
+            newest = max(old, new, key=lambda one: one.time)
+            self.placed[student, lesson] = replace(newest, file=None)
+            self.received[student, lesson] = new.file.full_name
+            return Fate.COUNTS
         supersedes = old is None or new.supersedes(old)
-        if old is None or old.digest != new.digest:
-            if old and old.kind == new.kind:
-                order = "is newer than" if supersedes else "is not newer than"
-                which = "and counts" if supersedes else "which counts"
-                line = f"{new.name} {order} {old.name}, {which}."
-                self.problems.append(f"{student}, {lesson}: {line}")
-            if not supersedes:
-                return
-            write_file(path, data, new.time)
-        self.placed[student, lesson] = new if supersedes else old
+        if old:
+            line = f"{new.name} is not newer than {old.name}, which counts."
+            if supersedes or old.rank > new.rank:
+                line = new.why_not([old]) if supersedes else old.why_not([new])
+            self.problems.append(f"{student}, {lesson}: {line}")
+        if not supersedes:
+            return Fate.OLDER
+        write_file(path, new.file.read(), new.time)
+        self.placed[student, lesson] = replace(new, file=None)  # which keeps an archive
+        self.received[student, lesson] = new.file.full_name
+        return Fate.COUNTS
+
+    def on_disk(self, path: Path, lesson: str) -> Version | None:
+        """Describes the file that an earlier collection left; None: there is none.
+
+        Raises:
+            Unreadable: it is no regular file.
+        """
+        if not os.path.lexists(path):
+            return None
+        file = file_at(path)
+        data = file.read()
+        _, kind, is_ours = self.known(data, lesson)
+        hashed = hashlib.sha256(data).hexdigest()
+        return Version("", kind, file.time, hashed, is_ours=is_ours)
+
+    def leave(self, names: Iterable[str], problem: str) -> None:
+        """Leaves files for a person."""
+        self.account += [(name, Fate.FOR_A_PERSON) for name in names]
+        self.problems.append(problem)
 
 
-def on_disk(path: Path) -> Version | None:
-    """Describes the file that an earlier collection left; None: there is none.
-
-    Raises:
-        Unreadable: it is no regular file.
-    """
-    if not os.path.lexists(path):
-        return None
-    file = file_at(path)
-    return Version(
-        "the file of an earlier collection", 2, file.time, digest(file.read())
-    )
+def fits(name: str, lessons: Sequence[str]) -> bool:
+    """Tells whether a file's name contains a lesson's."""
+    return any(fit(name, lesson) > 1 for lesson in lessons)
 
 
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def in_repository(path: Sequence[str]) -> bool:
+    return bool({"lessons", "solutions"} & {*path[:-1]})
+
+
+def shown(file: ListedFile) -> str:
+    return quoted(file.full_name, 300)

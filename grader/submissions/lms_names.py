@@ -1,10 +1,13 @@
-"""Reads file names: whose a file is, and which lesson it answers.
+"""Reads names: what an LMS, a learner or a browser wrote into a file's name.
 
-Canvas and Moodle write the learner into the names of what they let one download.
+Canvas, Moodle, Blackboard, Brightspace and Sakai write the learner into the paths of
+what they let one download.
 """
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import hashlib
 import re
 import unicodedata
@@ -16,20 +19,58 @@ from grader.authoring.release import lesson_number
 
 SAFE_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._@-]{0,62}[A-Za-z0-9_@-])?")
 SEPARATORS = re.compile(r"[ _-]*([ _-])")
-COPIED = re.compile(
-    r"(?i)^(?:(?:copy|kopie|copie|copia)[ _](?:of|von|de)[ _])+"
-    r"|(?:[ _-]?\((\d+)\)|[ _-]copy[ _]?(\d*)|-checkpoint|-(\d+))+$"
-)
-# Ada Lovelace_123_assignsubmission_file/..., or ..._file_NAME in one flat folder.
-MOODLE = re.compile(
-    r"(?s)(?P<name>.+?)(?:_(?P<id>\d+))?_assignsubmission_(?P<kind>[a-z]+)"
-    r"(?:_(?P<file>.*))?"
-)
+COPY_OF = r"(?i)^(?:(?:copy|kopie|copie|copia)[ _](?:of|von|de)[ _])+"
+AGAIN = r"[ _-]?\((\d+)\)|[ _-]copy[ _]?(\d*)|-checkpoint"
+COPIED = re.compile(rf"{COPY_OF}|(?:{AGAIN}|-(\d+))+$")
+COPIED_BY_BROWSER = re.compile(rf"{COPY_OF}|(?:{AGAIN})+$")  # a learner may be kim-12
+# Paths below the folder of a whole class.
+SCHEMES = {
+    # Ada Lovelace_123_assignsubmission_file_/NAME, or ..._file_NAME in one flat folder.
+    "Moodle": re.compile(
+        r"(?s)(?P<name>[^/]+?)(?:_(?P<id>\d+))?_assignsubmission_(?P<kind>[a-z]+)"
+        r"(?:_?/|_)(?P<file>.+)"
+    ),
+    # lovelaceada_LATE_123_4567_NAME; without names anon_aB3dE_4567_NAME.
+    "Canvas": re.compile(
+        r"(?s)(?:(?P<name>[^/]+?)_(?:LATE_|late_)?(?P<id>\d+)"
+        r"|(?:LATE_|late_)?(?P<anonymous>anon_[A-Za-z0-9]+))_"
+        r"(?:(?P<version>\d{3,})_(?P<file>.+)|(?:text|link)\.html)"
+    ),
+    # Lesson 1_alovelace_attempt_2026-03-28-09-00-00_NAME, and one .txt an attempt.
+    "Blackboard": re.compile(
+        r"(?s)(?P<assignment>[^/]+)_(?P<id>[^/_]+)_attempt_(?P<time>\d{4}(?:-\d\d){5})"
+        r"(?:_(?P<file>.+)|\.txt)"
+    ),
+    # 13394-80551 - Ada Lovelace - Mar 29, 2026 1205 PM/NAME, or ... PM - NAME.
+    "Brightspace": re.compile(
+        r"(?s)(?P<id>\d+)-\d+ - (?P<name>[^/]+?) - (?P<time>"
+        r"(?:[A-Z][a-z]+ \d\d?|\d\d? [A-Z][a-z]+),? \d{4} \d\d?:?\d\d [AP]M)"
+        r"(?:/| - )(?P<file>.+)"
+    ),
+    # Lovelace, Ada(alovelace)/Submission attachment(s)/NAME.
+    "Sakai": re.compile(
+        r"(?s)(?P<name>[^/()]+)\((?P<id>[^/()]+)\)[/_]Submission attachment\(s\)[/_]"
+        r"(?P<file>.+)"
+    ),
+}
 MOODLE_MARK = re.compile(r"(?:_(\d+))?_assignsubmission_")
-# lovelaceada_LATE_123_4567_NAME; without names anon_aB3dE_4567_NAME; ..._text.html.
-CANVAS = re.compile(
-    r"(?s)(?:(?P<name>.+?)_)??(?:LATE_|late_)?(?P<id>\d+|anon_[A-Za-z0-9]+)_"
-    r"(?:(?P<version>\d{3,})_(?P<file>.+)|(?:text|link)\.html)"
+TIMES = "%Y-%m-%d-%H-%M-%S", "%b %d %Y %I%M %p", "%d %b %Y %I%M %p"
+# Words of which the name of no learner consists.
+WORK = frozenset(
+    "section sections sec group groups team teams class classes course courses lesson "
+    "lessons lecture notebook notebooks nb week weeks day part exercise exercises "
+    "assignment assignments homework homeworks hw task lab labs problem set unit "
+    "module chapter project submitted submission submissions submit upload uploads "
+    "download downloads response responses file files attachment attachments hand in "
+    "handin turned late early on time missing regrade final finished done draft drafts "
+    "version versions ver try tries attempt attempts new newer newest last latest old "
+    "older original copy copies kopie copie copia of von de backup temp tmp test my "
+    "mine own work works working solved solution solutions answer answers complete "
+    "completed unsolved untitled document notes scratch practice example examples v q "
+    "ex distributed jax python jupyter colab ipynb zip first second third nd rd st th "
+    "the and for ko en main master abgabe abgaben übung übungen kurs klasse gruppe "
+    "강 과제 실습 최종 제출 제출물 복사본 사본 무제 "
+    "수정 수업 분반 반 조 주차 답안 풀이".split()
 )
 
 
@@ -40,16 +81,71 @@ class Owner:
     Attributes:
         student: the learner as the download names them: may be any text.
         name: the name to show, or "".
-        path: the file's path below the learner; () for what an LMS wrote itself.
+        path: what may name the lesson: the file's path below the learner, and the
+            folders around both; () for what an LMS wrote itself.
         version: Canvas's number of the file, which grows; 0 elsewhere.
+        time: when an LMS says that it was submitted; 0 elsewhere.
         from_lms: whether an LMS wrote the name, and not a person.
+        origin: what an LMS writes alike into all names of a learner's files.
+        below: the path below a folder that was taken for the learner's.
+        is_guess: whether the learner is all that a file's name says.
     """
 
     student: str
-    name: str
-    path: tuple[str, ...]
+    name: str = ""
+    path: tuple[str, ...] = ()
     version: int = 0
+    time: float = 0.0
     from_lms: bool = False
+    origin: str = ""
+    below: tuple[str, ...] = ()
+    is_guess: bool = False
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """The path in what is the learner's own."""
+        return self.below or (self.path if self.from_lms else self.path[-1:])
+
+
+def owner_by(scheme: str, path: str) -> Owner | None:
+    """Returns the learner whom an LMS named in a path; None: it named none, or two."""
+    found = SCHEMES[scheme].fullmatch(path)
+    if not found:
+        return None
+    facts = {"name": "", "version": "0", "time": "", "file": "", "assignment": ""}
+    facts |= {key: value for key, value in found.groupdict().items() if value}
+    name, file = facts["name"], facts["file"]
+    if scheme == "Canvas" and name.replace("_", "").isdigit():
+        return None
+    is_file = file and facts.get("kind", "file") == "file"
+    return Owner(
+        facts.get("anonymous") or facts.get("id") or name,
+        name,
+        tuple(f"{facts['assignment']}/{file}".strip("/").split("/")) if is_file else (),
+        int(facts["version"][:18]),
+        time_in(facts["time"]),
+        from_lms=True,
+        origin=name or facts["assignment"],
+    )
+
+
+def names_several(path: str) -> bool:
+    """Tells whether a path names several learners as Moodle does.
+
+    On many sites learners write their names, but only the LMS its mark.
+    """
+    part = path.partition("/")[0]
+    marks = MOODLE_MARK.finditer(part)
+    return len({mark[1] or part[: mark.start()] for mark in marks}) > 1
+
+
+def time_in(text: str) -> float:
+    """Reads when an LMS says that a file was submitted; 0 if it does not."""
+    text = re.sub(r"([A-Z][a-z]{2})[a-z]*", r"\1", re.sub("[,:]", "", text))
+    for form in TIMES:
+        with contextlib.suppress(ValueError, OverflowError, OSError):
+            return datetime.datetime.strptime(text, form).timestamp()
+    return 0.0
 
 
 def stem_of(file: str) -> str:
@@ -100,76 +196,71 @@ def lesson_named(path: Sequence[str], lessons: Sequence[str]) -> str:
     return ""
 
 
-def owner_of(parts: Sequence[str], lessons: Sequence[str]) -> Owner | None:
-    """Returns whose file is at a path in a download; None: the path does not say."""
-    for place, part in enumerate(parts):
-        if found := MOODLE.fullmatch(part):
-            # On many sites learners write their names, but only the LMS its mark.
-            marks = MOODLE_MARK.finditer(part)
-            if len({mark[1] or part[: mark.start()] for mark in marks}) > 1:
-                return None
-            student, version = found["id"] or found["name"], 0
-        elif found := CANVAS.fullmatch(part):
-            student, version = found["id"], int((found["version"] or "0")[:18])
-        else:
-            continue
-        path = tuple(parts[place + 1 :])
-        if found["file"]:
-            path = (found["file"], *path)
-        if found.groupdict().get("kind", "file") != "file":  # what Moodle wrote itself
-            path = ()
-        return Owner(student, found["name"] or "", path, version, from_lms=True)
-    return plain_owner(parts, lessons)
+class LearnerNames:
+    """Finds learners in the stems that people gave files, in a course's lessons."""
+
+    def __init__(self, lessons: Sequence[str]):
+        self.work = WORK | {word for lesson in lessons for word in words(lesson)}
+        self.named, self.numbered = [], []
+        for lesson in lessons:
+            name = r"[ _-]+".join(map(re.escape, lesson.split("_")))
+            first = rf"(?is)(.+?)[ _-]+{name}(?![A-Za-z0-9]).*"
+            last = rf"(?is){name}(?:[ _-]?\(\d+\))?[ _-]+(.+)"
+            number = lesson_number(lesson) or name
+            self.named += [re.compile(first), re.compile(last)]
+            self.numbered.append(re.compile(rf"(?is)(.+?)[ _-]+0*{number}"))
+
+    def is_work(self, name: str) -> bool:
+        """Tells whether a name is one of work, as "Section A1", "2nd try" and "01"."""
+        return bool(words_and_numbers(name)) and not self.without_work(name)
+
+    def without_work(self, name: str) -> str:
+        """Returns what may name a learner in a name: "ada" of "ada's 2nd try"."""
+        parts = words_and_numbers(name)
+        says_so = any(map(self.names_work, parts))
+        rest = [p for p in parts if not (self.names_work(p) or is_short(p, says_so))]
+        return " ".join(rest)
+
+    def names_work(self, part: str) -> bool:
+        return bool(words(part)) and self.work.issuperset(words(part))
+
+    def beside_lesson(self, stem: str) -> str:
+        """Returns the learner in `ada_01_tiny (1)` or `01_tiny_ada`, else ""."""
+        return self.first_learner(stem, self.named)
+
+    def beside_number(self, stem: str) -> str:
+        """Returns the learner in `ada_1`, else ""."""
+        return self.first_learner(stem, self.numbered)
+
+    def alone(self, stem: str) -> str:
+        """Returns the learner in `ada`, else ""."""
+        return self.first_learner(stem, [re.compile("(?s)(.+)")])
+
+    def first_learner(self, stem: str, patterns: Sequence[re.Pattern]) -> str:
+        stem = COPIED_BY_BROWSER.sub("", stem_of(f"{stem}.ipynb"))
+        found = (pattern.fullmatch(stem) for pattern in patterns)
+        learners = (match[1].strip(" _-") for match in found if match)
+        return next((one for one in learners if one and not self.is_work(one)), "")
 
 
-def plain_owner(parts: Sequence[str], lessons: Sequence[str]) -> Owner | None:
-    """Returns whose a file is in folders that people made.
-
-    `submitted/ada/01_x/01_x.ipynb`, `ada/01_x.ipynb`, `ada.zip/01_x.ipynb` or
-    `ada_01_x.ipynb`.
-    """
-    folders = [re.sub(r"(?i)\.zip$", "", folder) for folder in parts[:-1]]
-    file = parts[-1]
-    if len(folders) >= 2 and folders[-1] in lessons:
-        return Owner(folders[-2], "", (folders[-1], file))
-    named = [name for name in folders if name not in lessons and name != "submitted"]
-    if not named:
-        student = learner_in(PurePosixPath(file).stem, lessons)
-        rest = file.removeprefix(student).lstrip(" _-")
-        return Owner(student, "", (*folders, rest)) if student else None
-    below = (*folders[folders.index(named[0]) + 1 :], file)
-    student = learner_in(named[0], lessons)
-    if not student:
-        return Owner(named[0], "", below)
-    return Owner(student, "", (named[0].removeprefix(student).lstrip(" _-"), *below))
+def plain(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
 
 
-def learner_in(stem: str, lessons: Sequence[str]) -> str:
-    """Returns the learner in a name like `ada_01_pmap_spmd (1)` or `ada_1`, or ""."""
-    stem = original_stem(stem + ".ipynb")
-    for lesson in lessons:
-        name = re.escape(lesson)
-        number = lesson_number(lesson) or name
-        pattern = rf"(?is)(.+?)[ _-]+(?:{name}(?![A-Za-z0-9]).*|0*{number})"
-        if found := re.fullmatch(pattern, stem):
-            return found[1]
-    return ""
+def is_short(part: str, in_name_of_work: bool) -> bool:
+    """Tells whether it numbers work, and no learner as 101 and s1234567 do."""
+    if part.isdigit():
+        return len(part) <= 2 + 2 * in_name_of_work
+    has_digit = in_name_of_work and any(map(str.isdigit, part))
+    return part.isascii() and len(part) <= 1 + has_digit
 
 
-def num_wrappers(paths: Sequence[Sequence[str]], lessons: Sequence[str]) -> int:
-    """Counts the folders around a whole class, which name no learner."""
-    rest = [tuple(p) for p in paths if len(p) < 2 or p[-2] not in lessons]
-    count = 0
-    while rest and len({p[0] for p in rest}) == 1 and all(len(p) > 1 for p in rest):
-        folders = {p[1] for p in rest if len(p) > 2}
-        names_learners = all(
-            len(p) > 2 or learner_in(PurePosixPath(p[1]).stem, lessons) for p in rest
-        )
-        of_lms = any(pattern.fullmatch(rest[0][0]) for pattern in (MOODLE, CANVAS))
-        if of_lms or (len(folders) < 2 and not names_learners):
-            break
-        rest, count = [p[1:] for p in rest], count + 1
-    return count
+def words_and_numbers(name: str) -> list[str]:
+    return [part for part in re.split(r"[\W_]+", plain(name)) if part]
+
+
+def words(name: str) -> list[str]:
+    return re.findall(r"[^\W\d_]+", plain(name))
 
 
 def safe_id(student: str) -> str:

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
@@ -129,12 +130,19 @@ def choose(files: list[ListedFile], lesson: str) -> ListedFile | None:
     def rank(file: ListedFile) -> tuple:
         named = file.name == f"{lesson}.ipynb", fit(file.name, lesson)
         regular = not file.problem
-        return file.is_notebook, file.is_archive, regular, *named, file.time, file.name
+        kind = file.is_notebook, file.is_archive, regular, not is_aside(file.parts)
+        return *kind, *named, file.time, file.name
 
     best = max(files, key=rank, default=None)
     if best is None or best.is_notebook or best.is_archive or len(files) == 1:
         return best
     return best if fit(best.name, lesson) else None
+
+
+def is_aside(path: Sequence[str]) -> bool:
+    """Tells whether a notebook is where a repository has solutions or translations."""
+    folders = path[:-1]
+    return "solutions" in folders or "lessons" in folders[:-1]
 
 
 def names_of(files: list[ListedFile]) -> str:

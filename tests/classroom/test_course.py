@@ -176,7 +176,8 @@ def test_update_renews_the_lessons_and_nothing_else(tmp_path):
     make_course(folder)
     source = folder / "source" / LESSON / f"{LESSON}.ipynb"
     fresh = source.read_bytes()
-    source.write_text("old")
+    for place in (source, folder / "grading" / "source" / LESSON / source.name):
+        place.write_bytes(fresh.replace(b"device", b"old device"))  # an older version
     (folder / "nbgrader_config.py").write_text("mine")
     make_course(folder, update=True)
     assert source.read_bytes() == fresh

@@ -4,20 +4,27 @@ import csv
 import os
 
 import pytest
+from classes import make_class, printed
+from published import publish_result
 
 from grader.classroom.export import (
     Grade,
-    text_cell,
+    export,
     write_canvas,
     write_csv,
     write_moodle,
 )
+from grader.classroom.spreadsheet import text_cell
 from grader.results import Status
 
-PEOPLE = {"ada": "Ada Lovelace", "bob": "Bob, the \u0141ukasz"}
+LUKASZ = "Bob, the \u0141ukasz"
+PEOPLE = {"ada": {"name": "Ada Lovelace"}, "bob": {"name": LUKASZ}}
 GRADES = (
     Grade("bob", "02_mesh", Status.NEEDS_REVIEW, None, 10),
-    Grade("bob", "01_pmap", Status.GRADED_WITH_NOTE, 0.1 + 0.2, 5, "It was renamed."),
+    Grade(
+        *("bob", "01_pmap", Status.GRADED_WITH_NOTE, 0.1 + 0.2, 5, "It was renamed."),
+        late="2 days",
+    ),
     Grade("ada", "01_pmap", Status.GRADED, 5, 5),
     Grade("cyd", "01_pmap", Status.STUDENT_ERROR, 0, 5, "It is empty. Save it."),
     Grade("dan", "02_mesh", Status.INFRA_ERROR, None, 0),
@@ -26,7 +33,7 @@ WRITERS = {"csv": write_csv, "canvas": write_canvas, "moodle": write_moodle}
 
 
 def rows(path):
-    with open(path, encoding="utf-8", newline="") as file:
+    with open(path, encoding="utf-8-sig", newline="") as file:
         return list(csv.reader(file))
 
 
@@ -37,15 +44,27 @@ def path(tmp_path):
 
 def test_csv_has_a_row_per_grade_by_lesson_and_student(path):
     write_csv(path, GRADES, PEOPLE)
-    lukasz = PEOPLE["bob"]
-    assert rows(path) == [
-        ["student", "name", "lesson", "status", "score", "max_score", "note"],
-        ["ada", "Ada Lovelace", "01_pmap", "GRADED", "5", "5", ""],
-        ["bob", lukasz, "01_pmap", "GRADED_WITH_NOTE", "0.3", "5", "It was renamed."],
-        ["cyd", "", "01_pmap", "STUDENT_ERROR", "0", "5", "It is empty. Save it."],
-        ["bob", lukasz, "02_mesh", "NEEDS_REVIEW", "", "10", ""],
-        ["dan", "", "02_mesh", "INFRA_ERROR", "", "0", ""],
+    header, *found = rows(path)
+    assert header == [
+        *("student", "name", "lesson", "status", "score", "max_score", "late", "note")
     ]
+    renamed = ["0.3", "5", "2 days", "It was renamed."]
+    assert found == [
+        ["ada", "Ada Lovelace", "01_pmap", "GRADED", "5", "5", "", ""],
+        ["bob", LUKASZ, "01_pmap", "GRADED_WITH_NOTE", *renamed],
+        ["cyd", "", "01_pmap", "STUDENT_ERROR", "0", "5", "", "It is empty. Save it."],
+        ["bob", LUKASZ, "02_mesh", "NEEDS_REVIEW", "", "10", "", ""],
+        ["dan", "", "02_mesh", "INFRA_ERROR", "", "0", "", ""],
+    ]
+
+
+def test_only_the_file_for_spreadsheets_has_a_byte_order_mark(path):
+    """Excel needs one to read UTF-8; Canvas takes it for a part of the first name."""
+    marked = {}
+    for kind, write in WRITERS.items():
+        write(path, GRADES[:1], PEOPLE)
+        marked[kind] = path.read_bytes().startswith(b"\xef\xbb\xbf")
+    assert marked == {"csv": True, "canvas": False, "moodle": False}
 
 
 def test_canvas_has_a_column_per_lesson_and_no_zero_for_no_score(path):
@@ -62,7 +81,7 @@ def test_canvas_has_a_column_per_lesson_and_no_zero_for_no_score(path):
         ],
         ["    Points Possible", "", "", "", "", "5", "10"],
         ["Ada Lovelace", "", "ada", "ada", "", "5", ""],
-        [PEOPLE["bob"], "", "bob", "bob", "", "0.3", ""],
+        [LUKASZ, "", "bob", "bob", "", "0.3", ""],
         ["", "", "cyd", "cyd", "", "0", ""],
         ["", "", "dan", "dan", "", "", ""],
     ]
@@ -77,11 +96,11 @@ def test_moodle_has_a_file_per_lesson(path):
     assert rows(written[0]) == [
         header,
         ["ada", "Ada Lovelace", "5", "5", "", ""],
-        ["bob", PEOPLE["bob"], "0.3", "5", "", "It was renamed."],
+        ["bob", LUKASZ, "0.3", "5", "", "2 days; It was renamed."],
         ["cyd", "", "0", "5", "", "It is empty. Save it."],
     ]
     assert rows(written[1])[1:] == [
-        ["bob", PEOPLE["bob"], "", "10", "", ""],
+        ["bob", LUKASZ, "", "10", "", ""],
         ["dan", "", "", "0", "", ""],
     ]
 
@@ -98,6 +117,44 @@ def test_moodle_comment_is_text_where_html_is_read(path):
     comment = rows(path)[1][-1]
     shown = '&lt;img src="http://example.org"> &amp;amp; x <= 3 & y < 4; &lt;/b>'
     assert comment == shown
+
+
+def test_ids_of_the_roster_are_in_their_own_columns(path):
+    canvas = {"canvas_id": "7", "sis_login_id": "lovelace", "section": "A"}
+    people = {"ada": {"name": "Lovelace, Ada", **canvas, "moodle_id": "12345"}}
+    write_canvas(path, GRADES[2:3], people)
+    assert rows(path)[2] == ["Lovelace, Ada", "7", "", "lovelace", "A", "5"]
+    write_moodle(path, GRADES[2:3], people)
+    assert rows(path)[1][:3] == ["Participant 12345", "Lovelace, Ada", "5"]
+
+
+@pytest.mark.parametrize("kind", ["canvas", "moodle"])
+def test_bonus_points_are_capped_unless_they_are_to_be_kept(tmp_path, kind):
+    make_class(tmp_path)
+    publish_result(tmp_path, "ada", negate=3.5)
+    publish_result(tmp_path, "bob", negate=1)
+    folder, path = tmp_path / "class", tmp_path / "grades.csv"
+    _, lines = printed(export, folder, kind, path)
+    assert [row[-1 if kind == "canvas" else 2] for row in rows(path)[-2:]] == ["3", "2"]
+    assert "01_tiny: capped at the 3 points possible: ada (4.5)" in lines
+    _, lines = printed(export, folder, kind, path, keep_bonus=True)
+    assert [row[-1 if kind == "canvas" else 2] for row in rows(path)[-2:]] == [
+        "4.5",
+        "2",
+    ]
+    assert "capped at" not in lines.text
+    printed(export, folder, "csv", path)
+    assert [row[4:6] for row in rows(path)[1:]] == [["4.5", "3"], ["2", "3"]]
+
+
+def test_one_lesson_can_be_exported_alone(tmp_path):
+    make_class(tmp_path)
+    publish_result(tmp_path, "ada")
+    path = tmp_path / "grades.csv"
+    assert printed(export, tmp_path / "class", "csv", path, lesson="1")[0] == 0
+    assert len(rows(path)) == 2
+    with pytest.raises(ValueError, match='no lesson "2"'):
+        export(tmp_path / "class", lesson="2")
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
@@ -166,7 +223,7 @@ SIGNS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20\u2212")
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
 def test_untrusted_text_is_never_a_formula(path, write, formula):
     grade = Grade(formula, formula, Status.GRADED, -1.5, 5, formula)
-    write(path, [grade], {formula: formula})
+    write(path, [grade], {formula: {"name": formula}})
     cells = [cell for row in rows(path) for cell in row]
     assert "-1.5" in cells, "numbers stay numbers"
     cells.remove("-1.5")

@@ -20,16 +20,15 @@ from classes import RIGHT, WRONG, answered, hand_in, is_trusted, make_class, pri
 from nbgrader.api import Gradebook
 
 from grader import ROOT
-from grader.classroom import course, gradebook
+from grader.classroom import course
 from grader.classroom.explain import explain
 from grader.classroom.export import export
 from grader.classroom.grade import grade, regrade
-from grader.classroom.publishing import with_given_points
 from grader.classroom.purge import purge
+from grader.classroom.returning import return_feedback
 from grader.classroom.store import StoreError
 from grader.containment.limits import ContainmentError, Limits
 from grader.judging.judge_process import JudgeError
-from grader.results import ExerciseResult, Outcome, Result, Status
 from grader.workers import jobs, local_executor
 
 NAME = tiny.NAME
@@ -113,7 +112,7 @@ def test_a_bonus_adds_points_and_leaves_the_maximum(tmp_path):
         assert [(one.score, one.max_score) for one in found] == [(3, 1), (1, 1)]
     path = tmp_path / "grades.csv"
     export(tmp_path / "class", "csv", path)
-    with open(path, newline="") as file:
+    with open(path, encoding="utf-8-sig", newline="") as file:
         rows = [*csv.DictReader(file)]
     assert [(row["score"], row["max_score"]) for row in rows] == [
         ("3", "1"),
@@ -192,7 +191,8 @@ def test_regrade_lists_first_applies_on_demand_and_keeps_manual_marks(class_of_f
     run(regrade, folder / "class", ["ada", "bob"], apply=True)
     assert marks(folder)["bob"] == {"check-double": 0, "check-negate": 0}
     run(export, folder / "class")
-    with open(folder / "class/grading/grades.csv", newline="") as file:
+    path = folder / "class/grading/grades.csv"
+    with open(path, encoding="utf-8-sig", newline="") as file:
         scores = {row["student"]: row["score"] for row in csv.DictReader(file)}
     assert scores == {"ada": "1", "bob": "0.5", "cleo": "0", "dan": "0"}
 
@@ -216,15 +216,6 @@ def test_a_persons_scores_decide_work_under_review(class_of_four):
     assert "For you to decide" not in report
     _, lines = run(explain, folder / "class", "bob", "1")
     assert lines[0] == "bob 01_tiny: GRADED_WITH_NOTE  1 of 3"
-
-
-def test_marks_for_other_exercises_decide_nothing(monkeypatch):
-    """As after a new version of a lesson, which renamed one."""
-    known = {"renamed": gradebook.ExerciseScore(None, 1.0)}
-    monkeypatch.setattr(gradebook, "scores_of", lambda *_: known)
-    open_one = ExerciseResult("double", Outcome.FAILED, 0, 1)
-    result = Result(NAME, (open_one,), Status.NEEDS_REVIEW)
-    assert with_given_points(None, None, result) == result
 
 
 def test_explain_says_by_what_when_and_why(graded):
@@ -402,10 +393,19 @@ def test_download_gets_a_class_of_its_own(tmp_path, monkeypatch):
     status, lines = run(grade, tmp_path / "canvas.zip")
     assert status == 0
     assert "canvas-graded" in lines[0]
+    assert "2 files: 2 count." in lines
     run(export, tmp_path / "canvas-graded")
-    with open(tmp_path / "canvas-graded/grading/grades.csv", newline="") as file:
+    path = tmp_path / "canvas-graded/grading/grades.csv"
+    with open(path, encoding="utf-8-sig", newline="") as file:
         rows = [(r["student"], r["score"]) for r in csv.DictReader(file)]
     assert rows == [("12345", "3"), ("12346", "2")]
+    back = tmp_path / "back.zip"
+    run(return_feedback, tmp_path / "canvas-graded", "01", "canvas", back)
+    with (
+        zipfile.ZipFile(tmp_path / "canvas.zip") as came,
+        zipfile.ZipFile(back) as goes,
+    ):
+        assert goes.namelist() == came.namelist()
 
 
 def test_folder_that_is_no_class_is_named(tmp_path):

@@ -17,8 +17,8 @@ from grader.authoring.release import checks
 from grader.classroom.course import make_course
 from grader.classroom.explain import explain
 from grader.classroom.export import export
+from grader.classroom.final_result import with_points
 from grader.classroom.grade import grade
-from grader.classroom.publishing import with_points
 from grader.results import ExerciseResult, Outcome
 
 NAME = tiny.NAME
@@ -145,7 +145,7 @@ def test_exports_have_the_fractions(folder, tmp_path):
         ("moodle", "Identifier", "Grade"),
     ):
         export(folder, kind, path)
-        with open(path, newline="") as file:
+        with open(path, encoding="utf-8-sig", newline="") as file:
             rows = {row[student]: row[score] for row in csv.DictReader(file)}
         found = {who: rows[who] for who in POINTS}
         assert found == {"ada": "4", "bob": "3.67", "cleo": "3.33", "dan": "2"}

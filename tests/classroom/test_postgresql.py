@@ -13,7 +13,7 @@ from nbgrader.api import Gradebook
 
 from grader.classroom import gradebook
 from grader.classroom.export import export
-from grader.classroom.folder import Classroom, Submission
+from grader.classroom.folder import Classroom, Publication, Submission
 from grader.classroom.grade import grade, regrade
 from grader.classroom.gradebook import GradebookError
 from grader.classroom.purge import purge
@@ -98,8 +98,8 @@ def test_grades_are_those_of_a_file_and_a_persons_marks_stay(server, tmp_path):
     assert not (tmp_path / "server" / "class" / "gradebook.db").exists()
     assert (tmp_path / "file" / "class" / "gradebook.db").exists()
     purge(folder / "class", ["bob"], apply=True)
-    submission = Submission(tiny.NAME, "bob", folder)
-    assert gradebook.scores_of(classroom, submission) == {}
+    bob = Submission(tiny.NAME, "bob", folder)
+    assert gradebook.entries(classroom, {bob: Publication()}) == {}
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,21 @@ def test_a_roster_that_is_not_there_is_made(tmp_path):
     add_names(path, {})
     assert not path.exists()
     add_names(path, {"9": "bob"})
-    assert path.read_text(encoding="utf-8") == "id,name\n9,bob\n"
+    assert path.read_text(encoding="utf-8-sig") == "id,name\n9,bob\n"
+
+
+def test_a_roster_of_ours_is_read_by_excel_and_is_never_a_formula(tmp_path):
+    path = tmp_path / "people.csv"
+    add_names(path, {"9": "=HYPERLINK(1)", "8": "\u0141ukasz"})
+    assert path.read_bytes().startswith(b"\xef\xbb\xbf")
+    assert read_names(path) == {"9": "'=HYPERLINK(1)", "8": "\u0141ukasz"}
+
+
+def test_a_roster_that_excel_saved_with_semicolons_is_read_and_stays_so(path):
+    path.write_text("id;name;group\n123;Ada King;A\n", encoding="utf-8-sig")
+    add_names(path, {"9": "bob"})
+    text = path.read_text(encoding="utf-8-sig")
+    assert text == "id;name;group\n123;Ada King;A\n9;bob;\n"
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[31mb", "x" * 5000, "\u202eada"])

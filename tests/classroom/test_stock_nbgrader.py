@@ -20,6 +20,7 @@ from grader.authoring.release import checks, exercises
 
 NAME = tiny.NAME
 OURS = "c.Autograde.exporter_class = GradingExporter\n"
+PAGES = "c.GenerateFeedback.exporter_class = FeedbackExporter\n"
 NEGATE = "def negate(x):\n    return 0 - x"
 ANSWERS = {
     "ada": several.RIGHT,
@@ -48,7 +49,7 @@ def course(tmp_path_factory):
     made = tiny.changed(several.CHECKS, (mark, f"{mark}, bonus=True"))
     lesson = make_class(folder, several.TEXT, checks=made)
     config = folder / "class" / "nbgrader_config.py"
-    config.write_text(tiny.changed(config.read_text(), (OURS, "")))
+    config.write_text(tiny.changed(config.read_text(), (OURS, ""), (PAGES, "")))
     nbgrader(folder / "class", "generate_assignment", NAME)
     for student, answer in ANSWERS.items():
         sources = {"double": answer, "negate": NEGATE} if answer else {}

@@ -203,12 +203,14 @@ def test_single_files_and_archives_of_learners(tmp_path, course):
 
 def test_archive_of_each_learner(tmp_path, course):
     both = zipped({"01_tiny.ipynb": b"1", "x/02_more.ipynb": b"2", "notes.txt": b"x"})
-    contents = {
-        "lovelaceada_123_4567_hand-in.zip": both,
-        "Bob_9_assignsubmission_file_/work.zip": both,
-        "dora_01_tiny.zip": zipped({"my work.ipynb": b"3"}),
-    }
-    found = collect([download(tmp_path, contents)], course, LESSONS)
+    canvas = {"lovelaceada_123_4567_hand-in.zip": both}
+    moodle = {"Bob_9_assignsubmission_file_/work.zip": both}
+    plain = {"dora_01_tiny.zip": zipped({"my work.ipynb": b"3"})}
+    given = [
+        download(tmp_path, contents, f"{number}.zip")
+        for number, contents in enumerate([canvas, moodle, plain])
+    ]
+    found = collect(given, course, LESSONS)
     assert placed(course) == {
         "123/01_tiny": b"1",
         "123/02_more": b"2",
@@ -275,13 +277,14 @@ def test_notebook_counts_before_a_newer_pdf(tmp_path, course, first):
 
 
 def test_learner_without_any_file_is_reported(tmp_path, course):
-    contents = {
+    canvas = {
         "lovelaceada_123_text.html": b"my answer",
-        "Bob_9_assignsubmission_onlinetext_/onlinetext.html": b"hello",
         "cleo_5_link.html": b"https://example.org",
         "dora_6_4567_notes.docx": b"x",
     }
-    found = collect([download(tmp_path, contents)], course, LESSONS)
+    moodle = {"Bob_9_assignsubmission_onlinetext_/onlinetext.html": b"hello"}
+    given = [download(tmp_path, canvas), download(tmp_path, moodle, "moodle.zip")]
+    found = collect(given, course, LESSONS)
     assert placed(course) == {}
     assert sorted(found.problems) == [
         '123 submitted no notebook, only "lovelaceada_123_text.html".',
@@ -428,10 +431,10 @@ def test_links_and_pipes_are_reported_and_not_followed(tmp_path, course):
     found = collect([given, tmp_path / "links.zip"], course, LESSONS)
     assert placed(course) == {} and not found.placed
     assert sorted(found.problems) == [
-        '"ada/01_tiny.ipynb" is a link: not collected.',
-        '"ada/02_more.ipynb" is a named pipe: not collected.',
-        '"bob" is a link: not collected.',
-        'cleo: "cleo_01_tiny.ipynb" is a link. Ask for it once more.',
+        '"given/ada/01_tiny.ipynb" is a link: not collected.',
+        '"given/ada/02_more.ipynb" is a named pipe: not collected.',
+        '"given/bob" is a link: not collected.',
+        '"links.zip/cleo_01_tiny.ipynb" is a link: not collected.',
     ]
 
 

@@ -162,3 +162,14 @@ def test_digest_depends_on_the_bytes_and_on_what_is_said(tmp_path, answered):
     none, link = (SubmittedFile(None, reasons=(why,)) for why in ("none.", "link."))
     digests = [found.digest, renamed.digest, none.digest, link.digest]
     assert len(set(digests)) == 4
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["first", "last"])
+def test_in_the_archive_of_a_repository_the_lesson_in_lessons_counts(
+    tmp_path, facts, order
+):
+    names = [f"{folder}/{NAME}.ipynb" for folder in ("lessons", "lessons/ko")]
+    names += [f"work/solutions/{NAME}.ipynb"]
+    contents = {name: with_mark(facts, name) for name in names[::order]}
+    found = read(tmp_path, {"homework.zip": zipped(contents)})
+    assert last_cell(found) == names[0]

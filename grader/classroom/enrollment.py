@@ -1,0 +1,141 @@
+"""Imports rosters, and lists who has not submitted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from grader.classroom import gradebook
+from grader.classroom.folder import Classroom
+from grader.classroom.roster import (
+    ON_ROSTER,
+    Person,
+    Row,
+    facts_of,
+    ids_by_column,
+    match,
+    moodle_numbers,
+    on_roster,
+    people_in,
+    read_aliases,
+    read_people,
+    read_rows,
+    write_rows,
+)
+from grader.classroom.spreadsheet import read_table
+
+
+def roster(folder: Path, files: Sequence[Path] = ()) -> int:
+    """Takes over the rosters in `files`, then lists who has not submitted.
+
+    Raises:
+        ValueError: a file is no roster, or two learners have the same id.
+    """
+    classroom = Classroom(folder)
+    if files:
+        with classroom.store.writing():
+            import_roster(classroom, files)
+    list_missing(classroom)
+    return 0
+
+
+def import_roster(classroom: Classroom, files: Sequence[Path]) -> None:
+    """Makes these files the roster; what people.csv has besides stays in it."""
+    table, rows = read_rows(classroom.roster)
+    submitted = {one.student for one in classroom.submissions()}
+    people = people_by_id(files, submitted, rows)
+    before = {student for student, row in rows.items() if row.get(ON_ROSTER)}
+    known_as = ids_by_fact(rows)
+    renamed = set()
+    for row in rows.values():
+        row[ON_ROSTER] = ""
+    for student, person in people.items():
+        old = former_id(person, known_as)
+        if old in rows.keys() - people.keys():
+            rows.setdefault(student, rows.pop(old))
+            renamed.add(old)
+        row = {"name": "", **rows.get(student, {})}
+        numbers = dict.fromkeys([*moodle_numbers(row), *moodle_numbers(person.facts)])
+        row |= person.facts | {"id": student, ON_ROSTER: "yes"}
+        rows[student] = row | ({"moodle_id": " ".join(numbers)} if numbers else {})
+    write_rows(classroom.roster, table, rows)
+    for old in renamed:
+        gradebook.remove_student(classroom, old)
+    gradebook.add_students(classroom)
+    print(f"{classroom.roster}: {len(people)} learners are on the roster")
+    for student in sorted(before - people.keys() - renamed):
+        print(f"no longer on it: {shown(student, rows)}")
+
+
+def people_by_id(
+    files: Sequence[Path], submitted: set[str], rows: Mapping[str, Row]
+) -> dict[str, Person]:
+    """Reads the learners by the id under which they submitted, or probably will."""
+    people: dict[tuple, Person] = {}
+    for file in files:
+        for one in people_in(read_table(file), file):
+            # Who is in two sections is there twice.
+            people.setdefault((one.facts.get("name"), *facts_of(one.facts)), one)
+    columns = [
+        name
+        for name in ids_by_column(people.values(), submitted)
+        if not name.startswith("name")  # two learners may have the same
+    ]
+    known_as = ids_by_fact(rows)
+    matched = {one: who for who, one in match(people.values(), submitted).items()}
+    found: dict[str, Person] = {}
+    for one in people.values():
+        former = former_id(one, known_as)
+        new = next(one.ids[name] for name in columns if name in one.ids)
+        student = former if former in submitted else matched.get(one) or new
+        if student in found:
+            raise ValueError(
+                f'Two learners have the id "{student}": {found[student]} and {one}. '
+                "Correct one of them in the file, and import it again."
+            )
+        found[student] = one
+    return found
+
+
+def ids_by_fact(rows: Mapping[str, Row]) -> dict[tuple[str, str], str]:
+    return {fact: student for student, row in rows.items() for fact in facts_of(row)}
+
+
+def former_id(person: Person, known_as: Mapping[tuple[str, str], str]) -> str:
+    """Returns the id that a learner has in people.csv, or ""."""
+    found = (known_as.get(fact) for fact in facts_of(person.facts))
+    return next(filter(None, found), "")
+
+
+def list_missing(classroom: Classroom) -> None:
+    """Prints who has not submitted, by lesson, and who submitted but is unknown."""
+    people = read_people(classroom.roster)
+    expected = on_roster(people)
+    if not expected:
+        command = f"python -m grader roster {classroom.folder} FILE.csv"
+        print(f"There is no roster yet. Import one: {command}")
+    aliases = read_aliases(classroom.roster)
+    submissions = [
+        dataclasses.replace(one, student=aliases.get(one.student, one.student))
+        for one in classroom.submissions()
+    ]
+    for lesson in classroom.lessons:
+        students = {one.student for one in submissions if one.lesson == lesson}
+        missing = [student for student in expected if student not in students]
+        num_submitted = len(expected) - len(missing)
+        print(f"{lesson}: {num_submitted} of {len(expected)} submitted")
+        names = [shown(student, people) for student in missing]
+        for name in sorted(names) if students else ():
+            print(f"    not submitted: {name}")
+    unknown: dict[str, list[str]] = {}
+    for one in submissions:
+        if expected and one.student not in expected:
+            unknown.setdefault(one.student, []).append(one.lesson)
+    for student, lessons in unknown.items():
+        print(f"not on the roster: {shown(student, people)}, {', '.join(lessons)}")
+
+
+def shown(student: str, people: Mapping[str, Row]) -> str:
+    name = people.get(student, {}).get("name")
+    return f"{name} ({student})" if name else student

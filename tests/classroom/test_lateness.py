@@ -1,0 +1,274 @@
+"""Late work: due dates and penalties are nbgrader's, extensions are in one table."""
+
+import csv
+import datetime
+import zipfile
+
+import nbformat
+import pytest
+from bs4 import BeautifulSoup
+from classes import RIGHT, answered, make_class, printed
+from pretended import (
+    NAME,
+    decide,
+    grade,
+    gradebook_of,
+    page,
+    pretended,
+    report,
+    set_due,
+    submit,
+)
+
+from grader.classroom import grade as grading
+from grader.classroom.explain import explain
+from grader.classroom.export import export
+from grader.classroom.lateness import in_words, moment
+from grader.classroom.purge import purge
+
+pytestmark = pytest.mark.usefixtures("pretended")
+__all__ = ["pretended"]  # a fixture
+ZERO = 'c.LateSubmissionPlugin.penalty_method = "zero"\n'
+# One point for each day that has begun.
+DAILY = """
+from nbgrader.plugins import LateSubmissionPlugin
+
+class Daily(LateSubmissionPlugin):
+    def late_submission_penalty(self, student_id, score, total_seconds_late):
+        return -(-total_seconds_late // 86400)
+
+c.AssignLatePenalties.plugin_class = Daily
+"""
+DUE = "2026-03-30 12:00"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A class in which ada was in time and bob 25 hours late, by nbgrader's files."""
+    make_class(tmp_path)
+    for student, time in (("ada", "2026-03-30 12:00"), ("bob", "2026-03-31 13:00")):
+        path = submit(tmp_path, student, **RIGHT)
+        path.with_name("timestamp.txt").write_text(f"{time}:00.000000 UTC")
+    return tmp_path
+
+
+def settings(folder, text):
+    with open(folder / "class" / "nbgrader_config.py", "a") as file:
+        file.write(text)
+
+
+def extend(folder, *lines):
+    path = folder / "class" / "grading" / "extensions.csv"
+    path.write_text("\n".join(["student,lesson,until", *lines]) + "\n")
+
+
+def grade_due(folder, due=DUE):
+    grade(folder)
+    set_due(folder, due)
+    return grade(folder)
+
+
+def words(html):
+    return " ".join(BeautifulSoup(html, "html.parser").get_text(" ").split())
+
+
+def scores(folder):
+    printed(export, folder / "class")
+    with open(
+        folder / "class" / "grading" / "grades.csv", encoding="utf-8-sig", newline=""
+    ) as file:
+        return {row["student"]: row["score"] for row in csv.DictReader(file)}
+
+
+def penalties(folder):
+    with gradebook_of(folder) as book:
+        return {
+            one.student.id: one.late_submission_penalty
+            for one in book.assignment_submissions(NAME)
+        }
+
+
+def test_nbgraders_penalty_is_in_the_gradebook_and_the_score_after_it_everywhere(
+    folder,
+):
+    settings(folder, ZERO)
+    grade_due(folder)
+    assert penalties(folder) == {"ada": 0, "bob": 3}
+    assert scores(folder) == {"ada": "3", "bob": "0"}
+    said = (
+        "This was submitted 1 day late: a penalty of 3 points is deducted from the 3 "
+        "earned, which leaves 0."
+    )
+    assert "0 of 3 points" in words(page(folder, "bob"))
+    lines = printed(explain, folder / "class", "bob", "1")[1]
+    assert lines[0] == "bob 01_tiny: GRADED            0 of 3"
+    for text in (words(page(folder, "bob")), words(report(folder)), lines.text):
+        assert said in text
+    assert "late" not in words(page(folder, "ada"))
+    assert "Median 1.5" in words(report(folder))
+
+
+def test_without_a_penalty_lateness_is_said_and_costs_nothing(folder):
+    grade_due(folder)
+    assert scores(folder) == {"ada": "3", "bob": "3"}
+    assert "This was submitted 1 day late." in words(page(folder, "bob"))
+
+
+def test_a_plug_in_of_ones_own_may_be_a_module_in_the_course_folder(folder):
+    settings(folder, 'c.AssignLatePenalties.plugin_class = "by_day.Daily"\n')
+    module = DAILY.replace("c.AssignLatePenalties", "unused = object  #")
+    (folder / "class" / "by_day.py").write_text(module)
+    grade_due(folder)
+    assert scores(folder) == {"ada": "3", "bob": "1"}
+
+
+def test_a_penalty_never_takes_more_than_was_earned(folder):
+    settings(folder, DAILY)
+    grade_due(folder, due="2026-03-01 12:00")
+    assert scores(folder) == {"ada": "0", "bob": "0"}
+    assert penalties(folder) == {"ada": 3, "bob": 3}
+
+
+def test_a_penalty_follows_a_persons_score_and_a_due_date_that_is_moved(folder):
+    settings(folder, ZERO)
+    grade_due(folder)
+    decide(folder, "bob", "double", 0.5)
+    grade(folder)
+    assert penalties(folder)["bob"] == 2.5
+    set_due(folder, "2026-04-30 12:00")
+    grade(folder)
+    assert scores(folder) == {"ada": "3", "bob": "2.5"}
+    assert "late" not in words(page(folder, "bob"))
+
+
+def test_an_extension_is_for_one_learner_and_can_be_taken_back(folder):
+    settings(folder, ZERO)
+    extend(folder, f"bob,{NAME},2026-03-31")
+    grade_due(folder, due="2026-03-20 12:00")
+    assert scores(folder) == {"ada": "0", "bob": "3"}
+    with gradebook_of(folder) as book:
+        extension = book.find_submission(NAME, "bob").extension
+    assert extension == datetime.timedelta(days=11, hours=11, minutes=59, seconds=59)
+    extend(folder, "ada, 1, 2026-04-01 10:00 UTC")
+    grade(folder)
+    assert scores(folder) == {"ada": "3", "bob": "0"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "bob,7,2026-04-01",
+            r"line 2: This course has no lesson \"7\". It has: 01_tiny",
+        ),
+        ("bob,1,Friday", r"line 2: \"Friday\" is no time. Write it like 2026-"),
+        ("bob,1", r"line 2: \"\" is no time"),
+    ],
+)
+def test_a_damaged_extension_is_named_before_any_file_is_placed(folder, line, said):
+    extend(folder, line)
+    given = folder / f"cleo_{NAME}.ipynb"
+    given.write_bytes(b"x")
+    with pytest.raises(ValueError, match=said):
+        grading.grade(folder / "class", [given])
+    assert not (folder / "class" / "submitted" / "cleo").exists()
+
+
+def test_purge_removes_a_learners_extension(folder):
+    extend(folder, f"bob,{NAME},2026-04-01", f"ada,{NAME},2026-04-01")
+    grade(folder)
+    printed(purge, folder / "class", ["bob"], apply=True)
+    text = (folder / "class" / "grading" / "extensions.csv").read_text()
+    assert text == f"student,lesson,until\nada,{NAME},2026-04-01\n"
+
+
+def download(folder, *names, when=(2026, 3, 31, 13, 0, 0)):
+    lesson = nbformat.read(folder / "class/source" / NAME / f"{NAME}.ipynb", 4)
+    path = folder / "download.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for number, name in enumerate(names):
+            info = zipfile.ZipInfo(name, when)
+            notebook = answered(lesson, **RIGHT)
+            notebook.cells[0].source += f"\n{number}"
+            archive.writestr(info, nbformat.writes(notebook))
+    return path
+
+
+@pytest.fixture
+def empty(tmp_path):
+    make_class(tmp_path)
+    settings(tmp_path, ZERO)
+    return tmp_path
+
+
+def test_the_time_of_a_file_in_moodles_download_decides(empty):
+    names = [f"Ada_{n}_assignsubmission_file/{NAME}.ipynb" for n in (11, 12)]
+    grade(empty, download(empty, names[0], when=(2026, 3, 1, 9, 0, 0)))
+    grade(empty, download(empty, names[1]))
+    set_due(empty, "2026-03-15 12:00")
+    grade(empty)
+    assert scores(empty) == {"11": "3", "12": "0"}
+    time = (empty / "class/submitted/11" / NAME / "timestamp.txt").read_text()
+    assert time.startswith("2026-0") and time.endswith(":00 UTC\n")
+
+
+def test_canvass_mark_decides_and_not_the_time_of_its_archive(empty):
+    names = f"ada_101_9001_{NAME}.ipynb", f"bob_LATE_102_9002_{NAME}.ipynb"
+    grade(empty, download(empty, *names))
+    set_due(empty, "2026-03-15 12:00")
+    grade(empty)
+    assert scores(empty) == {"101": "3", "102": "0"}
+    grade(empty, empty / "download.zip")  # once more
+    assert scores(empty) == {"101": "3", "102": "0"}
+    assert "submitted late, as the LMS says: a penalty" in words(page(empty, "102"))
+    extend(empty, f"102,{NAME},2026-04-15")
+    grade(empty)
+    assert scores(empty) == {"101": "3", "102": "3"}
+
+
+def test_a_newer_file_in_time_takes_canvass_mark_away(empty):
+    grade(empty, download(empty, f"bob_LATE_102_9002_{NAME}.ipynb"))
+    set_due(empty, "2026-03-15 12:00")
+    assert (empty / "class/submitted/102" / NAME / "late.txt").exists()
+    names = f"ada_101_9000_{NAME}.ipynb", f"bob_102_9003_{NAME}.ipynb"
+    grade(empty, download(empty, *names, when=(2026, 4, 1, 13, 0, 0)))
+    assert scores(empty)["102"] == "3"
+
+
+def test_the_same_download_again_keeps_a_time_that_an_instructor_wrote(empty):
+    path = download(empty, f"ada_{NAME}.ipynb")
+    grade(empty, path)
+    time = empty / "class/submitted/ada" / NAME / "timestamp.txt"
+    time.write_text("2026-01-01 00:00 UTC")
+    grade(empty, path)
+    assert time.read_text() == "2026-01-01 00:00 UTC"
+
+
+def test_a_late_file_that_cannot_be_graded_makes_no_earlier_one_late(folder):
+    settings(folder, ZERO)
+    grade_due(folder)
+    path = folder / "class/submitted/ada" / NAME
+    (path / f"{NAME}.ipynb").write_bytes(b"<html>")
+    (path / "timestamp.txt").write_text("2026-04-09 12:00 UTC")
+    grade(folder)
+    assert scores(folder)["ada"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (1, "less than a minute"),
+        (60, "1 minute"),
+        (7199, "1 hour"),
+        (7200, "2 hours"),
+        (86400 * 3 + 5, "3 days"),
+    ],
+)
+def test_lateness_in_words(seconds, said):
+    assert in_words(seconds) == said
+
+
+def test_a_day_means_its_end_and_a_zone_is_respected():
+    assert moment("2026-04-03") == datetime.datetime(2026, 4, 3, 23, 59, 59)
+    berlin = moment("2026-04-03 17:00 Europe/Berlin")
+    assert berlin == datetime.datetime(2026, 4, 3, 15)

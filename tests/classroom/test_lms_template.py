@@ -1,0 +1,256 @@
+"""Grades go into the file that the LMS exported; all else in it stays as it was.
+
+The gradebook and the worksheet are as Canvas and Moodle write them. Each class has the
+tiny lesson, of 3 points.
+"""
+
+import csv
+
+import pytest
+from classes import make_class, printed
+from published import add_lesson, publish_result
+
+from grader.__main__ import main
+from grader.classroom.lms_template import export_into
+from grader.results import Status
+
+CANVAS = """\
+Student,ID,SIS User ID,SIS Login ID,Section,Quiz 1 (11),Lesson 1 (12345),Final Score
+,,,,,,Manual Posting,
+    Points Possible,,,,,10.00,3.00,(read only)
+"Lovelace, Ada",101,20260001,alovelace,Monday,9.00,,90.0
+"Babbage, Charles",102,20260002,cbabbage,"Monday, Friday",=1+1,1.00,
+"Noether, Emmy",103,20260003,enoether,Friday,,EX,
+"Hopper, Grace",104,20260004,ghopper,Friday,7.50,2.00,
+"Student, Test",105,,5f0c,Monday,,,
+"""
+MOODLE = (
+    'Identifier,"Full name","Email address",Status,Grade,"Maximum Grade",'
+    '"Grade can be changed","Last modified (submission)","Last modified (grade)",'
+    '"Feedback comments"\n'
+    '"Participant 12345","Ada Lovelace",ada@example.edu,"Submitted for grading - ",,'
+    '3.00,Yes,"Wednesday, 10 June 2026, 2:14 PM",-,\n'
+    '"Participant 12346","Charles Babbage",cb@example.edu,"Submitted for grading - ",'
+    '1.00,3.00,Yes,"Wednesday, 10 June 2026, 2:15 PM",-,"Well done"\n'
+    '"Participant 12347","Emmy Noether",en@example.edu,"No submission - ",,'
+    "3.00,Yes,-,-,\n"
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    make_class(tmp_path)
+    return tmp_path
+
+
+def fill(folder, text, kind="canvas", name="template.csv", **options):
+    """Returns the exit status, what was printed, and the lines that were written."""
+    template = folder / name
+    template.write_bytes(text.encode())
+    to = folder / "filled.csv"
+    status, lines = printed(
+        export_into, template, folder / "class", kind, to, **options
+    )
+    assert template.read_bytes() == text.encode()
+    return status, lines.text, rows(to)
+
+
+def rows(path):
+    return [*csv.reader(path.read_text(encoding="utf-8").splitlines())]
+
+
+def changes(text, found):
+    """Lists (row, column, cell) of what differs from the template."""
+    before = [*csv.reader(text.splitlines())]
+    assert [len(row) for row in before] == [len(row) for row in found]
+    return [
+        (i, j, cell)
+        for i, row in enumerate(found)
+        for j, cell in enumerate(row)
+        if cell != before[i][j]
+    ]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ("101", "102", "103"),
+        ("alovelace", "cbabbage", "enoether"),
+        ("20260001", "20260002", "20260003"),
+    ],
+    ids=["Canvas's", "logins", "SIS"],
+)
+def test_only_the_lessons_column_of_canvas_changes(folder, ids):
+    ada, charles, emmy = ids
+    publish_result(folder, ada, negate=1.5)
+    publish_result(folder, charles, double=0)
+    publish_result(folder, emmy)
+    status, said, found = fill(folder, CANVAS)
+    assert status == 0
+    assert changes(CANVAS, found) == [(3, 6, "2.5"), (4, 6, "2")]
+    assert '01_tiny -> "Lesson 1 (12345)"' in said
+    assert f"left as it was: {emmy} 01_tiny, excused" in said
+    assert "without a grade for 01_tiny:\n    Hopper, Grace\n" in said
+
+
+def test_bonus_points_are_capped_at_what_canvas_has_unless_kept(folder):
+    publish_result(folder, "101", negate=6)
+    _, said, found = fill(folder, CANVAS)
+    assert changes(CANVAS, found) == [(3, 6, "3")]
+    assert "01_tiny: capped at the 3 points possible: 101 (7)" in said
+    _, said, found = fill(folder, CANVAS, keep_bonus=True)
+    assert changes(CANVAS, found) == [(3, 6, "7")] and "capped at" not in said
+
+
+def test_other_points_possible_in_canvas_are_said(folder):
+    publish_result(folder, "101", negate=1)
+    _, said, found = fill(folder, CANVAS.replace("10.00,3.00", "10.00,100.00"))
+    assert found[3][6] == "2"
+    assert '"Lesson 1 (12345)" has 100 points possible, the lesson' in said
+
+
+def test_graded_learners_who_are_not_in_the_file_fail_the_export(folder):
+    publish_result(folder, "101")
+    publish_result(folder, "777")
+    status, said, found = fill(folder, CANVAS)
+    assert status == 1 and "not in template.csv: 777 01_tiny" in said
+    assert changes(CANVAS, found) == [(3, 6, "3")]
+
+
+def test_an_undecided_score_leaves_the_cell_as_it_was(folder):
+    publish_result(folder, "104", status=Status.NEEDS_REVIEW)
+    status, said, found = fill(folder, CANVAS)
+    assert status == 0 and changes(CANVAS, found) == []
+    assert "without a score: 104 01_tiny (NEEDS_REVIEW" in said
+
+
+def test_a_file_with_semicolons_and_a_byte_order_mark_stays_one(folder):
+    publish_result(folder, "101", negate=1.5)
+    text = "Student;ID;SIS Login ID;Section;Lesson 1 (5)\r\n    Points Possible;;;;3,00"
+    text = f"\ufeff{text}\r\nŁukasz;101;ada;A;\r\n"
+    path = folder / "canvas.csv"
+    path.write_bytes(text.encode())
+    printed(export_into, path, folder / "class", "canvas")
+    written = folder / "class" / "grading" / "grades-canvas.csv"
+    assert written.read_bytes().decode() == text.replace("A;\r", "A;2.5\r")
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "Lesson 1 (5)",
+        "lesson 01: pmap (5)",
+        "01_tiny (5)",
+        "01 (5)",
+        "A 01 tiny (5)",
+    ],
+)
+def test_a_column_is_found_by_the_lessons_name_or_number(folder, heading):
+    publish_result(folder, "101", negate=1)
+    text = CANVAS.replace("Lesson 1 (12345)", heading)
+    assert fill(folder, text)[2][3][6] == "2"
+
+
+@pytest.mark.parametrize(
+    "named", ["Homework 1 (5)", "Homework 1", "5", " Homework 1 (5)"]
+)
+def test_a_column_with_another_name_is_asked_for(folder, capsys, named):
+    publish_result(folder, "101", negate=1)
+    text = CANVAS.replace("Lesson 1 (12345)", "Homework 1 (5)")
+    with pytest.raises(
+        ValueError, match=r"assignments: .*11.*Homework 1 \(5\)"
+    ) as error:
+        fill(folder, text)
+    assert '--assignment "01_tiny=TITLE (NUMBER)"' in str(error.value)
+    assert not (folder / "filled.csv").exists()
+    _, _, found = fill(folder, text, assignments=[f"01={named}"])
+    assert found[3][6] == "2"
+    with pytest.raises(ValueError, match="names no column"):
+        fill(folder, text, assignments=["01=Homework 2"])
+
+
+def test_two_columns_that_fit_are_named(folder):
+    publish_result(folder, "101")
+    with pytest.raises(
+        ValueError, match=r'Both "Lesson 1 part A \(11.*could be 01_tiny'
+    ):
+        fill(folder, CANVAS.replace("Quiz 1", "Lesson 1 part A"))
+
+
+def test_a_number_alone_names_no_lesson(folder):
+    publish_result(folder, "101")
+    with pytest.raises(ValueError, match="No column of"):
+        fill(folder, CANVAS.replace("Lesson 1", "1 minute paper"))
+
+
+def test_each_lesson_has_its_column_and_a_lesson_without_one_fails(folder):
+    add_lesson(folder, "02_other")
+    publish_result(folder, "101", negate=1)
+    publish_result(folder, "101", double=0, negate=1, lesson="02_other")
+    status, said, found = fill(folder, CANVAS)
+    assert status == 1 and "no column was found for 02_other" in said
+    assert changes(CANVAS, found) == [(3, 6, "2")]
+    status, _, found = fill(folder, CANVAS.replace("Quiz 1", "Lesson 2"))
+    assert status == 0 and found[3][5:7] == ["1", "2"]
+    assert fill(folder, CANVAS, lesson="01")[0] == 0
+
+
+@pytest.mark.parametrize("ids", [("12345", "12346"), ("ada@example.edu", "cb")])
+def test_moodles_worksheet_gets_grades_and_comments(folder, ids):
+    publish_result(folder, ids[0], negate=6, notes=("It was <b>renamed</b>.",))
+    publish_result(folder, ids[1], double=0, negate=1.5)
+    status, said, found = fill(folder, MOODLE, "moodle")
+    assert status == 0
+    note = "It was &lt;b>renamed&lt;/b>."
+    assert changes(MOODLE, found) == [(1, 4, "3"), (1, 9, note), (2, 4, "1.5")]
+    assert f"capped at the 3 points possible: {ids[0]} (7)" in said
+    assert "without a grade for 01_tiny:\n    Emmy Noether" in said
+
+
+def test_what_people_csv_says_of_a_learner_finds_the_line(folder):
+    """Her work came under an id that the file does not have."""
+    publish_result(folder, "ada", negate=1.5)
+    people = folder / "class" / "grading" / "people.csv"
+    people.write_text("id,name,canvas_id,moodle_id\nada,,101,777 12345\n")
+    assert changes(CANVAS, fill(folder, CANVAS)[2]) == [(3, 6, "2.5")]
+    assert changes(MOODLE, fill(folder, MOODLE, "moodle")[2]) == [(1, 4, "2.5")]
+
+
+def test_moodles_worksheet_is_of_the_lesson_that_its_name_says(folder):
+    add_lesson(folder, "02_other")
+    publish_result(folder, "12345", negate=1)
+    publish_result(folder, "12345", double=0, negate=1, lesson="02_other")
+    with pytest.raises(ValueError, match=r"Grades\.csv about\? Add --lesson"):
+        fill(folder, MOODLE, "moodle", "Grades.csv")
+    name = "Grades-JAX 2026-Lesson 2 other-293581.csv"
+    assert fill(folder, MOODLE, "moodle", name)[2][1][4] == "1"
+    _, _, found = fill(folder, MOODLE, "moodle", "Grades.csv", lesson="1")
+    assert found[1][4] == "2"
+
+
+def test_the_command_writes_the_filled_file_into_the_class(folder, capsys):
+    publish_result(folder, "101", negate=1)
+    template = folder / "canvas.csv"
+    template.write_text(CANVAS)
+    command = ["export", str(folder / "class"), "--template", str(template)]
+    assert main([*command, "--format", "canvas", "--bonus", "keep"]) == 0
+    found = rows(folder / "class" / "grading" / "grades-canvas.csv")
+    assert changes(CANVAS, found) == [(3, 6, "2")]
+    assert main(command) == 2
+    assert "needs --format canvas or --format moodle" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        ("moodle", CANVAS, "no grading worksheet"),
+        ("canvas", MOODLE, "No column of"),
+        ("moodle", "Kennung,Bewertung\n1,\n", "language to English"),
+        ("canvas", "a,Lesson 1 (5)\n1,2\n", "is no roster"),
+    ],
+)
+def test_a_file_that_is_no_template_is_named(folder, kind, text, said):
+    publish_result(folder, "101")
+    with pytest.raises(ValueError, match=said):
+        fill(folder, text, kind, lesson="01")
+    assert not (folder / "filled.csv").exists()

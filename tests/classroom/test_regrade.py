@@ -1,0 +1,103 @@
+"""A regrade can be limited, says from the start what it does, and applies no more."""
+
+import pytest
+import tiny
+from classes import RIGHT, WRONG, make_class
+from pretended import NAME, grade, page, pretended, regrade, submit
+
+from grader.__main__ import main
+from grader.classroom import grade as grading
+
+pytestmark = pytest.mark.usefixtures("pretended")
+__all__ = ["pretended"]  # a fixture
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A class of three: cleo did not try the second exercise."""
+    make_class(tmp_path)
+    submit(tmp_path, "ada", **RIGHT)
+    submit(tmp_path, "bob", **WRONG)
+    submit(tmp_path, "cleo", double=RIGHT["double"])
+    grade(tmp_path)
+    return tmp_path
+
+
+def mend(folder, monkeypatch, *names):
+    """Makes another version of the checks, for which `names` are wrong for all."""
+    path = folder / "class/source" / NAME / "coursekit/checks" / f"{NAME}.py"
+    path.write_text(path.read_text() + "\n# mended\n")
+    for name in names:
+        monkeypatch.setitem(RIGHT, name, "no such text")
+
+
+def test_the_number_is_said_before_anything_is_graded(folder, monkeypatch, capsys):
+    def grade_jobs(executor, jobs):
+        assert "3 submissions to grade again." in capsys.readouterr().out
+        yield from ()
+
+    monkeypatch.setattr(grading, "grade_jobs", grade_jobs)
+    grading.regrade(folder / "class")
+
+
+def test_a_bar_is_shown_before_the_first_result(folder, monkeypatch, capsys):
+    def grade_jobs(executor, jobs):
+        assert "0/3" in capsys.readouterr().err
+        yield from ()
+
+    monkeypatch.setattr(grading, "grade_jobs", grade_jobs)
+    grading.regrade(folder / "class")
+
+
+def test_an_exercise_limits_who_is_graded_and_what_is_listed(folder, monkeypatch):
+    mend(folder, monkeypatch, "negate")
+    lines = regrade(folder, exercise="negate")
+    assert lines[0] == "2 submissions to grade again."
+    assert [line for line in lines if "->" in line] == [
+        "ada 01_tiny: negate: right, 2 -> wrong, 0",
+        "bob 01_tiny: negate: right, 2 -> wrong, 0",
+    ]
+    regrade(folder, exercise="negate", apply=True)
+    assert "1 of 3 points" in page(folder, "ada")
+    assert "0 of 3 points" in page(folder, "bob")
+
+
+def test_a_result_that_differs_elsewhere_is_named_and_not_applied(folder, monkeypatch):
+    mend(folder, monkeypatch, "double", "negate")
+    lines = regrade(folder, exercise="negate", apply=True)
+    more = "1 more difference, so it is not applied: regrade it without --exercise"
+    assert f"ada 01_tiny: {more}" in lines
+    assert "bob 01_tiny: negate: right, 2 -> wrong, 0" in lines
+    assert "3 of 3 points" in page(folder, "ada")
+    assert "0 of 3 points" in page(folder, "bob")
+
+
+def test_a_lesson_limits_what_is_graded(folder):
+    assert regrade(folder, lesson="01")[0] == "3 submissions to grade again."
+    assert regrade(folder, "ada", lesson=NAME)[0] == "1 submissions to grade again."
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"lesson": "7"}, r'no lesson "7". It has: 01_tiny'),
+        ({"exercise": "half"}, r'no exercise "half". There are: double, negate'),
+    ],
+)
+def test_what_is_not_there_is_named(folder, options, said):
+    with pytest.raises(ValueError, match=said):
+        regrade(folder, **options)
+
+
+def test_the_command_line_takes_both(folder, capsys):
+    words = ["regrade", str(folder / "class"), "--lesson", "1", "--exercise", "half"]
+    assert main(words) == 2
+    assert 'There is no exercise "half"' in capsys.readouterr().err
+
+
+def test_changed_points_are_no_change_of_the_learner(folder):
+    path = folder / "class/source" / NAME / f"{NAME}.ipynb"
+    one = ('check(\\"double\\")', 'check(\\"double\\", points=4)')
+    path.write_text(tiny.changed(path.read_text(), one))
+    assert "GRADED                3" in grade(folder).text
+    assert "changed" not in page(folder, "ada")

@@ -1,0 +1,660 @@
+"""What real classes hand in: each learner's own notebook counts, none is lost."""
+
+import copy
+import io
+import json
+import os
+import shutil
+import time
+import zipfile
+
+import pytest
+from submitted import FRIDAY, MONDAY, zipped
+
+from grader import ROOT
+from grader.authoring.release import nbgrader_metadata
+from grader.submissions.collecting import Fate, collect
+
+LESSONS = FIRST, SECOND = ["01_pmap_spmd", "02_collectives"]
+OURS = {
+    path: (ROOT / path).read_bytes()
+    for name in LESSONS
+    for path in (
+        f"lessons/{name}.ipynb",
+        f"lessons/ko/{name}.ipynb",
+        f"solutions/{name}.ipynb",
+    )
+}
+STUB = OURS[f"lessons/{FIRST}.ipynb"]
+SOLVED = OURS[f"solutions/{FIRST}.ipynb"]
+
+
+def work(text="ada", lesson=FIRST, folder="lessons") -> bytes:
+    """Makes a lesson in whose first exercise a learner wrote something."""
+    notebook = copy.deepcopy(json.loads(OURS[f"{folder}/{lesson}.ipynb"]))
+    cell = next(c for c in notebook["cells"] if nbgrader_metadata(c).get("solution"))
+    cell["source"] = [f"# exercise: {cell['id']}\n", f"def {cell['id']}(): '{text}'"]
+    return json.dumps(notebook).encode()
+
+
+ADA, BOB, CYD = work("ada"), work("bob"), work("cyd")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("class") / "source"
+    for name in LESSONS:
+        (folder / name).mkdir(parents=True)
+        shutil.copy(ROOT / "solutions" / f"{name}.ipynb", folder / name)
+    return folder
+
+
+@pytest.fixture
+def course(tmp_path, source):
+    folder = tmp_path / "class"
+    folder.mkdir()
+    (folder / "source").symlink_to(source)
+    return folder
+
+
+def placed(course) -> dict[str, bytes]:
+    root = course / "submitted"
+    found = {path: path.read_bytes() for path in root.glob("*/*/*")}
+    return {"/".join(p.relative_to(root).parts[:2]): d for p, d in found.items()}
+
+
+def put(folder, contents):
+    for name, data in contents.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder
+
+
+def given_as(kind, tmp_path, contents):
+    if kind == "folder":
+        return put(tmp_path / "given", contents)
+    path = tmp_path / "submissions.zip"
+    path.write_bytes(zipped(contents))
+    return path
+
+
+def fates(found) -> dict[str, list[str]]:
+    """Lists the files of each fate, without the download's name."""
+    by_fate = {fate: [] for fate in Fate}
+    for path, fate in found.account:
+        by_fate[fate].append(path.partition("/")[2])
+    return by_fate
+
+
+def one(folder, names):
+    """Gives the files of a class to their learners: who is named first in a path."""
+    return {f"{folder}{name}": data for name, data in names.items()}
+
+
+NAMED = {
+    f"ada_{FIRST}.ipynb": ADA,
+    f"bob_{FIRST}.ipynb": BOB,
+    f"cyd_{FIRST}.ipynb": CYD,
+}
+THREE = {f"ada/{FIRST}": ADA, f"bob/{FIRST}": BOB, f"cyd/{FIRST}": CYD}
+TWO = {f"ada/{FIRST}": ADA, f"bob/{FIRST}": BOB}
+# What comes in, and what of it has to be left for a person.
+UNNAMED = {
+    "flat, with an untitled one": (NAMED, ["Untitled.ipynb"], THREE),
+    "flat, with two copies of ours": (
+        NAMED,
+        [f"Copy of {FIRST}.ipynb", f"{FIRST} (1).ipynb"],
+        THREE,
+    ),
+    "flat, with a final version": (NAMED, ["final_v2.ipynb"], THREE),
+    "in a folder of the lesson": (
+        one("Lesson 1/", NAMED),
+        [f"Lesson 1/Copy of {FIRST}.ipynb"],
+        THREE,
+    ),
+    "in a folder of any name": (
+        one("Advanced JAX/", NAMED),
+        ["Advanced JAX/Untitled.ipynb"],
+        THREE,
+    ),
+    "beside folders of learners": (
+        {f"ada/{FIRST}.ipynb": ADA, "bob/Untitled3.ipynb": BOB},
+        ["Untitled.ipynb"],
+        TWO,
+    ),
+    "in a section": (
+        {f"Section A/ada_{FIRST}.ipynb": ADA, f"Section B/bob_{FIRST}.ipynb": BOB},
+        ["Section B/homework.ipynb"],
+        TWO,
+    ),
+    "names alone": (
+        {"ada.ipynb": ADA, "bob.ipynb": BOB},
+        ["Untitled.ipynb", "my homework.ipynb"],
+        TWO,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+@pytest.mark.parametrize("contents, left, expected", UNNAMED.values(), ids=UNNAMED)
+def test_a_file_that_names_nobody_is_left_alone_and_drags_no_other_along(
+    tmp_path, course, kind, contents, left, expected
+):
+    contents = contents | dict.fromkeys(left, work("nobody"))
+    found = collect([given_as(kind, tmp_path, contents)], course, LESSONS)
+    assert placed(course) == expected
+    assert sorted(fates(found)[Fate.FOR_A_PERSON]) == sorted(left)
+    for name in left:
+        [line] = [line for line in found.problems if f'/{name}"' in line]
+        assert "does not say whose it is" in line
+    count = "1 is" if len(left) == 1 else f"{len(left)} are"
+    total = len(contents)
+    assert found.summary == (
+        f"{total} files: {len(expected)} count, {count} left for a person."
+    )
+
+
+LAYOUTS = {
+    "the lesson's folder": {f"{FIRST}/ada.ipynb": ADA, f"{FIRST}/bob.ipynb": BOB},
+    "any folder": {"Kurs 7/ada.ipynb": ADA, "Kurs 7/bob.ipynb": BOB},
+    "the lesson first": {f"{FIRST}_ada.ipynb": ADA, f"{FIRST} - bob.ipynb": BOB},
+    "the lesson first, in a folder": {
+        f"Lesson 1 (File responses)/{FIRST} - ada.ipynb": ADA,
+        f"Lesson 1 (File responses)/{FIRST} (1) - bob.ipynb": BOB,
+    },
+    "late": {f"late/ada_{FIRST}.ipynb": ADA, f"bob_{FIRST}.ipynb": BOB},
+    "late, and in a folder of one's own": {
+        f"late/ada/{FIRST}.ipynb": ADA,
+        f"bob/{FIRST}.ipynb": BOB,
+    },
+    "late, in a zip of one's own": {
+        "late submissions/ada.zip": zipped({"Untitled.ipynb": ADA}),
+        f"bob_{FIRST}.ipynb": BOB,
+    },
+    "sections with folders": {
+        f"Section A/ada/{FIRST}.ipynb": ADA,
+        f"Section B/bob/work/{FIRST}.ipynb": BOB,
+    },
+    "sections of any name": {
+        f"Kim's/ada_{FIRST}.ipynb": ADA,
+        f"Lee's/bob_{FIRST}.ipynb": BOB,
+    },
+    "a wrapper in a wrapper": {
+        f"Spring/Week 1/ada/{FIRST}.ipynb": ADA,
+        f"Spring/Week 1/bob/{FIRST}.ipynb": BOB,
+    },
+    "zips": {
+        "ada.zip": zipped({"a.ipynb": ADA}),
+        "bob.zip": zipped({"x/1.ipynb": BOB}),
+    },
+    "ILIAS": {
+        f"Lesson 1/Submissions/ada/{FIRST}.ipynb": ADA,
+        f"Lesson 1/Submissions/bob/{FIRST}.ipynb": BOB,
+        "Lesson 1/status.xlsx": b"x",
+    },
+}
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+@pytest.mark.parametrize("contents", LAYOUTS.values(), ids=LAYOUTS)
+def test_learners_are_told_apart_in_every_layout(tmp_path, course, kind, contents):
+    found = collect([given_as(kind, tmp_path, contents)], course, LESSONS)
+    assert placed(course) == TWO
+    assert found.problems == []
+
+
+@pytest.mark.parametrize("folders", [("Section A", "Section B"), ("one", "two")])
+def test_a_learner_in_two_sections_is_one_and_the_newer_file_counts(
+    tmp_path, course, folders
+):
+    first, second = (f"{folder}/ada_{FIRST}.ipynb" for folder in folders)
+    contents = {first: (ADA, FRIDAY), second: (BOB, MONDAY)}
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == {f"ada/{FIRST}": ADA}
+    assert found.problems == [
+        f'ada, {FIRST}: "submissions.zip/{first}" is newer than '
+        f'"submissions.zip/{second}", and counts.'
+    ]
+    assert found.summary == "2 files: 1 counts, 1 is older."
+
+
+NUMBERS = {
+    "section_number": "101_2026000{}_01_pmap_spmd.ipynb",
+    "year_number": "2026_100{}_01_pmap_spmd.ipynb",
+    "name_section_number": "kim{}_101_2026000{}_01_pmap_spmd.ipynb",
+    "two of a group": "2026000{}_2027000{}_01_pmap_spmd.ipynb",
+    "number": "2026-1000{}.ipynb",
+}
+
+
+@pytest.mark.parametrize("pattern", NUMBERS.values(), ids=NUMBERS)
+def test_numbers_that_people_write_are_not_taken_for_an_lmss(tmp_path, course, pattern):
+    contents = {pattern.replace("{}", str(n)): work(str(n)) for n in range(1, 6)}
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    ids = {name: name.partition("_01")[0].partition(".")[0] for name in contents}
+    assert placed(course) == {
+        f"{ids[name]}/{FIRST}": data for name, data in contents.items()
+    }
+    assert found.problems == []
+
+
+BLACKBOARD = "Lesson1_{}_attempt_2026-03-{}-09-00-00{}"
+BRIGHTSPACE = "{} - {} - Mar {}, 2026 1205 PM/01_pmap_spmd.ipynb"
+LMS = {
+    "Blackboard": (
+        {
+            BLACKBOARD.format("ada", 29, f"_{FIRST}.ipynb"): ADA,
+            BLACKBOARD.format("ada", 28, f"_{FIRST}.ipynb"): work("older"),
+            BLACKBOARD.format("ada", 29, ".txt"): b"Name: Ada Lovelace (ada)",
+            BLACKBOARD.format("bob", 28, "_Untitled.ipynb"): BOB,
+            BLACKBOARD.format("bob", 28, ".txt"): b"Name: Bob (bob)",
+        },
+        ["ada", "bob"],
+    ),
+    "Brightspace": (
+        {
+            BRIGHTSPACE.format("13394-80551", "Ada Lovelace", 29): ADA,
+            BRIGHTSPACE.format("13394-80551", "Ada Lovelace", 28): work("older"),
+            BRIGHTSPACE.format("13395-80551", "Bob-Lee - Byron", 28): BOB,
+            "index.html": b"<html>",
+        },
+        ["13394", "13395"],
+    ),
+    "Brightspace in one folder": (
+        {
+            f"13394-80551 - Ada - 29 March, 2026 905 AM - {FIRST}.ipynb": ADA,
+            f"13394-80551 - Ada - 28 March, 2026 905 AM - {FIRST}.ipynb": work("old"),
+            f"13395-80551 - Bob - 28 March, 2026 905 AM - {FIRST}.ipynb": BOB,
+            "index.html": b"<html>",
+        },
+        ["13394", "13395"],
+    ),
+    "Sakai": (
+        {
+            f"L1/Lovelace, Ada(ada)/Submission attachment(s)/{FIRST}.ipynb": ADA,
+            "L1/Lovelace, Ada(ada)/timestamp.txt": b"20260328090000000",
+            "L1/Lovelace, Ada(ada)/comments.txt": b"",
+            f"L1/Byron, Bob(bob)/Submission attachment(s)/{FIRST}.ipynb": BOB,
+            "L1/grades.csv": b"Display ID,ID",
+        },
+        ["ada", "bob"],
+    ),
+    "Moodle": (
+        {
+            f"Ada Lovelace_12_assignsubmission_file_/{FIRST}.ipynb": ADA,
+            "Bob_13_assignsubmission_file_/bob/1. final.ipynb": BOB,
+        },
+        ["12", "13"],
+    ),
+    "Canvas": (
+        {
+            f"lovelaceada_12_4567_{FIRST}.ipynb": ADA,
+            "byronbob_LATE_13_4568_Untitled3.ipynb": BOB,
+        },
+        ["12", "13"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+@pytest.mark.parametrize("contents, ids", LMS.values(), ids=LMS)
+def test_downloads_of_an_lms(tmp_path, course, kind, contents, ids):
+    given = given_as(kind, tmp_path, contents)
+    found = collect([given], course, LESSONS)
+    assert placed(course) == {f"{ids[0]}/{FIRST}": ADA, f"{ids[1]}/{FIRST}": BOB}
+    assert all("newer" in line for line in found.problems)
+    assert len(found.problems) == len(fates(found)[Fate.OLDER])
+
+
+def test_the_times_that_an_lms_writes_are_those_of_the_submission(tmp_path, course):
+    contents = {
+        BLACKBOARD.format("ada", 29, f"_{FIRST}.ipynb"): (ADA, MONDAY),
+        BLACKBOARD.format("ada", 28, f"_{FIRST}.ipynb"): (BOB, FRIDAY),
+    }
+    collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    path = course / "submitted" / "ada" / FIRST / f"{FIRST}.ipynb"
+    assert path.read_bytes() == ADA
+    assert time.localtime(path.stat().st_mtime)[:4] == (2026, 3, 29, 9)
+
+
+# What a learner's own archive or folder holds cannot become another learner's.
+FORGED = {
+    "nbgrader's layout": {f"bob/{FIRST}/{FIRST}.ipynb": ADA},
+    "nbgrader's submitted": {f"submitted/bob/{FIRST}/{FIRST}.ipynb": ADA},
+    "a folder": {f"bob/{FIRST}.ipynb": ADA},
+    "a file's name": {f"bob_{FIRST}.ipynb": ADA},
+    "Moodle's mark": {f"bob_assignsubmission_file_/{FIRST}.ipynb": ADA},
+    "Blackboard's mark": {BLACKBOARD.format("bob", 29, f"_{FIRST}.ipynb"): ADA},
+}
+PLACES = {
+    "a zip": "ada.zip",
+    "a zip in a folder": "ada/work.zip",
+    "a zip in a section": "Section A/ada.zip",
+    "a zip of the lesson's name": f"ada_{FIRST}.zip",
+    "a zip in Moodle's folder": "Ada_ada_assignsubmission_file_/work.zip",
+}
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize("inside", FORGED.values(), ids=FORGED)
+def test_nothing_in_a_learners_archive_makes_it_another_learners(
+    tmp_path, course, kind, place, inside
+):
+    archive = zipped(inside, when=FRIDAY)
+    bob = "Bob_bob_assignsubmission_file_/" if "Moodle" in place else "bob_"
+    bob = f"Bob_13_assignsubmission_file_/{FIRST}.ipynb" if "Ada_" in place else bob
+    name = bob if bob.endswith(".ipynb") else f"{bob}{FIRST}.ipynb"
+    mine = place.replace("Ada_ada_", "Ada_12_")
+    given = given_as(kind, tmp_path, {mine: archive, name: BOB})
+    found = collect([given], course, LESSONS)
+    ada, bob = ("12", "13") if "Ada_12" in mine else ("ada", "bob")
+    assert placed(course) == {f"{ada}/{FIRST}": ADA, f"{bob}/{FIRST}": BOB}
+    assert all("bob" in line and ada in line for line in found.problems)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"ada/bob_{FIRST}.ipynb",
+        f"ada/mine/bob_{FIRST}.ipynb",
+        f"Bob_9_assignsubmission_file_{FIRST}.ipynb",
+        f"ada/Bob_9_assignsubmission_file_/{FIRST}.ipynb",
+    ],
+)
+def test_what_may_be_another_learners_is_left_for_a_person(tmp_path, course, path):
+    contents = {f"bob/{FIRST}.ipynb": BOB, f"cyd/{FIRST}.ipynb": CYD, path: ADA}
+    collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    others = {key: data for key, data in placed(course).items() if data != ADA}
+    assert others == {f"bob/{FIRST}": BOB, f"cyd/{FIRST}": CYD}
+    assert {key for key, data in placed(course).items() if data == ADA} <= {
+        f"ada/{FIRST}"
+    }
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        {"Kurs 7/ada.ipynb": ADA, "Kurs 7/bob.ipynb": BOB},
+        {"Monday/ada/1.ipynb": ADA, "Monday/bob/1.ipynb": BOB},
+        {
+            "Monday/Ada_1_assignsubmission_file_/1.ipynb": ADA,
+            "Monday/Bob_2_assignsubmission_file_/1.ipynb": BOB,
+        },
+        {"monday.zip": zipped({f"ada_{FIRST}.ipynb": ADA, f"bob_{FIRST}.ipynb": BOB})},
+    ],
+    ids=["files", "folders", "Moodle's", "an archive"],
+)
+def test_a_folder_that_may_hold_several_learners_is_none(tmp_path, course, contents):
+    contents = contents | {f"Tuesday/{FIRST}.ipynb": CYD}
+    found = collect([given_as("folder", tmp_path, contents)], course, LESSONS)
+    for data in (ADA, BOB):
+        assert list(placed(course).values()).count(data) <= 1
+    if not any(path.startswith("Kurs") for path in contents):
+        assert placed(course) == {f"Tuesday/{FIRST}": CYD}
+        [line] = found.problems
+        assert "ada" in line.casefold() and "bob" in line.casefold()
+
+
+def repository(mine=ADA, top="", **others) -> dict[str, bytes]:
+    """Lists the course's repository, in which a learner wrote `mine`."""
+    files = {top + path: data for path, data in OURS.items()}
+    files[f"{top}solutions/{FIRST}.py"] = b"# %% [markdown]"
+    files[f"{top}solutions/answers/{FIRST}/shard_batch.py"] = b"# %% wrong"
+    files[f"{top}README.md"] = b"# Distributed JAX"
+    files[f"{top}.git/objects/ab/cdef.ipynb"] = b"x"
+    files[f"{top}.git/HEAD"] = b"ref: refs/heads/main"
+    return files | {f"{top}lessons/{FIRST}.ipynb": mine}
+
+
+def in_order(contents, order):
+    names = {"as is": sorted(contents), "reversed": sorted(contents)[::-1]}
+    names["solutions last"] = sorted(contents, key=lambda name: "solutions/" in name)
+    return {name: contents[name] for name in names[order]}
+
+
+@pytest.mark.parametrize("order", ["as is", "reversed", "solutions last"])
+@pytest.mark.parametrize("top", ["", "lesson-main/", "my work/course/"])
+def test_of_a_repository_in_a_zip_the_worked_on_lesson_counts(
+    tmp_path, course, order, top
+):
+    contents = {
+        f"{who}_{number}_assignsubmission_file_/work.zip": zipped(
+            in_order(repository(data, top), order)
+        )
+        for who, number, data in (("Ada", 12, ADA), ("Bob", 13, BOB))
+    }
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == {f"12/{FIRST}": ADA, f"13/{FIRST}": BOB}
+    assert found.problems == []
+    ours = len(fates(found)[Fate.OURS])
+    assert ours == 2 * (len(OURS) - 1)
+
+
+@pytest.mark.parametrize("newest", ["lessons", "lessons/ko", "solutions"])
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+def test_after_a_git_pull_the_worked_on_lesson_counts(tmp_path, course, kind, newest):
+    contents = {f"ada/{name}": data for name, data in repository().items()}
+    contents |= {f"bob/{name}": data for name, data in repository(BOB).items()}
+    contents = {
+        name: (data, FRIDAY if f"/{newest}/{FIRST}" in name else MONDAY)
+        for name, data in contents.items()
+    }
+    if kind == "folder":
+        given = put(tmp_path / "given", {n: d for n, (d, _) in contents.items()})
+        for name, (_, when) in contents.items():
+            seconds = time.mktime((*when, 0, 0, -1))
+            os.utime(given / name, (seconds, seconds))
+    else:
+        given = given_as("zip", tmp_path, contents)
+    found = collect([given], course, LESSONS)
+    assert placed(course) == TWO
+    assert found.problems == []
+
+
+def test_a_lesson_in_korean_counts_where_the_english_one_is_untouched(tmp_path, course):
+    mine = work("ada", folder="lessons/ko")
+    contents = repository(STUB, "ada/") | {f"ada/lessons/ko/{FIRST}.ipynb": mine}
+    contents[f"bob/{FIRST}.ipynb"] = BOB
+    collect([given_as("folder", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == {f"ada/{FIRST}": mine, f"bob/{FIRST}": BOB}
+
+
+def test_of_two_languages_that_were_worked_on_the_lesson_in_lessons_counts(
+    tmp_path, course
+):
+    korean = work("korean", folder="lessons/ko")
+    contents = repository(ADA) | {f"lessons/ko/{FIRST}.ipynb": korean}
+    given = {"Ada_12_assignsubmission_file_/a.zip": zipped(contents)}
+    found = collect([given_as("zip", tmp_path, given)], course, LESSONS)
+    assert placed(course) == {f"12/{FIRST}": ADA}
+    [line] = found.problems
+    assert f'/lessons/{FIRST}.ipynb" counts' in line and f"/ko/{FIRST}" in line
+
+
+@pytest.mark.parametrize("kind", ["folder of clones", "clones", "zips"])
+def test_a_repository_is_one_learner(tmp_path, course, kind):
+    given = [tmp_path / "lesson-ada", tmp_path / "lesson-bob"]
+    for path, data in zip(given, (ADA, BOB), strict=True):
+        if kind == "zips":
+            top = f"{path.name}-main/"
+            path.with_suffix(".zip").write_bytes(zipped(repository(data, top)))
+        else:
+            folder = tmp_path / "clones" if kind == "folder of clones" else tmp_path
+            put(folder / path.name, repository(data))
+    if kind == "folder of clones":
+        given = [tmp_path / "clones"]
+    elif kind == "zips":
+        given = [path.with_suffix(".zip") for path in given]
+    found = collect(given, course, LESSONS)
+    assert placed(course) == {f"lesson-ada/{FIRST}": ADA, f"lesson-bob/{FIRST}": BOB}
+    assert found.problems == []
+    assert not any(".git" in path for path, _ in found.account)
+
+
+def test_a_repository_in_which_nothing_was_done_is_no_submission(tmp_path, course):
+    given = put(tmp_path / "lesson-ada", repository(STUB))
+    found = collect([given], course, LESSONS)
+    assert placed(course) == {}
+    assert found.problems == [
+        "lesson-ada changed none of the course's notebooks in their repository."
+    ]
+
+
+@pytest.mark.parametrize("data", [STUB, SOLVED], ids=["stub", "solved"])
+def test_a_lone_notebook_counts_even_if_it_equals_ours(tmp_path, course, data):
+    contents = {f"ada_{FIRST}.ipynb": data, f"bob_{FIRST}.ipynb": BOB}
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == {f"ada/{FIRST}": data, f"bob/{FIRST}": BOB}
+    assert found.problems == []
+
+
+@pytest.mark.parametrize("ours", ["lessons", "lessons/ko", "solutions"])
+def test_a_newer_notebook_that_equals_ours_does_not_count(tmp_path, course, ours):
+    untouched = OURS[f"{ours}/{FIRST}.ipynb"]
+    contents = {
+        "ada/Untitled.ipynb": (ADA, MONDAY),
+        f"ada/{FIRST}.ipynb": (untouched, FRIDAY),
+        f"bob/{FIRST}.ipynb": (BOB, MONDAY),
+    }
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == TWO
+    assert fates(found)[Fate.OURS] == [f"ada/{FIRST}.ipynb"]
+    later = tmp_path / f"ada_{FIRST}.ipynb"
+    later.write_bytes(untouched)
+    found = collect([later], course, LESSONS)
+    assert placed(course) == TWO
+
+
+LOOSE_NUMBERS = {
+    "2nd try.ipynb": FIRST,
+    "3. final.ipynb": FIRST,
+    "Lesson 2 (final).ipynb": FIRST,
+    "1. collectives homework.ipynb": SECOND,
+    "Untitled.ipynb": SECOND,
+    "01_pmap_spmd.ipynb": SECOND,
+}
+
+
+@pytest.mark.parametrize("name, lesson", LOOSE_NUMBERS.items(), ids=LOOSE_NUMBERS)
+@pytest.mark.parametrize("place", ["ada/", "Ada_ada_assignsubmission_file_/", "zip"])
+def test_cells_say_which_lesson_it_is_and_not_a_number_in_a_name(
+    tmp_path, course, name, lesson, place
+):
+    earlier = put(tmp_path, {f"ada_{FIRST}.ipynb": BOB}) / f"ada_{FIRST}.ipynb"
+    os.utime(earlier, (10**9, 10**9))
+    collect([earlier], course, LESSONS)
+    data = work("ada", lesson)
+    contents = (
+        {"ada.zip": zipped({name: data})}
+        if place == "zip"
+        else {f"{place.replace('Ada_ada_', 'Ada_')}{name}": data}
+    )
+    student = "Ada" if place.startswith("Ada") else "ada"
+    collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    others = {f"ada/{FIRST}": BOB}
+    assert placed(course) == others | {f"{student}/{lesson}": data}
+
+
+def test_a_title_says_which_lesson_it_is_where_no_cell_does(tmp_path, course):
+    notebook = json.loads(OURS[f"lessons/ko/{SECOND}.ipynb"])
+    notebook["cells"] = [notebook["cells"][0]]
+    data = json.dumps(notebook).encode()
+    contents = {"ada/1. final.ipynb": data, "bob/1. final.ipynb": BOB}
+    collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == {f"ada/{SECOND}": data, f"bob/{FIRST}": BOB}
+
+
+def test_a_newer_file_without_the_lessons_cells_does_not_count(tmp_path, course):
+    notes = json.dumps({"cells": [{"cell_type": "markdown", "source": "Notes"}]})
+    contents = {
+        f"ada/{FIRST}.ipynb": (ADA, MONDAY),
+        "ada/lesson 1 notes.ipynb": (notes.encode(), FRIDAY),
+        "ada/lesson 1 again.ipynb": (b"damaged", FRIDAY),
+    }
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == {f"ada/{FIRST}": ADA}
+    [line] = found.problems
+    assert 'notes.ipynb"' in line and "has no exercise of the lesson" in line
+
+
+def test_two_files_of_the_same_time_are_left_for_a_person(tmp_path, course):
+    contents = {
+        "ada/Untitled.ipynb": ADA,
+        f"ada/{FIRST}.ipynb": BOB,
+        f"bob/{FIRST}.ipynb": BOB,
+    }
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == {f"bob/{FIRST}": BOB}
+    [line] = found.problems
+    for name in ("Untitled", FIRST):
+        assert f'"submissions.zip/ada/{name}.ipynb"' in line
+    assert "equally new" in line
+    assert found.summary == "3 files: 1 counts, 2 are left for a person."
+
+
+def test_in_a_learners_archive_the_newest_counts(tmp_path, course):
+    inside = {"2nd try.ipynb": (BOB, MONDAY), "3. final.ipynb": (ADA, FRIDAY)}
+    contents = {"ada.zip": zipped(inside), f"bob_{FIRST}.ipynb": BOB}
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == TWO
+    assert "final.ipynb" in found.problems[0] and "newer" in found.problems[0]
+
+
+def legacy_zip(contents, encoding) -> bytes:
+    """Makes an archive whose names are encoded so, without a word about it."""
+
+    class Info(zipfile.ZipInfo):
+        def _encodeFilenameFlags(self):
+            return self.filename.encode(encoding), self.flag_bits & ~0x800
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in contents.items():
+            archive.writestr(Info(name), data)
+    return buffer.getvalue()
+
+
+KOREAN = {"김철수": ADA, "이영희": BOB}
+
+
+@pytest.mark.parametrize("encoding", ["cp949", "utf-8", "utf-8 with its flag"])
+@pytest.mark.parametrize("form", ["{}/{}.ipynb", "{}_{}.ipynb", "과제/{}_{}.ipynb"])
+def test_korean_names_in_a_zip(tmp_path, course, encoding, form):
+    names = {form.format(name, FIRST): data for name, data in KOREAN.items()}
+    given = tmp_path / "submissions.zip"
+    given.write_bytes(zipped(names))
+    if "flag" not in encoding:
+        given.write_bytes(legacy_zip(names, encoding))
+    found = collect([given], course, LESSONS)
+    assert sorted(found.names.values()) == sorted(KOREAN)
+    assert sorted(placed(course).values()) == sorted(KOREAN.values())
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("ps1.ipynb", "ps1 final.ipynb"), ("pmap ada.ipynb", "Ada Lovelace.ipynb")],
+)
+def test_a_learner_may_name_files_in_their_folder_as_they_like(tmp_path, course, names):
+    contents = {
+        f"ada/{names[0]}": (BOB, MONDAY),
+        f"ada/{names[1]}": (ADA, FRIDAY),
+        f"bob/{FIRST}.ipynb": BOB,
+    }
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == TWO
+    assert "is newer than" in found.problems[0] and len(found.problems) == 1
+
+
+@pytest.mark.parametrize(
+    "inside", ["my stuff/", "cleo's things/", "bob/", f"bob/{FIRST}/"]
+)
+def test_a_zip_with_one_folder_is_of_the_learner_whom_the_zip_names(
+    tmp_path, course, inside
+):
+    for name, data in (("ada", ADA), ("bob", BOB)):
+        contents = {f"{inside if name == 'ada' else ''}{FIRST}.ipynb": data}
+        (tmp_path / f"{name}.zip").write_bytes(zipped(contents, when=FRIDAY))
+    collect([tmp_path / "bob.zip", tmp_path / "ada.zip"], course, LESSONS)
+    assert placed(course) == TWO
