@@ -19,7 +19,7 @@ from nbgrader.plugins import LateSubmissionPlugin
 from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import parse_utc
 
-from grader.atomic_files import read_text, write
+from grader.atomic_files import write
 from grader.classroom.folder import Classroom, Submission
 
 TIME = "timestamp.txt"  # nbgrader's file: when a submission was made
@@ -53,7 +53,7 @@ class Lateness:
     """The rules for late work of a class.
 
     Raises:
-        ValueError: extensions.csv or a time cannot be read.
+        ValueError: extensions.csv cannot be read.
     """
 
     def __init__(self, classroom: Classroom):
@@ -112,14 +112,20 @@ class Lateness:
         The time of the newest file is no time of an earlier one that counts instead.
         """
         submitted, due = row.assignment, row.assignment.assignment.duedate
+        text, is_readable = small_text(submission.folder / TIME), True
         if is_newest:
-            submitted.timestamp = time_of(submission.folder)
+            try:
+                submitted.timestamp = moment(text) if text else None
+            except ValueError:
+                submitted.timestamp, is_readable = None, False
         until = self.extensions.get((submission.student, submission.lesson))
         if self.path.exists() or due is None:  # else those in the gradebook stay
             submitted.extension = until - due if until and due else None
         seconds = submitted.total_seconds_late
         marked = submitted.extension is None and (submission.folder / MARK).exists()
         row.late_submission_penalty = None
+        if due and not is_readable:
+            return f"at an unknown time, since {TIME} cannot be read"
         if not seconds and not marked:
             return ""
         score = sum(grade.score for grade in row.grades)
@@ -131,13 +137,12 @@ class Lateness:
         return f"{in_words(seconds)} late" if seconds else "late, as the LMS says"
 
 
-def time_of(folder: Path) -> datetime.datetime | None:
-    """Reads when a submission was made, in UTC without a zone; None if unknown."""
-    text = read_text(folder / TIME).strip()
-    try:
-        return moment(text) if text else None
-    except ValueError as error:
-        raise ValueError(f"{folder / TIME}: {error}") from None
+def small_text(path: Path) -> str:
+    """Reads one of nbgrader's small files, which learners may have made themselves."""
+    if path.is_symlink() or not path.is_file():
+        return ""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(500).strip()
 
 
 def moment(text: str) -> datetime.datetime:

@@ -253,6 +253,29 @@ def test_a_late_file_that_cannot_be_graded_makes_no_earlier_one_late(folder):
 
 
 @pytest.mark.parametrize(
+    "content", [b"soon", b"\xff\x00" * 10**6], ids=["word", "long"]
+)
+def test_a_time_that_cannot_be_read_stops_nothing_and_is_said(folder, content):
+    """A learner may have written it."""
+    settings(folder, ZERO)
+    grade_due(folder)
+    (folder / "class/submitted/bob" / NAME / "timestamp.txt").write_bytes(content)
+    grade(folder)
+    assert scores(folder) == {"ada": "3", "bob": "3"}
+    said = "submitted at an unknown time, since timestamp.txt cannot be read."
+    assert said in words(report(folder))
+
+
+def test_a_link_in_the_place_of_a_time_is_not_followed(folder):
+    (folder / "secret.txt").write_text("2026-01-01 secret")
+    path = folder / "class/submitted/bob" / NAME / "submission_secret.txt"
+    path.symlink_to(folder / "secret.txt")
+    grade(folder)
+    copies = [*(folder / "class").rglob("submission_secret.txt")]
+    assert not any("2026" in one.read_text() for one in copies if one != path)
+
+
+@pytest.mark.parametrize(
     ("seconds", "said"),
     [
         (1, "less than a minute"),
