@@ -64,35 +64,41 @@ class Lateness:
     def _read_extensions(self) -> dict[tuple[str, str], datetime.datetime]:
         """Reads until when which learner may submit a lesson."""
         found = {}
-        if not self.path.exists():
-            return found
-        with open(self.path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, skipinitialspace=True)
-            if missing := set(COLUMNS) - set(reader.fieldnames or ()):
-                raise ValueError(
-                    f"{self.path} has no column {', '.join(sorted(missing))}. Its "
-                    f"first line must be: {','.join(COLUMNS)}"
-                )
-            for number, row in enumerate(reader, 2):
+        columns, rows = self._read_rows()
+        if missing := set(COLUMNS) - set(columns):
+            raise ValueError(
+                f"{self.path} has no column {', '.join(sorted(missing))}. Its first "
+                f"line must be: {','.join(COLUMNS)}"
+            )
+        for number, row in enumerate(rows, 2):
+            student, lesson, until = ((row[name] or "").strip() for name in COLUMNS)
+            try:
+                found[student, self.classroom.lesson_named(lesson)] = moment(until)
+            except ValueError as error:
                 where = f"{self.path}, line {number}"
-                student, lesson, until = ((row[name] or "").strip() for name in COLUMNS)
-                try:
-                    lesson = self.classroom.lesson_named(lesson)
-                    found[student, lesson] = moment(until)
-                except ValueError as error:
-                    raise ValueError(f"{where}: {error}") from None
+                raise ValueError(f"{where}: {error}") from None
         return found
+
+    def _read_rows(self) -> tuple[list[str], list[dict[str, str]]]:
+        if not self.path.exists():
+            return COLUMNS, []
+        try:
+            with open(self.path, encoding="utf-8-sig", newline="") as file:
+                reader = csv.DictReader(file, skipinitialspace=True)
+                return list(reader.fieldnames or ()), list(reader)
+        except UnicodeDecodeError:
+            raise ValueError(
+                f"{self.path} is not UTF-8. Save it again as CSV UTF-8."
+            ) from None
 
     def remove(self, student: str) -> None:
         """Removes a learner from the file of extensions."""
         if student in {name for name, _ in self.extensions}:
-            with open(self.path, encoding="utf-8-sig", newline="") as file:
-                reader = csv.DictReader(file, skipinitialspace=True)
-                rows = [row for row in reader if row["student"].strip() != student]
+            columns, rows = self._read_rows()
             text = io.StringIO()
-            writer = csv.DictWriter(text, reader.fieldnames, lineterminator="\n")
+            writer = csv.DictWriter(text, columns, lineterminator="\n")
             writer.writeheader()
-            writer.writerows(rows)
+            writer.writerows(row for row in rows if row["student"].strip() != student)
             write(self.path, text.getvalue())
 
     @functools.cached_property
@@ -122,11 +128,11 @@ class Lateness:
         if self.path.exists() or due is None:  # else those in the gradebook stay
             submitted.extension = until - due if until and due else None
         seconds = submitted.total_seconds_late
-        marked = submitted.extension is None and (submission.folder / MARK).exists()
+        marked = is_newest and (submission.folder / MARK).exists()
         row.late_submission_penalty = None
         if due and not is_readable:
             return f"at an unknown time, since {TIME} cannot be read"
-        if not seconds and not marked:
+        if not seconds and (not marked or submitted.extension):
             return ""
         score = sum(grade.score for grade in row.grades)
         penalty = self.plugin.late_submission_penalty(

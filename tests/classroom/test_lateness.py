@@ -172,6 +172,19 @@ def test_a_damaged_extension_is_named_before_any_file_is_placed(folder, line, sa
     assert not (folder / "class" / "submitted" / "cleo").exists()
 
 
+def test_an_extension_in_another_encoding_is_named(folder):
+    path = folder / "class" / "grading" / "extensions.csv"
+    path.write_bytes("student,lesson,until\nJos\u00e9,1,2026-04-01\n".encode("cp1252"))
+    with pytest.raises(ValueError, match=r"extensions\.csv is not UTF-8"):
+        grading.grade(folder / "class")
+
+
+def test_an_extension_of_somebody_who_has_not_submitted_is_listed(folder):
+    extend(folder, "adaa,1,2026-04-01", "ada,1,2026-04-01")
+    lines = [line for line in grade(folder) if line.startswith("extended")]
+    assert lines == [f"extended, but not submitted: adaa {NAME}"]
+
+
 def test_purge_removes_a_learners_extension(folder):
     extend(folder, f"bob,{NAME},2026-04-01", f"ada,{NAME},2026-04-01")
     grade(folder)
