@@ -47,7 +47,9 @@ def folder(tmp_path):
 def exported(folder, student, kind="csv"):
     printed(export, folder / "class", kind)
     name = "grades.csv" if kind == "csv" else f"grades-{kind}.csv"
-    with open(folder / "class" / "grading" / name, newline="") as file:
+    with open(
+        folder / "class" / "grading" / name, encoding="utf-8-sig", newline=""
+    ) as file:
         [row] = [row for row in csv.DictReader(file) if student in row.values()]
     return row
 

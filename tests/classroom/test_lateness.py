@@ -74,7 +74,9 @@ def words(html):
 
 def scores(folder):
     printed(export, folder / "class")
-    with open(folder / "class" / "grading" / "grades.csv", newline="") as file:
+    with open(
+        folder / "class" / "grading" / "grades.csv", encoding="utf-8-sig", newline=""
+    ) as file:
         return {row["student"]: row["score"] for row in csv.DictReader(file)}
 
 
