@@ -93,11 +93,13 @@ def make_course(
     folders = private_folders(folder, private)
     named = {one.expanduser().resolve() for one in private}
     is_strict = any(map(gives_no_part, folder.glob("source/*/*.ipynb")))
-    done = {}
-    for path in lesson_paths(lessons, root, folders):
+    paths, done = lesson_paths(lessons, root, folders), {}
+    asked_for = {
+        path.stem for path in paths if lessons or not update or path.parents[1] in named
+    }
+    for path in paths:
         name, copy = path.stem, LessonCopy(folder, path.stem)
-        is_chosen = bool(lessons) or path.parents[1] in named
-        if update and not is_chosen:
+        if name not in asked_for:
             if not copy.notebook.parent.exists():
                 done[name] = "left out: it is not in source/"
                 continue
@@ -106,7 +108,7 @@ def make_course(
         strict = was_strict if all_or_nothing is None else all_or_nothing
         notebook = read(path, path.parents[1])
         set_partial_credit(notebook, is_given=not strict)
-        if update and not is_chosen and (changes := copy.changes(notebook)):
+        if name not in asked_for and (changes := copy.changes(notebook)):
             if strict != was_strict:
                 copy.edit(partial(set_partial_credit, is_given=not strict))
             done[name] = f"kept: you changed {', '.join(changes)}"

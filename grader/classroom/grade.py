@@ -52,10 +52,14 @@ def grade(
     classroom, downloads = open_or_make(folder, downloads)
     with classroom.store.writing(), contextlib.ExitStack() as stack:
         classroom.names()  # damaged tables are reported before any file is placed
-        Lateness(classroom)
+        extensions = Lateness(classroom).extensions
         for line in [*collect_all(classroom, downloads), *classroom.unknown_folders()]:
             print(f"left alone: {line}")
-        jobs = read_jobs(classroom, classroom.submissions(), limits)
+        submissions = classroom.submissions()
+        submitted = {(one.student, one.lesson) for one in submissions}
+        for student, lesson in sorted(extensions.keys() - submitted):
+            print(f"extended, but not submitted: {student} {lesson}")
+        jobs = read_jobs(classroom, submissions, limits)
         todo, finished, has_status, failed = [], [], set(), {}
         for job, submission in jobs.items():
             now = classroom.publication(submission)

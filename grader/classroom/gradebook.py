@@ -226,7 +226,7 @@ def entries(
     """Reads what the gradebook has on submissions; brings penalties up to date first.
 
     Raises:
-        ValueError: an extension, or the time of a submission, cannot be read.
+        ValueError: an extension cannot be read.
     """
     wanted = {(one.lesson, one.student): one for one in publications}
     rules, found = Lateness(classroom), {}

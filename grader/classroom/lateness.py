@@ -19,7 +19,7 @@ from nbgrader.plugins import LateSubmissionPlugin
 from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import parse_utc
 
-from grader.atomic_files import read_text, write
+from grader.atomic_files import write
 from grader.classroom.folder import Classroom, Submission
 
 TIME = "timestamp.txt"  # nbgrader's file: when a submission was made
@@ -53,7 +53,7 @@ class Lateness:
     """The rules for late work of a class.
 
     Raises:
-        ValueError: extensions.csv or a time cannot be read.
+        ValueError: extensions.csv cannot be read.
     """
 
     def __init__(self, classroom: Classroom):
@@ -64,35 +64,41 @@ class Lateness:
     def _read_extensions(self) -> dict[tuple[str, str], datetime.datetime]:
         """Reads until when which learner may submit a lesson."""
         found = {}
-        if not self.path.exists():
-            return found
-        with open(self.path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, skipinitialspace=True)
-            if missing := set(COLUMNS) - set(reader.fieldnames or ()):
-                raise ValueError(
-                    f"{self.path} has no column {', '.join(sorted(missing))}. Its "
-                    f"first line must be: {','.join(COLUMNS)}"
-                )
-            for number, row in enumerate(reader, 2):
+        columns, rows = self._read_rows()
+        if missing := set(COLUMNS) - set(columns):
+            raise ValueError(
+                f"{self.path} has no column {', '.join(sorted(missing))}. Its first "
+                f"line must be: {','.join(COLUMNS)}"
+            )
+        for number, row in enumerate(rows, 2):
+            student, lesson, until = ((row[name] or "").strip() for name in COLUMNS)
+            try:
+                found[student, self.classroom.lesson_named(lesson)] = moment(until)
+            except ValueError as error:
                 where = f"{self.path}, line {number}"
-                student, lesson, until = ((row[name] or "").strip() for name in COLUMNS)
-                try:
-                    lesson = self.classroom.lesson_named(lesson)
-                    found[student, lesson] = moment(until)
-                except ValueError as error:
-                    raise ValueError(f"{where}: {error}") from None
+                raise ValueError(f"{where}: {error}") from None
         return found
+
+    def _read_rows(self) -> tuple[list[str], list[dict[str, str]]]:
+        if not self.path.exists():
+            return COLUMNS, []
+        try:
+            with open(self.path, encoding="utf-8-sig", newline="") as file:
+                reader = csv.DictReader(file, skipinitialspace=True)
+                return list(reader.fieldnames or ()), list(reader)
+        except UnicodeDecodeError:
+            raise ValueError(
+                f"{self.path} is not UTF-8. Save it again as CSV UTF-8."
+            ) from None
 
     def remove(self, student: str) -> None:
         """Removes a learner from the file of extensions."""
         if student in {name for name, _ in self.extensions}:
-            with open(self.path, encoding="utf-8-sig", newline="") as file:
-                reader = csv.DictReader(file, skipinitialspace=True)
-                rows = [row for row in reader if row["student"].strip() != student]
+            columns, rows = self._read_rows()
             text = io.StringIO()
-            writer = csv.DictWriter(text, reader.fieldnames, lineterminator="\n")
+            writer = csv.DictWriter(text, columns, lineterminator="\n")
             writer.writeheader()
-            writer.writerows(rows)
+            writer.writerows(row for row in rows if row["student"].strip() != student)
             write(self.path, text.getvalue())
 
     @functools.cached_property
@@ -112,15 +118,21 @@ class Lateness:
         The time of the newest file is no time of an earlier one that counts instead.
         """
         submitted, due = row.assignment, row.assignment.assignment.duedate
+        text, is_readable = small_text(submission.folder / TIME), True
         if is_newest:
-            submitted.timestamp = time_of(submission.folder)
+            try:
+                submitted.timestamp = moment(text) if text else None
+            except ValueError:
+                submitted.timestamp, is_readable = None, False
         until = self.extensions.get((submission.student, submission.lesson))
         if self.path.exists() or due is None:  # else those in the gradebook stay
             submitted.extension = until - due if until and due else None
         seconds = submitted.total_seconds_late
-        marked = submitted.extension is None and (submission.folder / MARK).exists()
+        marked = is_newest and (submission.folder / MARK).exists()
         row.late_submission_penalty = None
-        if not seconds and not marked:
+        if due and not is_readable:
+            return f"at an unknown time, since {TIME} cannot be read"
+        if not seconds and (not marked or submitted.extension):
             return ""
         score = sum(grade.score for grade in row.grades)
         penalty = self.plugin.late_submission_penalty(
@@ -131,13 +143,12 @@ class Lateness:
         return f"{in_words(seconds)} late" if seconds else "late, as the LMS says"
 
 
-def time_of(folder: Path) -> datetime.datetime | None:
-    """Reads when a submission was made, in UTC without a zone; None if unknown."""
-    text = read_text(folder / TIME).strip()
-    try:
-        return moment(text) if text else None
-    except ValueError as error:
-        raise ValueError(f"{folder / TIME}: {error}") from None
+def small_text(path: Path) -> str:
+    """Reads one of nbgrader's small files, which learners may have made themselves."""
+    if path.is_symlink() or not path.is_file():
+        return ""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(500).strip()
 
 
 def moment(text: str) -> datetime.datetime:

@@ -14,12 +14,12 @@ import nbformat
 from nbformat import NotebookNode
 from tqdm import tqdm
 
-from grader.atomic_files import read_text, write
+from grader.atomic_files import write
 from grader.authoring.release import checks, dumps, exercises, release, title
 from grader.classroom import gradebook
 from grader.classroom.final_result import EMPTY, final_result
 from grader.classroom.folder import Classroom, Publication, Submission
-from grader.classroom.lateness import TIME, time_of_change
+from grader.classroom.lateness import TIME, small_text, time_of_change
 from grader.pages.class_report import ClassReport
 from grader.pages.feedback import card, feedback_page
 from grader.results import ExerciseResult, Record, Result, Status
@@ -176,7 +176,7 @@ def write_page(
 def copy_exchange_files(submission: Submission, folder: Path) -> None:
     """Copies what `nbgrader submit` wrote beside the notebook, as nbgrader does."""
     for name in (TIME, SECRET):
-        if text := read_text(submission.folder / name):
+        if text := small_text(submission.folder / name):
             write(folder / name, text)
 
 

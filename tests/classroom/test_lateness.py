@@ -174,6 +174,19 @@ def test_a_damaged_extension_is_named_before_any_file_is_placed(folder, line, sa
     assert not (folder / "class" / "submitted" / "cleo").exists()
 
 
+def test_an_extension_in_another_encoding_is_named(folder):
+    path = folder / "class" / "grading" / "extensions.csv"
+    path.write_bytes("student,lesson,until\nJos\u00e9,1,2026-04-01\n".encode("cp1252"))
+    with pytest.raises(ValueError, match=r"extensions\.csv is not UTF-8"):
+        grading.grade(folder / "class")
+
+
+def test_an_extension_of_somebody_who_has_not_submitted_is_listed(folder):
+    extend(folder, "adaa,1,2026-04-01", "ada,1,2026-04-01")
+    lines = [line for line in grade(folder) if line.startswith("extended")]
+    assert lines == [f"extended, but not submitted: adaa {NAME}"]
+
+
 def test_purge_removes_a_learners_extension(folder):
     extend(folder, f"bob,{NAME},2026-04-01", f"ada,{NAME},2026-04-01")
     grade(folder)
@@ -252,6 +265,29 @@ def test_a_late_file_that_cannot_be_graded_makes_no_earlier_one_late(folder):
     (path / "timestamp.txt").write_text("2026-04-09 12:00 UTC")
     grade(folder)
     assert scores(folder)["ada"] == "3"
+
+
+@pytest.mark.parametrize(
+    "content", [b"soon", b"\xff\x00" * 10**6], ids=["word", "long"]
+)
+def test_a_time_that_cannot_be_read_stops_nothing_and_is_said(folder, content):
+    """A learner may have written it."""
+    settings(folder, ZERO)
+    grade_due(folder)
+    (folder / "class/submitted/bob" / NAME / "timestamp.txt").write_bytes(content)
+    grade(folder)
+    assert scores(folder) == {"ada": "3", "bob": "3"}
+    said = "submitted at an unknown time, since timestamp.txt cannot be read."
+    assert said in words(report(folder))
+
+
+def test_a_link_in_the_place_of_a_time_is_not_followed(folder):
+    (folder / "secret.txt").write_text("2026-01-01 secret")
+    path = folder / "class/submitted/bob" / NAME / "submission_secret.txt"
+    path.symlink_to(folder / "secret.txt")
+    grade(folder)
+    copies = [*(folder / "class").rglob("submission_secret.txt")]
+    assert not any("2026" in one.read_text() for one in copies if one != path)
 
 
 @pytest.mark.parametrize(
