@@ -69,6 +69,9 @@ WORK = frozenset(
     "completed unsolved untitled document notes scratch practice example examples v q "
     "ex distributed jax python jupyter colab ipynb zip first second third nd rd st th "
     "the and for ko en main master abgabe abgaben übung übungen kurs klasse gruppe "
+    "archive archives all given plain export bulk gradebook repo repository student "
+    "students drive canvas moodle blackboard brightspace ilias sakai github spring "
+    "summer fall autumn winter semester term "
     "강 과제 실습 최종 제출 제출물 복사본 사본 무제 "
     "수정 수업 분반 반 조 주차 답안 풀이".split()
 )

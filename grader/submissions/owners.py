@@ -29,12 +29,12 @@ def owners(
     paths: Sequence[tuple[str, ...]],
     lessons: Sequence[str],
     name: str = "",
-    is_archive: bool = False,
+    may_be_one: bool = False,
 ) -> list[Owner | None]:
     """Returns whose each file is; None: its path does not say, or says two things.
 
-    `name` is that of the download: a learner's if it is a repository, or an archive
-    with no more than one folder that may be a learner's.
+    `name` is that of the download: a learner's if this is a copy of the course, or if
+    it `may_be_one` learner's and holds no more than one folder that may be another's.
     """
     search = Search(lessons)
     numbered = dict(enumerate(paths))
@@ -51,7 +51,7 @@ def owners(
         ]
         is_own = all(owner.below or owner.is_guess for owner in named)
         is_own = is_own and len({owner.student for owner in named}) < 2
-        if is_archive and learner and is_own and not search.refused:
+        if may_be_one and learner and is_own and not search.refused:
             search.give_folder(numbered, learner)
     return [None if n in search.refused else search.found.get(n) for n in numbered]
 
