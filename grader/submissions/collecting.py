@@ -213,9 +213,12 @@ class Collection:
             elif owner:
                 by_student.setdefault(safe_id(owner.student), []).append((file, owner))
             elif is_candidate(file.parts):
-                lesson = next(iter(self.lessons), "LESSON")
                 line = f"{shown(file)} does not say whose it is. Name it like"
-                remedy = f"ada_{lesson}.ipynb, or put it into a folder ada/."
+                remedy = f"ada_{next(iter(self.lessons), 'LESSON')}.ipynb, or put it "
+                remedy += "into a folder ada/."
+                if file.is_archive:
+                    remedy = "ada.zip, or give the download of a class as an argument "
+                    remedy += "of its own."
                 self.leave([file.full_name], f"{line} {remedy}")
             else:
                 self.account.append((file.full_name, Fate.NO_NOTEBOOK))

@@ -111,7 +111,7 @@ class Owner:
 
 
 def owner_by(scheme: str, path: str) -> Owner | None:
-    """Returns the learner whom an LMS named in a path; None: it named none, or two."""
+    """Returns the learner whom an LMS named in a path; None: it named none."""
     found = SCHEMES[scheme].fullmatch(path)
     if not found:
         return None
@@ -132,12 +132,11 @@ def owner_by(scheme: str, path: str) -> Owner | None:
     )
 
 
-def names_several(path: str) -> bool:
-    """Tells whether a path names several learners as Moodle does.
+def names_several(part: str) -> bool:
+    """Tells whether a file's or folder's name names several learners as Moodle does.
 
     On many sites learners write their names, but only the LMS its mark.
     """
-    part = path.partition("/")[0]
     marks = MOODLE_MARK.finditer(part)
     return len({mark[1] or part[: mark.start()] for mark in marks}) > 1
 

@@ -675,3 +675,31 @@ def test_long_lines_and_many_blank_cells_are_read(tmp_path, course):
     contents = {"ada/Untitled.ipynb": data, f"bob/{FIRST}.ipynb": BOB}
     collect([given_as("zip", tmp_path, contents)], course, LESSONS)
     assert placed(course) == {f"ada/{FIRST}": data, f"bob/{FIRST}": BOB}
+
+
+ODD_LMS = {
+    "two names in Blackboard's": [
+        BLACKBOARD.format("x_smith", 29, f"_{FIRST}.ipynb"),
+        BLACKBOARD.format("y_smith", 29, f"_{FIRST}.ipynb"),
+    ],
+    "Canvas's among others": [
+        f"lovelaceada_12_4567_{FIRST}.ipynb",
+        f"byronbob_13_4568_{FIRST}.ipynb",
+    ],
+    "Moodle's among others": [
+        f"Ada_12_assignsubmission_file_/{FIRST}.ipynb",
+        f"Bob_13_assignsubmission_file_{FIRST}.ipynb",
+    ],
+}
+
+
+@pytest.mark.parametrize("odd", ODD_LMS.values(), ids=ODD_LMS)
+def test_what_only_seems_to_be_an_lmss_is_left_alone_loudly(tmp_path, course, odd):
+    others = [f"cyd_{FIRST}.ipynb", f"dan/{FIRST}.ipynb", f"eva_{FIRST}.ipynb"]
+    if "Lesson1" in odd[0]:
+        others = [BLACKBOARD.format("cyd", 29, f"_{FIRST}.ipynb")]
+    contents = dict.fromkeys(odd, ADA) | dict.fromkeys(others, CYD)
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert set(placed(course).values()) == {CYD}
+    assert len(placed(course)) == len(others)
+    assert sorted(fates(found)[Fate.FOR_A_PERSON]) == sorted(odd)
