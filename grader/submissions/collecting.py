@@ -12,6 +12,7 @@ import enum
 import functools
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -162,7 +163,9 @@ class Collection:
                 for file in archives:
                     self.add_archive(file)
             else:
-                self.add_files(files, (download.resolve().name,))
+                is_clone = (download / ".git").exists()
+                name = download.resolve().name
+                self.add_files(files, (name,), may_be_one=is_clone)
         elif not download.is_file():
             name = quoted(str(download))
             self.problems.append(f"{name} is no file and no folder.")
@@ -202,22 +205,21 @@ class Collection:
                 again = "Download it again, or ask for it."
                 self.leave([file.full_name], f"{shown(file)} {problem}. {again}")
             else:
-                self.add_files(found, file.parts, is_archive=True)
+                self.add_files(found, file.parts, may_be_one=True)
 
     def add_files(
         self,
         files: list[ListedFile],
         folder: tuple[str, ...] = (),
         *,
-        is_archive: bool = False,
+        may_be_one: bool = False,
     ) -> None:
         """Adds the files below `folder`, a class's or one learner's."""
         self.listed.update(file.full_name for file in files)
-        name = folder[-1] if folder else ""
-        name = stem(name) if is_archive else name
+        name = re.sub(r"(?i)\.zip$", "", folder[-1]) if folder else ""
         paths = [file.parts[len(folder) :] for file in files]
         by_student: dict[str, list[tuple[ListedFile, Owner]]] = {}
-        found = owners(paths, self.lessons, name, is_archive=is_archive)
+        found = owners(paths, self.lessons, name, may_be_one)
         for file, owner in zip(files, found, strict=True):
             if file.problem:
                 line = f"{shown(file)} {file.problem}: not collected."
@@ -227,9 +229,12 @@ class Collection:
                 student = self.known_as.get(student, student)
                 by_student.setdefault(student, []).append((file, owner))
             elif is_candidate(file.parts):
-                lesson = next(iter(self.lessons), "LESSON")
                 line = f"{shown(file)} does not say whose it is. Name it like"
-                remedy = f"ada_{lesson}.ipynb, or put it into a folder ada/."
+                remedy = f"ada_{next(iter(self.lessons), 'LESSON')}.ipynb, or put it "
+                remedy += "into a folder ada/."
+                if file.is_archive:
+                    remedy = "ada.zip, or give the download of a class as an argument "
+                    remedy += "of its own."
                 self.leave([file.full_name], f"{line} {remedy}")
             else:
                 self.account.append((file.full_name, Fate.NO_NOTEBOOK))

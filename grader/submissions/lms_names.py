@@ -69,6 +69,9 @@ WORK = frozenset(
     "completed unsolved untitled document notes scratch practice example examples v q "
     "ex distributed jax python jupyter colab ipynb zip first second third nd rd st th "
     "the and for ko en main master abgabe abgaben übung übungen kurs klasse gruppe "
+    "archive archives all given plain export bulk gradebook repo repository student "
+    "students drive canvas moodle blackboard brightspace ilias sakai github spring "
+    "summer fall autumn winter semester term "
     "강 과제 실습 최종 제출 제출물 복사본 사본 무제 "
     "수정 수업 분반 반 조 주차 답안 풀이".split()
 )
@@ -108,7 +111,7 @@ class Owner:
 
 
 def owner_by(scheme: str, path: str) -> Owner | None:
-    """Returns the learner whom an LMS named in a path; None: it named none, or two."""
+    """Returns the learner whom an LMS named in a path; None: it named none."""
     found = SCHEMES[scheme].fullmatch(path)
     if not found:
         return None
@@ -129,12 +132,11 @@ def owner_by(scheme: str, path: str) -> Owner | None:
     )
 
 
-def names_several(path: str) -> bool:
-    """Tells whether a path names several learners as Moodle does.
+def names_several(part: str) -> bool:
+    """Tells whether a file's or folder's name names several learners as Moodle does.
 
     On many sites learners write their names, but only the LMS its mark.
     """
-    part = path.partition("/")[0]
     marks = MOODLE_MARK.finditer(part)
     return len({mark[1] or part[: mark.start()] for mark in marks}) > 1
 

@@ -29,12 +29,12 @@ def owners(
     paths: Sequence[tuple[str, ...]],
     lessons: Sequence[str],
     name: str = "",
-    is_archive: bool = False,
+    may_be_one: bool = False,
 ) -> list[Owner | None]:
     """Returns whose each file is; None: its path does not say, or says two things.
 
-    `name` is that of the download: a learner's if it is a repository, or an archive
-    with no more than one folder that may be a learner's.
+    `name` is that of the download: a learner's if this is a copy of the course, or if
+    it `may_be_one` learner's and holds no more than one folder that may be another's.
     """
     search = Search(lessons)
     numbered = dict(enumerate(paths))
@@ -51,7 +51,7 @@ def owners(
         ]
         is_own = all(owner.below or owner.is_guess for owner in named)
         is_own = is_own and len({owner.student for owner in named}) < 2
-        if is_archive and learner and is_own and not search.refused:
+        if may_be_one and learner and is_own and not search.refused:
             search.give_folder(numbered, learner)
     return [None if n in search.refused else search.found.get(n) for n in numbered]
 
@@ -67,21 +67,28 @@ def is_repository(paths: Iterable[tuple[str, ...]]) -> bool:
 
 
 def scheme_of(paths: Paths) -> str:
-    """Names the LMS whose scheme most of the files follow, or "".
+    """Names the LMS whose scheme most of the files follow, or ""."""
+    for scheme, owned in followers(paths).items():
+        strangers = [p for n, p in paths.items() if n not in owned and is_candidate(p)]
+        if len(owned) > len(strangers):
+            return scheme
+    return ""
+
+
+def followers(paths: Paths) -> dict[str, dict[int, Owner]]:
+    """Finds the files that follow each LMS's scheme.
 
     In Canvas's names a section or a year may be taken for a learner's id: an id with
     several names is none.
     """
+    found = {}
     for scheme in SCHEMES:
-        names, balance = collections.defaultdict(set), 0
-        for path in paths.values():
-            owner = owner_by(scheme, "/".join(path))
-            balance += 1 if owner else -is_candidate(path)
-            if owner:
-                names[owner.student].add(owner.name)
-        if balance > 0 and (scheme != "Canvas" or max(map(len, names.values())) == 1):
-            return scheme
-    return ""
+        owned = {n: owner_by(scheme, "/".join(path)) for n, path in paths.items()}
+        owned = {number: owner for number, owner in owned.items() if owner}
+        names = {(owner.student, owner.name) for owner in owned.values()}
+        is_id = scheme != "Canvas" or len(names) == len({who for who, _ in names})
+        found[scheme] = owned if is_id else {}
+    return found
 
 
 def named_learners(
@@ -127,7 +134,7 @@ class Search:
         """
         if len(above) > MAX_DEPTH:
             return
-        paths = self.without_lms(paths, above)
+        paths = self.without_lms(paths)
         files = {n: path[0] for n, path in paths.items() if len(path) == 1}
         folders = collections.defaultdict(dict)
         for number, path in paths.items():
@@ -160,20 +167,25 @@ class Search:
                 learner = self.names.beside_lesson(folder) or folder
                 self.give_folder(below, learner, (*above, folder))
 
-    def without_lms(self, paths: Paths, above: tuple[str, ...]) -> Paths:
+    def without_lms(self, paths: Paths) -> Paths:
         """Finds the owners whom an LMS named; returns what it did not name."""
-        scheme, rest, seen = scheme_of(paths), {}, {}
+        scheme, found = scheme_of(paths), followers(paths)
+        owned = found.get(scheme, {})
+        self.found |= owned
+        origins = collections.defaultdict(set)
+        for owner in owned.values():
+            origins[owner.student].add(owner.origin)
+        rest = {}
         for number, path in paths.items():
-            owner = owner_by(scheme, "/".join(path)) if scheme else None
-            if owner:
-                self.found[number] = owner
-                same = seen.setdefault(owner.student, owner)
-                if owner.origin != same.origin or names_several("/".join(path)):
-                    self.refused.add(number)
-            elif any(owner_by(s, "/".join(path)) for s in SCHEMES if s != "Canvas"):
-                self.refused.add(number)  # a learner may imitate an LMS
-            elif not scheme or is_candidate(path):  # an LMS adds lists and texts
-                rest[number] = path
+            if owner := owned.get(number):
+                is_clear = len(origins[owner.student]) == 1
+                is_clear = is_clear and not names_several(path[0])
+            else:  # a learner may imitate an LMS
+                is_clear = not any(number in one for one in found.values())
+            if not is_clear:
+                self.refused.add(number)
+            elif not owner and (not scheme or is_candidate(path)):
+                rest[number] = path  # an LMS adds lists and texts
         return rest
 
     def learner_beside(self, name: str) -> str:

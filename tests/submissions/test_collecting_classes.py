@@ -473,16 +473,21 @@ def test_of_two_languages_that_were_worked_on_the_lesson_in_lessons_counts(
     assert f'/lessons/{FIRST}.ipynb" counts' in line and f"/ko/{FIRST}" in line
 
 
+@pytest.mark.parametrize("solutions", [True, False])
 @pytest.mark.parametrize("kind", ["folder of clones", "clones", "zips"])
-def test_a_repository_is_one_learner(tmp_path, course, kind):
+def test_a_repository_is_one_learner(tmp_path, course, kind, solutions):
     given = [tmp_path / "lesson-ada", tmp_path / "lesson-bob"]
     for path, data in zip(given, (ADA, BOB), strict=True):
         if kind == "zips":
-            top = f"{path.name}-main/"
-            path.with_suffix(".zip").write_bytes(zipped(repository(data, top)))
+            files = repository(data, f"{path.name}-main/")
+        else:
+            files = repository(data)
+        files = {n: d for n, d in files.items() if solutions or "solutions" not in n}
+        if kind == "zips":
+            path.with_suffix(".zip").write_bytes(zipped(files))
         else:
             folder = tmp_path / "clones" if kind == "folder of clones" else tmp_path
-            put(folder / path.name, repository(data))
+            put(folder / path.name, files)
     if kind == "folder of clones":
         given = [tmp_path / "clones"]
     elif kind == "zips":
@@ -658,3 +663,43 @@ def test_a_zip_with_one_folder_is_of_the_learner_whom_the_zip_names(
         (tmp_path / f"{name}.zip").write_bytes(zipped(contents, when=FRIDAY))
     collect([tmp_path / "bob.zip", tmp_path / "ada.zip"], course, LESSONS)
     assert placed(course) == TWO
+
+
+def test_long_lines_and_many_blank_cells_are_read(tmp_path, course):
+    notebook = json.loads(ADA)
+    blank = {"cell_type": "code", "source": ""}
+    long = [word * 9000 for word in ("shard_batch ", "shard_batch:", "# exercise: ")]
+    notebook["cells"] += [{"cell_type": "code", "source": line} for line in long]
+    notebook["cells"] += [blank] * 1900
+    data = json.dumps(notebook).encode()
+    contents = {"ada/Untitled.ipynb": data, f"bob/{FIRST}.ipynb": BOB}
+    collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == {f"ada/{FIRST}": data, f"bob/{FIRST}": BOB}
+
+
+ODD_LMS = {
+    "two names in Blackboard's": [
+        BLACKBOARD.format("x_smith", 29, f"_{FIRST}.ipynb"),
+        BLACKBOARD.format("y_smith", 29, f"_{FIRST}.ipynb"),
+    ],
+    "Canvas's among others": [
+        f"lovelaceada_12_4567_{FIRST}.ipynb",
+        f"byronbob_13_4568_{FIRST}.ipynb",
+    ],
+    "Moodle's among others": [
+        f"Ada_12_assignsubmission_file_/{FIRST}.ipynb",
+        f"Bob_13_assignsubmission_file_{FIRST}.ipynb",
+    ],
+}
+
+
+@pytest.mark.parametrize("odd", ODD_LMS.values(), ids=ODD_LMS)
+def test_what_only_seems_to_be_an_lmss_is_left_alone_loudly(tmp_path, course, odd):
+    others = [f"cyd_{FIRST}.ipynb", f"dan/{FIRST}.ipynb", f"eva_{FIRST}.ipynb"]
+    if "Lesson1" in odd[0]:
+        others = [BLACKBOARD.format("cyd", 29, f"_{FIRST}.ipynb")]
+    contents = dict.fromkeys(odd, ADA) | dict.fromkeys(others, CYD)
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert set(placed(course).values()) == {CYD}
+    assert len(placed(course)) == len(others)
+    assert sorted(fates(found)[Fate.FOR_A_PERSON]) == sorted(odd)
