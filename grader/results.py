@@ -154,9 +154,9 @@ def late_text(result: Result) -> str:
     """Says how late a result's work is, and what that costs."""
     if not result.penalty or result.score is None:
         return f"This was submitted {result.late}."
-    unit = "point" if result.penalty == 1 else "points"
+    plural = "" if result.penalty == 1 else "s"
     return (
-        f"This was submitted {result.late}: a penalty of {result.penalty:g} {unit} is "
+        f"This was submitted {result.late}: a penalty of {result.penalty:g} point{plural} is "
         f"deducted from the {result.points:g} earned, which leaves {result.score:g}."
     )
 

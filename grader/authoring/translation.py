@@ -31,13 +31,16 @@ MESSAGE_MODULES += "expect_program reference_checks processes script".split()
 COMMON = "common"  # the catalogue of what these modules say, and several lessons
 # The grader's modules with notes, reasons and messages that a learner's page shows.
 GRADER_MODULES = "judging/trial submissions/read_submission submissions/answers".split()
-GRADER_MODULES += ["containment/monitor", "classroom/publishing"]
+GRADER_MODULES += ["containment/monitor", "judging/grade_submission"]
+GRADER_MODULES += ["judging/tampering", "results", "classroom/final_result"]
 PAGE_FILES = {".py": "python", ".j2": "jinja2"}  # in grader/pages, as Babel reads them
 SENTENCE = re.compile(r"(?s)[\w{].*([.?](?: \{\d+\})?$|: )")
 # Messages that look like names in code.
 SHORT_TEXTS = "called seen expected likely where wrong right total holds fails".split()
 SHORT_TEXTS += "later again essential devices microbatches nothing".split()
-SHORT_TEXTS += ["In words", "{1} of {2}"]
+SHORT_TEXTS += ["In words", "{1} of {2}", "late, as the LMS says"]
+SHORT_TEXTS += ["{1} day{2} late", "{1} hour{2} late", "{1} minute{2} late"]
+SHORT_TEXTS += ["less than a minute late"]
 COLAB_NOTE = (
     "In Colab the checks speak English. A cell with `%env COURSE_LANGUAGE={1}`, "
     "run before the set-up cell, changes that."

@@ -76,11 +76,15 @@ def grade_submission(
     ]
     notes = [*submitted.notes, *answers.notes]
     if missing := [*trial.packages][:MAX_NAMED]:
-        what = "Not installed where this was graded, so what uses it could not run"
-        notes.append(f"{what}: {', '.join(missing)}.")
+        notes.append(
+            "Not installed where this was graded, so what uses it could not run: "
+            f"{', '.join(missing)}."
+        )
     if cells := [*trial.cut_short][:MAX_NAMED]:
-        what = "Cells that did not end, or ended their process, count only as far as"
-        notes.append(f"{what} they define something: {', '.join(cells)}.")
+        notes.append(
+            "Cells that did not end, or ended their process, count only as far as they "
+            f"define something: {', '.join(cells)}."
+        )
     notes += [clean_text(text, 500) for text in signs(answers.sources)]
     status = Status.GRADED_WITH_NOTE if notes else Status.GRADED
     return Result(

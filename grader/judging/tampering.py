@@ -29,8 +29,10 @@ KERNEL = re.compile(  # what IPython and its kernel run cells with
 def signs(sources: Collection[str]) -> tuple[str, ...]:
     """Lists, in plain words, the signs of tampering in `sources`."""
     if (size := sum(map(len, sources))) > MAX_SOURCE:
-        what = f"The {size} characters of code are too many"
-        return (f"{what} to be searched for signs of tampering.",)
+        return (
+            f"The {size} characters of code are too many to be searched for signs of "
+            "tampering.",
+        )
     names: dict[str, str] = {}  # what imports bind, in this cell or an earlier one
     found: dict[str, None] = {}
     for source in sources:

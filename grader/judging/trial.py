@@ -166,10 +166,9 @@ class Trial:
     @property
     def not_reached(self) -> CheckedExercise:
         self.limits_hit["time of the whole submission"] = None
-        limits = f"{self.limits.total_s:g} s, {self.limits.total_cpu_s:g} s of CPU time"
         text = (
-            f"Not finished: the submission took more than {limits} or {MAX_SESSIONS} "
-            "starts."
+            f"Not finished: the submission took more than {self.limits.total_s:g} s, "
+            f"{self.limits.total_cpu_s:g} s of CPU time or {MAX_SESSIONS} starts."
         )
         return CheckedExercise(Outcome.TIMED_OUT, text)
 
