@@ -173,8 +173,9 @@ class Search:
         owned = found.get(scheme, {})
         self.found |= owned
         origins = collections.defaultdict(set)
-        for owner in owned.values():
-            origins[owner.student].add(owner.origin)
+        for number, owner in owned.items():
+            if not names_several(paths[number][0]):
+                origins[owner.student].add(owner.origin)
         rest = {}
         for number, path in paths.items():
             if owner := owned.get(number):
