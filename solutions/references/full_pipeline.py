@@ -110,7 +110,9 @@ class Config:
     save_every: int = setting(50, "steps between two checkpoints")
     eval_every: int = setting(100, "steps between two evaluations; 0: only at the end")
     keep: int = setting(3, "how many checkpoints stay, besides the best")
-    start_from: str = setting("", "a checkpoint to begin with: /old/run/checkpoints/150")
+    start_from: str = setting(
+        "", "a checkpoint to begin with: /old/run/checkpoints/150"
+    )
     profile: int = setting(0, "steps to trace, for XProf or TensorBoard")
     peak_lr: float = setting(3e-3, "the highest learning rate")
     hidden: int = setting(256, "width of the model's layers")
@@ -157,7 +159,9 @@ class Task:
         """
         return ()
 
-    def loss(self, params: Any, batch: Any, key: Any, step: Any, *mutable: Any) -> tuple:
+    def loss(
+        self, params: Any, batch: Any, key: Any, step: Any, *mutable: Any
+    ) -> tuple:
         """Returns (losses, weights, metrics, *mutable), of one device's rows.
 
         Args:
@@ -213,12 +217,13 @@ def make_task(config: Config) -> Task:
     if str(folder.absolute()) not in sys.path:
         sys.path.insert(0, str(folder.absolute()))
     try:
-        return getattr(importlib.import_module(path.stem), name)(config)
+        module = importlib.import_module(path.stem)
     except ModuleNotFoundError as error:
         text = f"--task {config.task} needs `pip install {error.name}`."
         raise RunError(text) from None
-    except AttributeError:
-        raise RunError(f"{path} has no class {name}.") from None
+    if not hasattr(module, name):
+        raise RunError(f"{path} has no class {name}.")
+    return getattr(module, name)(config)
 
 
 def check(config: Config) -> None:
@@ -234,7 +239,9 @@ def check(config: Config) -> None:
         if not 0 < (value := getattr(config, name)) < math.inf:
             raise RunError(f"{name}={value} must be a number above 0.")
     if config.compute_dtype not in (dtypes := ("float32", "bfloat16", "float16")):
-        raise RunError(f"compute_dtype={config.compute_dtype}: use {', '.join(dtypes)}.")
+        raise RunError(
+            f"compute_dtype={config.compute_dtype}: use {', '.join(dtypes)}."
+        )
     if config.warmup_steps >= config.schedule_steps:
         raise RunError(
             f"warmup_steps={config.warmup_steps} leaves nothing of "
@@ -353,6 +360,11 @@ def batches(data: Any, config: Config, mesh: Mesh, start_step: int) -> Iterator[
         yield batch
 
 
+def name_of(path: tuple) -> str:
+    """Returns a place in a tree as text: "layers/0/w"."""
+    return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
 def first_state(task: Task, mesh: Mesh) -> tuple[Callable, Any]:
     """Returns the function that makes the first state, and the state's abstract arrays.
 
@@ -372,7 +384,7 @@ def first_state(task: Task, mesh: Mesh) -> tuple[Callable, Any]:
     unused = set(task.specs)
 
     def spec_of(path, leaf):
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        name = name_of(path)
         found = [text for text in task.specs if fnmatch.fnmatchcase(name, text)]
         unused.difference_update(found)
         spec = task.specs[found[0]] if found else P()
@@ -419,7 +431,9 @@ def sums_of(found: tuple, counts: Any = None) -> dict[str, Any]:
     """Adds up what `loss` returned, over the rows that count: f32 () each."""
     losses, weights, metrics, *_ = found
     named = {"loss": losses, "weight": weights} | metrics
-    chosen = {n: a if counts is None else jnp.where(counts, a, 0) for n, a in named.items()}
+    chosen = {
+        n: a if counts is None else jnp.where(counts, a, 0) for n, a in named.items()
+    }
     return {name: jnp.sum(a, dtype=jnp.float32) for name, a in chosen.items()}
 
 
@@ -430,7 +444,10 @@ def make_train_step(task: Task, mesh: Mesh) -> Callable:
     microbatches; what the "model" axis needs, the compiler puts in.
     """
     optimizer, (_, abstract) = task.optimizer(), first_state(task, mesh)
-    shardings, parts = jax.tree.map(lambda leaf: leaf.sharding, abstract), parts_of(abstract)
+    shardings, parts = (
+        jax.tree.map(lambda leaf: leaf.sharding, abstract),
+        parts_of(abstract),
+    )
 
     def summed(tree):
         if mesh.shape["model"] > 1:  # joining would gather what that axis splits
@@ -476,17 +493,23 @@ def make_train_step(task: Task, mesh: Mesh) -> Callable:
         mutable = jax.tree.map(lambda a: a / mesh.shape["data"], mutable)
         leaves, structure = jax.tree.flatten(grads)
         split = [any(spec) for spec in structure.flatten_up_to(parts)]
-        whole = [leaf for leaf, is_split in zip(leaves, split, strict=True) if not is_split]
+        whole = [
+            leaf for leaf, is_split in zip(leaves, split, strict=True) if not is_split
+        ]
         whole, mutable, sums = summed((whole, mutable, sums))
         # Where parts were gathered, the gradient's sum is made already.
         rest = iter(whole)
-        leaves = [leaf if s else next(rest) for leaf, s in zip(leaves, split, strict=True)]
+        leaves = [
+            leaf if s else next(rest) for leaf, s in zip(leaves, split, strict=True)
+        ]
         return structure.unflatten(leaves), mutable, sums
 
     def step(state, batch):
         params, opt_state, number = state["params"], state["opt_state"], state["step"]
         grads, mutable, sums = grads_of(params, state["mutable"], number, batch)
-        weight = jnp.maximum(sums.pop("weight"), 1e-20)  # if nothing counts, no gradient
+        weight = jnp.maximum(
+            sums.pop("weight"), 1e-20
+        )  # if nothing counts, no gradient
         grads, metrics = jax.tree.map(lambda a: a / weight, (grads, sums))
         updates, opt_state = optimizer.update(grads, opt_state, params)
         params = optax.apply_updates(params, updates)
@@ -532,8 +555,8 @@ def make_evaluate(task: Task, mesh: Mesh, held_out: Any, abstract: Any) -> Calla
             tree = state["params"], state["mutable"], state["step"]
             found = sums(*tree, batch, counts)
             totals.update({name: float(np.asarray(a)) for name, a in found.items()})
-        weight = totals.pop("weight")
-        return {name: total / weight for name, total in totals.items()}
+        weight, loss = totals.pop("weight"), totals.pop("loss")
+        return {n: total / weight for n, total in {"loss": loss, **totals}.items()}
 
     return evaluate
 
@@ -551,11 +574,16 @@ class Checkpoints:
         import orbax.checkpoint as ocp
         from orbax.checkpoint.checkpoint_managers import preservation_policy as policy
 
+        logging.getLogger("absl").setLevel(logging.CRITICAL)  # errors are raised, too
+
         def loss(metrics):  # nan is never the best
             return metrics["loss"] if math.isfinite(metrics["loss"]) else math.inf
 
         best = policy.BestN(
-            get_metric_fn=loss, reverse=True, n=1, keep_checkpoints_without_metrics=False
+            get_metric_fn=loss,
+            reverse=True,
+            n=1,
+            keep_checkpoints_without_metrics=False,
         )
         kept = policy.AnyPreservationPolicy([policy.LatestN(config.keep), best])
         options = {"preservation_policy": kept, "best_fn": loss, "best_mode": "min"}
@@ -570,7 +598,9 @@ class Checkpoints:
                 Path(folder).absolute(),
                 options=ocp.CheckpointManagerOptions(**options, create=False),
                 item_handlers={
-                    "state": ocp.PyTreeCheckpointHandler(type_handler_registry=registry),
+                    "state": ocp.PyTreeCheckpointHandler(
+                        type_handler_registry=registry
+                    ),
                     "facts": ocp.JsonCheckpointHandler(),
                 },
             )
@@ -641,7 +671,9 @@ class Checkpoints:
         """
 
         def restored(step):
-            return self.source.restore(step, args=self.ocp.args.Composite(**{item: args}))
+            return self.source.restore(
+                step, args=self.ocp.args.Composite(**{item: args})
+            )
 
         folder, texts = self.source.directory, []
         for step in sorted(self.source.all_steps(), reverse=True):
@@ -653,7 +685,9 @@ class Checkpoints:
                     continue
                 restored(step)
             except Exception as error:
-                texts.append(f"Checkpoint {step} in {folder} cannot be read: {short(error)}")
+                texts.append(
+                    f"Checkpoint {step} in {folder} cannot be read: {short(error)}"
+                )
             else:
                 texts.append(
                     f"Checkpoint {step} can be read: to continue from it, add "
@@ -683,7 +717,7 @@ def compare(step: int, there: dict[str, Any], here: dict[str, Any]) -> None:
     ]
     if there and texts:
         raise RunError(
-            f"Checkpoint {step} is another run's: {'; '.join(texts)}. Use the same "
+            f"Checkpoint {step} is another run's: {'; '.join(texts[:4])}. Use the same "
             "settings, or another --directory."
         )
 
@@ -694,7 +728,9 @@ class Metrics:
     Metrics and evaluations are, to the byte, those of a run that nothing interrupted.
     """
 
-    def __init__(self, config: Config, step: int, log: str | Callable, per_second: dict):
+    def __init__(
+        self, config: Config, step: int, log: str | Callable, per_second: dict
+    ):
         self.folder, self.per_second = Path(config.directory), per_second
         self.log = log if callable(log) else make_logger(log, config)
         self.since: float | None = None
@@ -724,7 +760,10 @@ class Metrics:
 
     def write(self, first_step: int, values: dict[str, list]) -> None:
         """Adds a line for each step of a call; values: a list of one per step, each."""
-        rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values())]
+        rows = [
+            dict(zip(values, row, strict=True))
+            for row in zip(*values.values(), strict=True)
+        ]
         last, now, speed = first_step + len(rows), time.perf_counter(), {}
         if self.since is not None:  # else it would count the compilation
             seconds = (now - self.since) / len(rows)
@@ -865,9 +904,13 @@ def fit(
     task, mesh = make_task(config), make_mesh(config)
     train, held_out = task.load()
     check_rows(config, train, held_out)
-    settings = settings_of(config) | {"num_rows": count_rows(train)}
-    compare(checkpoints.step, facts, settings)
     init, abstract = first_state(task, mesh)
+    settings = settings_of(config) | {"num_rows": count_rows(train)}
+    settings |= {
+        f"params/{name_of(path)}": list(leaf.shape)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(abstract["params"])
+    }
+    compare(checkpoints.step, facts, settings)
     check_folder(Path(config.directory))
     step = start = checkpoints.step
     if start:
@@ -894,7 +937,7 @@ def fit(
             is_last = step == config.num_steps
             is_due = termination.is_due(step // config.steps_per_call)
             stopped = is_due and not is_last
-            evaluates = is_last or config.eval_every and step % config.eval_every == 0
+            evaluates = is_last or (config.eval_every and step % config.eval_every == 0)
             evaluates = evaluates and not stopped  # then there is little time left
             saves = evaluates or stopped or step % config.save_every == 0
             # One call runs while the last is read; before a save, the log holds all.
@@ -927,7 +970,10 @@ def fit(
         made = jax.jit(f, out_shardings=NamedSharding(mesh, P()))(state["params"])
         return jax.tree.map(lambda a: np.asarray(a.addressable_data(0)), made)
 
-    return found | {"evaluation": evaluation or evaluate(state), "shown": task.show(run)}
+    return found | {
+        "evaluation": evaluation or evaluate(state),
+        "shown": task.show(run),
+    }
 
 
 def launch(arguments: list[str], num_processes: int, port: int = 0) -> int:
@@ -992,7 +1038,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         description="Trains on any mesh and any number of processes, resumably."
     )
     parser.add_argument("--directory", required=True, help="where the run's files are")
-    parser.add_argument("--mesh", default="", help="data=4,model=2; default: all as data")
+    parser.add_argument(
+        "--mesh", default="", help="data=4,model=2; default: all as data"
+    )
     parser.add_argument(
         "--log", default="json", choices=("json", "tensorboard", "wandb")
     )
@@ -1007,7 +1055,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     for field in dataclasses.fields(Config):
         if field.metadata:
             kind, name = type(field.default), f"--{field.name.replace('_', '-')}"
-            text = field.metadata["help"] + ("; default: %(default)s" * (field.default != ""))
+            text = field.metadata["help"] + (
+                "; default: %(default)s" * (field.default != "")
+            )
             names = ("--task", "--model") if name == "--task" else (name,)
             parser.add_argument(*names, type=kind, default=field.default, help=text)
     return parser.parse_args(arguments)
@@ -1034,7 +1084,6 @@ def main() -> int:
 
 def train(options: argparse.Namespace) -> int:
     """Trains as the one process, or as one of several; returns the exit code."""
-    logging.getLogger("absl").setLevel(logging.CRITICAL)  # errors are raised, too
     number, _, count = (options.process or "0/1").partition("/")
     if options.cluster:
         jax.distributed.initialize()
@@ -1070,5 +1119,7 @@ def train(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.modules["full_pipeline"] = sys.modules["__main__"]  # tasks import it by this name
+    sys.modules["full_pipeline"] = sys.modules[
+        "__main__"
+    ]  # tasks import it by this name
     sys.exit(main())
