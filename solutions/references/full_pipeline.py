@@ -60,6 +60,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+FOLDER = Path(__file__).absolute().parent  # of the tasks in TASKS
 NUM_DEVICES = 8  # simulated, over all local processes
 STOPPED = 128 + signal.SIGTERM  # the exit code, as of a shell
 GRACE_S = 25  # SLURM sends SIGKILL 30 s after SIGTERM
@@ -207,15 +208,14 @@ class Task:
 def make_task(config: Config) -> Task:
     """Imports the task; raises `RunError` where there is none."""
     file, _, name = TASKS.get(config.task, config.task).partition(":")
-    folder = Path(__file__).parent if config.task in TASKS else Path(file).parent
-    path = folder.absolute() / Path(file).name
+    path = (FOLDER if config.task in TASKS else Path.cwd()) / file
     if not (name and path.is_file()):
         raise RunError(
             f"There is no task {config.task!r}: use {', '.join(TASKS)}, or a class in a "
             "file of yours, as in --task my_task.py:MyTask."
         )
-    if str(folder.absolute()) not in sys.path:
-        sys.path.insert(0, str(folder.absolute()))
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
     try:
         module = importlib.import_module(path.stem)
     except ModuleNotFoundError as error:
@@ -288,7 +288,7 @@ def check_rows(config: Config, train: Any, held_out: Any) -> None:
 def check_folder(folder: Path) -> None:
     """Makes the folder of a run; raises `RunError` where it cannot be written to."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe-{os.getpid()}"
         try:
             probe.write_bytes(bytes(2**20))
@@ -449,17 +449,26 @@ def make_train_step(task: Task, mesh: Mesh) -> Callable:
         parts_of(abstract),
     )
 
-    def summed(tree):
-        if mesh.shape["model"] > 1:  # joining would gather what that axis splits
-            return jax.lax.psum(tree, "data")
-        # Small leaves travel as one: devices meet once for all, not once for each.
+    # Small leaves travel as one: devices meet once for all, not once for each. Along
+    # "model", joining would gather what that axis splits. Where `loss` gathered parts,
+    # the gradient's sum is made already.
+    small = 4096 if mesh.shape["model"] == 1 else 0
+
+    def kind_of(leaf, spec):
+        return "done" if any(spec) else "small" if leaf.size <= small else "large"
+
+    def summed(grads, rest):
+        tree, specs = (grads, rest), (parts, jax.tree.map(lambda _: P(), rest))
+        kinds = jax.tree.leaves(jax.tree.map(kind_of, tree, specs))
         leaves, structure = jax.tree.flatten(tree)
-        small = [leaf for leaf in leaves if leaf.size <= 4096]
-        large = [leaf for leaf in leaves if leaf.size > 4096]
-        joined, split = ravel_pytree(small)
-        joined, large = jax.lax.psum((joined, large), "data")
-        sums = {True: iter(split(joined)), False: iter(large)}
-        return structure.unflatten(next(sums[leaf.size <= 4096]) for leaf in leaves)
+        found = {"done": [], "small": [], "large": []}
+        for kind, leaf in zip(kinds, leaves, strict=True):
+            found[kind].append(leaf)
+        joined, split = ravel_pytree(found["small"])
+        joined, found["large"] = jax.lax.psum((joined, found["large"]), "data")
+        found["small"] = split(joined)
+        sums = {kind: iter(leaves) for kind, leaves in found.items()}
+        return structure.unflatten(next(sums[kind]) for kind in kinds)
 
     # Without the check, gradients of replicated parameters are each device's own.
     @functools.partial(
@@ -491,18 +500,8 @@ def make_train_step(task: Task, mesh: Mesh) -> Callable:
         (grads, mutable), sums = jax.lax.scan(add, (zeros, mutable), (numbers, batch))
         sums = jax.tree.map(lambda a: a.sum(0), sums)
         mutable = jax.tree.map(lambda a: a / mesh.shape["data"], mutable)
-        leaves, structure = jax.tree.flatten(grads)
-        split = [any(spec) for spec in structure.flatten_up_to(parts)]
-        whole = [
-            leaf for leaf, is_split in zip(leaves, split, strict=True) if not is_split
-        ]
-        whole, mutable, sums = summed((whole, mutable, sums))
-        # Where parts were gathered, the gradient's sum is made already.
-        rest = iter(whole)
-        leaves = [
-            leaf if s else next(rest) for leaf, s in zip(leaves, split, strict=True)
-        ]
-        return structure.unflatten(leaves), mutable, sums
+        grads, (mutable, sums) = summed(grads, (mutable, sums))
+        return grads, mutable, sums
 
     def step(state, batch):
         params, opt_state, number = state["params"], state["opt_state"], state["step"]
@@ -579,33 +578,31 @@ class Checkpoints:
         def loss(metrics):  # nan is never the best
             return metrics["loss"] if math.isfinite(metrics["loss"]) else math.inf
 
-        best = policy.BestN(
-            get_metric_fn=loss,
-            reverse=True,
-            n=1,
-            keep_checkpoints_without_metrics=False,
+        latest = policy.LatestN(config.keep)
+        best = policy.BestN(get_metric_fn=loss, reverse=True, n=1)
+        best.keep_checkpoints_without_metrics = False
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=policy.AnyPreservationPolicy([latest, best]),
+            best_fn=loss,
+            best_mode="min",
+            create=False,
         )
-        kept = policy.AnyPreservationPolicy([policy.LatestN(config.keep), best])
-        options = {"preservation_policy": kept, "best_fn": loss, "best_mode": "min"}
         # Replicas share the writing of large arrays only: of small ones it costs more.
         arrays = ocp.type_handlers.ArrayHandler(
             min_slice_bytes_for_replica_parallel=2**20, enable_write_sharding_file=False
         )
         registry = ocp.type_handlers.create_type_handler_registry((jax.Array, arrays))
 
+        state = ocp.PyTreeCheckpointHandler(type_handler_registry=registry)
+        handlers = {"state": state, "facts": ocp.JsonCheckpointHandler()}
+
         def manager(folder):
+            folder = Path(folder).absolute()
             return ocp.CheckpointManager(
-                Path(folder).absolute(),
-                options=ocp.CheckpointManagerOptions(**options, create=False),
-                item_handlers={
-                    "state": ocp.PyTreeCheckpointHandler(
-                        type_handler_registry=registry
-                    ),
-                    "facts": ocp.JsonCheckpointHandler(),
-                },
+                folder, options=options, item_handlers=handlers
             )
 
-        self.config, self.ocp = config, ocp
+        self.ocp = ocp
         self.manager = self.source = manager(Path(config.directory) / "checkpoints")
         self.step = self.manager.latest_step() or 0
         if config.start_from and not self.step:
@@ -624,15 +621,10 @@ class Checkpoints:
         Raises:
             RunError: this one, or the one before, cannot be written.
         """
-        items = {
-            "state": self.ocp.args.PyTreeSave(state),
-            "facts": self.ocp.args.JsonSave(facts),
-        }
+        args = self.ocp.args
+        items = args.Composite(state=args.PyTreeSave(state), facts=args.JsonSave(facts))
         with self.writing():
-            if jax.process_index() == 0:
-                Path(self.manager.directory).mkdir(exist_ok=True)
-            args = self.ocp.args.Composite(**items)
-            self.manager.save(step, args=args, metrics=evaluation)
+            self.manager.save(step, args=items, metrics=evaluation)
 
     def wait(self) -> None:
         """Waits until all is written; raises as `save`."""
@@ -670,29 +662,24 @@ class Checkpoints:
                 first that can be read, and each one's error. Nothing is changed.
         """
 
-        def restored(step):
-            return self.source.restore(
-                step, args=self.ocp.args.Composite(**{item: args})
-            )
-
         folder, texts = self.source.directory, []
-        for step in sorted(self.source.all_steps(), reverse=True):
+        steps = [step for step in self.source.all_steps() if step <= self.step]
+        for step in sorted(steps, reverse=True):
             try:
-                if step == self.step:
-                    return restored(step)[item]
-                # An older one is tried for the message alone; processes would part here.
-                if step > self.step or jax.process_count() > 1:
-                    continue
-                restored(step)
+                wanted = self.ocp.args.Composite(**{item: args})
+                found = self.source.restore(step, args=wanted)[item]
             except Exception as error:
-                texts.append(
-                    f"Checkpoint {step} in {folder} cannot be read: {short(error)}"
-                )
+                text = f"Checkpoint {step} in {folder} cannot be read: {short(error)}"
+                texts.append(text)
             else:
+                if step == self.step:
+                    return found
                 texts.append(
                     f"Checkpoint {step} can be read: to continue from it, add "
                     f"--start-from {folder}/{step} and choose another --directory."
                 )
+                break
+            if jax.process_count() > 1:  # the others may have read it and gone on
                 break
         texts.append(
             "Nothing was changed. If the reason can be removed (memory, another version, "
