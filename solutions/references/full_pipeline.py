@@ -449,6 +449,7 @@ def make_train_step(task: Task, mesh: Mesh) -> Callable:
         parts_of(abstract),
     )
 
+    seed = np.array([1, task.config.seed], np.uint32)  # that of `init` begins with 0
     # Small leaves travel as one: devices meet once for all, not once for each. Along
     # "model", joining would gather what that axis splits. Where `loss` gathered parts,
     # the gradient's sum is made already.
@@ -480,15 +481,14 @@ def make_train_step(task: Task, mesh: Mesh) -> Callable:
         check_vma=False,
     )
     def grads_of(params, mutable, number, batch):  # batch: [M, B/M/D, ...] on a device
-        key = jax.random.key(task.config.seed)
-        for n in (2**31 - 1, number, jax.lax.axis_index("data")):  # first: not init's
-            key = jax.random.fold_in(key, n)
+        key = jax.random.fold_in(jax.random.wrap_key_data(seed), number)
+        first = jax.lax.axis_index("data") * task.config.num_microbatches
 
         def add(carry, piece):
             (total, mutable), (n, rows) = carry, piece
 
             def loss(params):
-                own = jax.random.fold_in(key, n)
+                own = jax.random.fold_in(key, first + n)
                 found = task.loss(params, rows, own, number, *mutable)
                 return found[0].sum(), (sums_of(found), tuple(found[3:]))
 

@@ -28,12 +28,15 @@ class Digits(Task):
 
     def init(self, key: Any) -> dict[str, Any]:
         """Draws the parameters, float32."""
-        hidden = self.config.hidden
-        sizes = ((64, hidden), (hidden, hidden), (hidden, 10))
+        width = self.config.hidden
+        sizes = ((64, width), (width, width), (width, 10))
+        ends = np.cumsum([n_in * n_out for n_in, n_out in sizes])
+        # One draw for all: random numbers are most of what there is to compile.
+        pieces = jnp.split(jax.random.normal(key, (ends[-1],)), ends[:-1])
         params = {}
-        for number, (n_in, n_out) in enumerate(sizes, 1):
-            drawn = jax.random.normal(jax.random.fold_in(key, number), (n_in, n_out))
-            params |= {f"w{number}": drawn / n_in**0.5, f"b{number}": jnp.zeros(n_out)}
+        for n, (piece, shape) in enumerate(zip(pieces, sizes, strict=True), 1):
+            params[f"w{n}"] = piece.reshape(shape) / shape[0] ** 0.5
+            params[f"b{n}"] = jnp.zeros(shape[1])
         return params
 
     def loss(self, params: Any, batch: Any, key: Any, step: Any) -> tuple:
