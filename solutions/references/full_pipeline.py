@@ -431,10 +431,9 @@ def sums_of(found: tuple, counts: Any = None) -> dict[str, Any]:
     """Adds up what `loss` returned, over the rows that count: f32 () each."""
     losses, weights, metrics, *_ = found
     named = {"loss": losses, "weight": weights} | metrics
-    chosen = {
-        n: a if counts is None else jnp.where(counts, a, 0) for n, a in named.items()
-    }
-    return {name: jnp.sum(a, dtype=jnp.float32) for name, a in chosen.items()}
+    if counts is not None:
+        named = {name: jnp.where(counts, a, 0) for name, a in named.items()}
+    return {name: jnp.sum(a, dtype=jnp.float32) for name, a in named.items()}
 
 
 def make_train_step(task: Task, mesh: Mesh) -> Callable:
@@ -444,11 +443,8 @@ def make_train_step(task: Task, mesh: Mesh) -> Callable:
     microbatches; what the "model" axis needs, the compiler puts in.
     """
     optimizer, (_, abstract) = task.optimizer(), first_state(task, mesh)
-    shardings, parts = (
-        jax.tree.map(lambda leaf: leaf.sharding, abstract),
-        parts_of(abstract),
-    )
-
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
+    parts = parts_of(abstract)
     seed = np.array([1, task.config.seed], np.uint32)  # that of `init` begins with 0
     # Small leaves travel as one: devices meet once for all, not once for each. Along
     # "model", joining would gather what that axis splits. Where `loss` gathered parts,
@@ -506,9 +502,8 @@ def make_train_step(task: Task, mesh: Mesh) -> Callable:
     def step(state, batch):
         params, opt_state, number = state["params"], state["opt_state"], state["step"]
         grads, mutable, sums = grads_of(params, state["mutable"], number, batch)
-        weight = jnp.maximum(
-            sums.pop("weight"), 1e-20
-        )  # if nothing counts, no gradient
+        # Where nothing counts, gradients are 0, not nan.
+        weight = jnp.maximum(sums.pop("weight"), 1e-20)
         grads, metrics = jax.tree.map(lambda a: a / weight, (grads, sums))
         updates, opt_state = optimizer.update(grads, opt_state, params)
         params = optax.apply_updates(params, updates)
@@ -957,10 +952,8 @@ def fit(
         made = jax.jit(f, out_shardings=NamedSharding(mesh, P()))(state["params"])
         return jax.tree.map(lambda a: np.asarray(a.addressable_data(0)), made)
 
-    return found | {
-        "evaluation": evaluation or evaluate(state),
-        "shown": task.show(run),
-    }
+    evaluation = evaluation or evaluate(state)
+    return found | {"evaluation": evaluation, "shown": task.show(run)}
 
 
 def launch(arguments: list[str], num_processes: int, port: int = 0) -> int:
@@ -1100,7 +1093,8 @@ def train(options: argparse.Namespace) -> int:
     loss = f"loss {result['losses'][-1]:.4f}" if result["losses"] else "was done"
     means = (f"held-out {n} {value:.4f}" for n, value in result["evaluation"].items())
     print(f"step {result['step']}: {', '.join((loss, *means))}")
-    print(f"best held-out loss: {options.directory}/checkpoints/{result['best']}")
+    if result["best"]:
+        print(f"best held-out loss: {options.directory}/checkpoints/{result['best']}")
     print(result["shown"], end="\n" if result["shown"] else "")
     return 0
 
