@@ -885,6 +885,10 @@ draw_losses(curves, "loss", "One script, three ways to run it")
 # | `settings_of(config)` | what a resumed run must share |
 # | `open_log(config, step)` | returns `write(step, metrics)` and `flush()`; keeps `step` lines |
 #
+# The schedule of `make_optimizer` ends at step 1000, whatever `num_steps` is. If its end
+# moved with `num_steps`, a finished run that you continue for longer would jump back to
+# a large learning rate in the middle of its training.
+#
 # To read a loss is to wait for its step. So `write` keeps a step's metrics until the
 # next ones come, **one step late**: while step k runs, `next(stream)` already prepares
 # a batch. `flush` writes what is still kept.
@@ -1102,7 +1106,11 @@ def fit(config):
 #
 # The grown-up version is `solutions/references/full_pipeline.py`: it adds 5.3
 # (`--compute-dtype`) and 5.5 (`--mesh data=4,model=2`), and saves and ends at SIGTERM,
-# by which a cluster takes its machines back.
+# by which a cluster takes its machines back. It says first what it runs on, evaluates
+# held-out rows while the parameters stay sharded, keeps the best checkpoint besides the
+# last ones, and logs rows per second. From an older checkpoint it continues in a new
+# directory (`--start-from`). For a model and data of your own, copy
+# `pipeline_template.py` from the same folder, and change its four parts.
 
 # %% [markdown]
 # ## 8. What takes the time?

@@ -9,7 +9,6 @@ Source: Flax, "Why Flax NNX", "Scale up on multiple devices" and "Transforms gui
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -120,7 +119,6 @@ class LanguageModel(nnx.Module):
         return self.letters.attend(self.norm(h)).astype(jnp.float32)
 
 
-@dataclasses.dataclass(frozen=True)
 class FlaxTransformer(Transformer):
     """`Transformer` with NNX modules; its parameters have a module's paths as names."""
 

@@ -7,7 +7,7 @@ lie on the mesh, and the data. Attention heads and the perceptron's units are sp
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -15,9 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from full_pipeline import RunError, Task
 from jax.sharding import PartitionSpec as P
-from pipeline_run import SetupError
-from pipeline_task import Task
 
 WORDS = (  # a sentence takes one of each row
     ("ada", "bob", "eve", "max"),
@@ -60,7 +59,6 @@ def norm(x: Any, scale: Any) -> Any:
     return scale * x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6)
 
 
-@dataclasses.dataclass(frozen=True)
 class Transformer(Task):
     """Predicts the next letter, from those before it in a row of 64.
 
@@ -71,7 +69,9 @@ class Transformer(Task):
 
     num_layers: ClassVar = 4
     num_heads: ClassVar = 8
+    num_letters: ClassVar = len(LETTERS)
     row: ClassVar = 64  # letters
+    tokens_per_row: ClassVar = row
     rules: ClassVar = {"heads": "model", "units": "model", "width": "data"}
     axes: ClassVar = {  # the logical axes of each parameter
         "letters": ("letter", "width"),
@@ -102,10 +102,10 @@ class Transformer(Task):
         return tuple(parts)
 
     def size_of_a_head(self) -> int:
-        """Raises `SetupError` where the width is no multiple of the heads."""
+        """Raises `RunError` where the width is no multiple of the heads."""
         width, heads = self.config.hidden, self.num_heads
         if width % heads:
-            raise SetupError(f"A width (hidden) of {width} for {heads} heads.")
+            raise RunError(f"A width (hidden) of {width} for {heads} heads.")
         return width // heads
 
     def init(self, key: Any) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Transformer(Task):
         width, heads, layers = self.config.hidden, self.num_heads, self.num_layers
         size, deep = self.size_of_a_head(), (2 * layers) ** -0.5
         shapes = {
-            "letters": ((len(LETTERS), width), 1.0),
+            "letters": ((self.num_letters, width), 1.0),
             "places": ((self.row, width), 1.0),
             "qkv": ((layers, width, 3, heads, size), width**-0.5),
             "out": ((layers, heads, size, width), deep * width**-0.5),
@@ -162,10 +162,12 @@ class Transformer(Task):
         y = norm(h, params["scale"]).astype(dtype)
         return (y @ letters.T).astype(jnp.float32) * self.config.hidden**-0.5
 
-    def loss(self, params: dict[str, Any], x: Any, y: Any) -> Any:
-        """Mean cross-entropy of the next letters, in nats: f32 ()."""
+    def loss(self, params: Any, batch: Any, key: Any, step: Any) -> tuple:
+        """Cross-entropy of the next letters, in nats, summed over each row."""
+        x, y = batch
         logits = self.logits(params, x, self.gathered)
-        return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, y)
+        return losses.sum(-1), jnp.full(len(x), x.shape[1], jnp.float32), {}
 
     def gathered(self, name: str, part: Any) -> Any:
         """Gathers an array's parts, one layer's say, if it is split over "data"."""
@@ -175,23 +177,22 @@ class Transformer(Task):
         axis = axes.index("width")
         return jax.lax.all_gather(part, "data", axis=axis, tiled=True)
 
-    def score(self, params: dict[str, Any], x: Any, y: Any) -> tuple[str, float]:
-        """Returns the mean cross-entropy of the next letters, on one device."""
-        logits = jax.jit(lambda p, x: self.logits(p, x, lambda _, a: a))(params, x)
-        found = optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
-        return "loss", float(found)
-
-    def show(self, params: dict[str, Any]) -> str:
+    def show(self, run: Callable) -> str:
         """Says what the loss is to be compared with, and writes a text of its own."""
         floor, even = entropy_floor(), np.log(len(LETTERS))
         text = f"entropy floor {floor:.4f}, uniform guess {even:.4f}\n"
-        return text + self.write(params, "ada ", 160, seed=self.config.seed)
+        return text + self.write(run, "ada ", 160, seed=self.config.seed)
 
-    def write(self, params: dict[str, Any], start: str, length: int, seed: int) -> str:
+    def encode(self, text: str) -> list[int]:
+        return [LETTERS.index(letter) for letter in text]
+
+    def decode(self, letters: list[int]) -> str:
+        return "".join(LETTERS[place] for place in letters)
+
+    def write(self, run: Callable, start: str, length: int, seed: int) -> str:
         """Continues a text by so many letters, each drawn as the model expects it."""
 
-        @jax.jit
-        def step(state, key):
+        def step(params, state, key):
             row, place = state  # the letters so far, then anything
             shown = self.logits(params, row[None], lambda _, a: a)[0, place - 1]
             letter = jax.random.categorical(key, shown).astype(row.dtype)
@@ -200,8 +201,12 @@ class Transformer(Task):
             row = row.at[jnp.minimum(place, self.row - 1)].set(letter)
             return (row, jnp.minimum(place + 1, self.row)), letter
 
-        first = [LETTERS.index(letter) for letter in start[-self.row :]]
+        first = self.encode(start)[-self.row :]
         row = jnp.zeros(self.row, jnp.int32).at[: len(first)].set(jnp.array(first))
         keys = jax.random.split(jax.random.key(seed), length)
-        _, letters = jax.lax.scan(step, (row, jnp.int32(len(first))), keys)
-        return start + "".join(LETTERS[place] for place in letters.tolist())
+
+        def letters(params):
+            state = row, jnp.int32(len(first))
+            return jax.lax.scan(functools.partial(step, params), state, keys)[1]
+
+        return start + self.decode(run(letters).tolist())

@@ -1,9 +1,9 @@
 """A run of the full pipeline survives kills, other meshes and bad settings."""
 
-import importlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,13 +21,18 @@ REFERENCES = Path(__file__).resolve().parents[2] / "solutions" / "references"
 sys.path.append(str(REFERENCES))
 pytest.importorskip("orbax.checkpoint")
 import full_pipeline
-import pipeline_model
+import pipeline_tasks
 import sharded_pipeline
-from full_pipeline import fit
+from full_pipeline import Checkpoints, Config, Metrics, RunError, fit
 from orbax.checkpoint import CheckpointManager
-from pipeline_run import Checkpoints, Config, Metrics, SetupError
 
-SMALL = {"num_steps": 40, "save_every": 10, "hidden": 32, "compute_dtype": "float32"}
+SMALL = {
+    "num_steps": 40,
+    "schedule_steps": 1000,
+    "save_every": 10,
+    "hidden": 32,
+    "compute_dtype": "float32",
+}
 REGRESSION = {
     "task": "regression",
     "batch_size": 256,
@@ -69,7 +74,7 @@ def close_to_truth(result):
     true, noise = sharded_pipeline.make_data(1)[2], sharded_pipeline.NOISE
     for name in ("w", "b"):
         assert np.abs(result["params"][name] - true[name]).max() < noise / 10
-    assert result["score"] == ("rms_error", pytest.approx(noise, rel=0.1))
+    assert result["evaluation"]["loss"] == pytest.approx(noise**2, rel=0.2)
 
 
 def log(folder):
@@ -120,10 +125,11 @@ def test_a_checkpoint_is_restored_in_another_layout(mesh, whole):
 
 def test_split_parameters_lie_split_after_a_restore(whole):
     config = Config(str(whole[0]), mesh={"data": 4, "model": 2}, **SMALL)
-    task = pipeline_model.make_task(config)
-    _, abstract = pipeline_model.abstract_state(task, make_mesh(4, 2))
-    step, state = Checkpoints(config).restore(abstract)
-    assert step == 40
+    task = full_pipeline.make_task(config)
+    _, abstract = full_pipeline.first_state(task, make_mesh(4, 2))
+    checkpoints = Checkpoints(config)
+    assert checkpoints.step == 40
+    state = checkpoints.state(abstract)
     for tree in (state["params"], *[s for s in state["opt_state"][1][:1]]):
         w1 = tree["w1"] if isinstance(tree, dict) else tree.mu["w1"]
         assert {s.data.shape for s in w1.addressable_shards} == {(64, 16)}
@@ -132,12 +138,12 @@ def test_split_parameters_lie_split_after_a_restore(whole):
 @pytest.mark.parametrize(("hidden", "meetings"), [(32, 1), (256, 3)])
 def test_devices_meet_once_for_all_small_parameters(hidden, meetings):
     config = Config("unused", **{**SMALL, "hidden": hidden})
-    task, mesh = pipeline_model.make_task(config), make_mesh(8, 1)
-    _, abstract = pipeline_model.abstract_state(task, mesh)
-    call = pipeline_model.make_train_call(task, mesh)
+    task, mesh = full_pipeline.make_task(config), make_mesh(8, 1)
+    _, abstract = full_pipeline.first_state(task, mesh)
+    call = full_pipeline.make_train_step(task, mesh)
     x = jax.ShapeDtypeStruct((10, 1, 64, 64), "float32")
     y = jax.ShapeDtypeStruct((10, 1, 64), "int32")
-    text = call.lower(abstract, x, y).as_text()
+    text = call.lower(abstract, (x, y)).as_text()
     assert text.count("stablehlo.all_reduce") == meetings  # large ones: w1 and w2
 
 
@@ -158,8 +164,8 @@ def test_bfloat16_computes_what_float32_computes_nearly(whole, tmp_path):
 
 
 def test_the_default_run_reads_digits(tmp_path):
-    name, value = fit(Config(str(tmp_path)), progress=False)["score"]
-    assert name == "accuracy" and value > 0.97
+    result = fit(Config(str(tmp_path)), progress=False)
+    assert result["evaluation"]["accuracy"] > 0.97
 
 
 @pytest.mark.parametrize("mesh", [{"data": 8}, {"data": 4, "model": 2}], ids=str)
@@ -179,68 +185,234 @@ def test_three_thousand_steps_in_a_row_survive(tmp_path):
 
 def test_every_row_comes_once_in_each_epoch():
     starts = range(0, 120, 8)
-    rows = [pipeline_model.rows_between(n, n + 8, 30, seed=1) for n in starts]
+    rows = [full_pipeline.rows_between(n, n + 8, 30, seed=1) for n in starts]
     epochs = np.concatenate(rows).reshape(4, 30)
     assert all(sorted(epoch) == list(range(30)) for epoch in epochs.tolist())
     assert not np.array_equal(epochs[0], epochs[1])
 
 
-def damage(folder, count, item):
-    """Overwrites an item's files in the newest checkpoints; returns their names."""
-    steps = [path for path in (folder / "checkpoints").iterdir() if path.name.isdigit()]
-    newest = sorted(steps, key=lambda path: int(path.name))[-count:]
-    for file in (file for path in newest for file in (path / item).rglob("*")):
-        if file.is_file():
-            file.write_bytes(b"damaged")
-    return [path.name for path in newest]
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize(("count", "item"), [(1, "state"), (2, "facts"), (3, "state")])
-def test_damaged_checkpoints_give_way_to_the_one_before_and_are_kept(
-    count, item, whole, tmp_path, capsys
-):
-    result, before = run(tmp_path), log(tmp_path)
-    names = damage(tmp_path, count, item)
-    assert same(run(tmp_path)["params"], result["params"])
-    said = capsys.readouterr().out
-    for name in names:
-        assert f"Checkpoint {name} could not be read" in said
-        aside = tmp_path / "checkpoints" / "damaged" / f"{name}.0" / item
-        files = [path for path in aside.rglob("*") if path.is_file()]
-        assert files and {path.read_bytes() for path in files} == {b"damaged"}
-    assert log(tmp_path) == before
-    assert run(tmp_path)["losses"] == []  # its last step is saved again
+def damage(item, steps=(40,)):
+    """Makes a function that overwrites an item's files in some checkpoints."""
+
+    def act(folder, monkeypatch):
+        for step in steps:
+            for path in (folder / "checkpoints" / str(step) / item).rglob("*"):
+                if path.is_file():
+                    path.write_bytes(b"damaged")
+
+    return act
 
 
-def test_a_checkpoint_that_memory_has_no_room_for_is_not_lost(tmp_path, monkeypatch):
-    result = run(tmp_path)
+def lose_state(folder, monkeypatch):
+    shutil.rmtree(folder / "checkpoints" / "40" / "state")
 
+
+def fill_memory(folder, monkeypatch):
     def full(*arguments, **options):
-        raise MemoryError
+        raise MemoryError("no room for 3 GB")
 
+    monkeypatch.setattr(CheckpointManager, "restore", full)
+
+
+def change_optimizer(folder, monkeypatch):
+    other = pipeline_tasks.Regression.optimizer
+    monkeypatch.setattr(pipeline_tasks.Digits, "optimizer", other)
+
+
+UNREADABLE = {
+    "damaged state": (damage("state"), [40], "JSONDecodeError"),
+    "damaged facts": (damage("facts", (40, 30)), [40, 30], "JSONDecodeError"),
+    "all damaged": (damage("state", (40, 30, 20)), [40, 30, 20], "JSONDecodeError"),
+    "missing state": (lose_state, [40], "KeyError"),
+    "full memory": (fill_memory, [40, 30, 20], "no room for 3 GB"),
+    "another optimizer": (change_optimizer, [40, 30, 20], "opt_state"),
+}
+
+
+@pytest.mark.parametrize(
+    ("act", "steps", "reason"), UNREADABLE.values(), ids=UNREADABLE.keys()
+)
+def test_an_unreadable_checkpoint_stops_the_run_and_changes_nothing(
+    act, steps, reason, whole, tmp_path, monkeypatch
+):
+    folder = tmp_path / "run"
+    shutil.copytree(whole[0], folder)
     with monkeypatch.context() as patch:
-        patch.setattr(CheckpointManager, "restore", full)
-        run(tmp_path, num_steps=10)
-    folder = tmp_path / "checkpoints"
-    (folder / "10").rename(tmp_path / "other")
-    (folder / "damaged" / "40.0").rename(folder / "40")
-    again = run(tmp_path)
-    assert again["losses"] == [] and same(again["params"], result["params"])
+        act(folder, patch)
+        before = contents(folder)
+        with pytest.raises(RunError) as error:
+            run(folder, num_steps=60)
+    assert contents(folder) == before
+    text = str(error.value)
+    for step in steps:
+        assert f"Checkpoint {step} in {folder}/checkpoints cannot be read" in text
+    assert text.count("cannot be read") == len(steps) and reason in text
+    assert "begin anew, choose another --directory" in text
+    advised = re.findall(r"--start-from (\S+)", text)
+    assert advised == [f"{folder}/checkpoints/{steps[-1] - 10}"][: 3 - len(steps)]
 
 
-def test_a_checkpoint_that_one_process_alone_cannot_read_stays(tmp_path, monkeypatch):
-    def nobody_comes(*arguments, **options):
-        raise TimeoutError
+def test_an_older_checkpoint_continues_in_a_directory_of_its_own(
+    whole, tmp_path, capsys
+):
+    folder, result = whole
+    before = contents(folder)
+    settings = {"start_from": f"{folder}/checkpoints/20"}
+    again = run(tmp_path, **settings)
+    assert f"Continuing from checkpoint 20 in {folder}" in capsys.readouterr().out
+    assert same(again["params"], result["params"])
+    assert again["losses"] == result["losses"][20:]
+    assert contents(folder) == before
+    # Started once more, by a scheduler say, it has checkpoints of its own.
+    assert run(tmp_path, **settings)["losses"] == []
 
-    (tmp_path / "40").mkdir()
-    # By its full name: `from orbax.checkpoint import multihost` gives another module
-    # until this one is imported, and the program holds this one's function.
-    multihost = importlib.import_module("orbax.checkpoint.multihost")
-    monkeypatch.setattr(multihost, "sync_global_processes", nobody_comes)
-    manager = SimpleNamespace(directory=tmp_path, reload=lambda: None)
-    with pytest.raises(TimeoutError):
-        Checkpoints.set_aside(SimpleNamespace(manager=manager), 40, OSError())
-    assert [path.name for path in tmp_path.iterdir()] == ["40"]
+
+def test_a_start_from_nothing_is_refused(whole, tmp_path):
+    with pytest.raises(RunError, match=r"15 is no checkpoint.*\[20, 30, 40\]"):
+        run(tmp_path, start_from=f"{whole[0]}/checkpoints/15")
+    assert not list(tmp_path.iterdir())
+
+
+def test_of_two_processes_one_that_cannot_read_ends_both(whole, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(whole[0], folder)
+    damage("state")(folder, None)
+    before = contents(folder)
+    done = command("--directory", folder, "--processes", 2, "--num-steps", 60)
+    assert done.returncode in (1, 2)
+    assert "Checkpoint 40" in done.stderr and "cannot be read" in done.stderr
+    assert contents(folder) == before
+
+
+def test_lines_of_steps_that_are_taken_again_move_into_a_file_beside(
+    whole, tmp_path, kill_a_run
+):
+    kill_a_run(tmp_path, SMALL, "metrics", 10)
+    path = tmp_path / "metrics.jsonl"
+    with path.open("a") as file:
+        file.write('{"step": 21, "lo')  # as after a power cut
+    lines = path.read_text().splitlines()
+    again = len(run(tmp_path)["losses"])
+    cut = (tmp_path / "metrics.cut.jsonl").read_text().splitlines()
+    assert cut == lines[40 - again :] and len(cut) >= 11
+    assert log(tmp_path) == log(whole[0])
+
+
+LIMITED = """
+import resource, sys
+sys.path.append({references!r})
+import full_pipeline
+save = full_pipeline.Checkpoints.save
+def limited(self, step, *more):
+    if step == 20:
+        self.manager.wait_until_finished()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, -1))
+    save(self, step, *more)
+full_pipeline.Checkpoints.save = limited
+sys.exit(full_pipeline.main())
+"""
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run_which_can_continue(tmp_path):
+    (script := tmp_path / "script.py").write_text(
+        LIMITED.format(references=str(REFERENCES))
+    )
+    settings = SMALL | {"hidden": 256}
+    line = [sys.executable, str(script), "--quiet", *options(settings)]
+    line += ["--directory", str(tmp_path / "run")]
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == 2
+    *_, reason, remedy = done.stderr.splitlines()  # before them, threads may complain
+    assert reason.startswith(f"A checkpoint cannot be written to {tmp_path}/run/check")
+    assert remedy.startswith("Complete ones: [10]. Make room, then run the same line")
+    again, undisturbed = (
+        run(tmp_path / "run", hidden=256),
+        run(tmp_path / "other", hidden=256),
+    )
+    assert len(again["losses"]) == 30
+    assert same(again["params"], undisturbed["params"])
+
+
+def test_a_schedule_keeps_its_end_when_a_run_grows(tmp_path, capsys):
+    settings = {"schedule_steps": 0, "warmup_steps": 5}
+    run(tmp_path / "run", **settings, num_steps=20)
+    grown = run(tmp_path / "run", **settings)
+    assert "From step 20 on" in capsys.readouterr().out
+    at_once = run(tmp_path / "other", **settings | {"schedule_steps": 20})
+    assert same(grown["params"], at_once["params"])
+    with pytest.raises(RunError, match="schedule_steps=20 there, 40 here"):
+        run(tmp_path / "run", **settings | {"schedule_steps": 40})
+
+
+def test_each_evaluation_is_logged_and_the_best_checkpoint_kept(tmp_path, monkeypatch):
+    losses = iter([3.0, 1.0, float("nan"), 2.0, 4.0, 2.5])
+    monkeypatch.setattr(
+        full_pipeline, "make_evaluate", lambda *_: lambda state: {"loss": next(losses)}
+    )
+    settings = {"eval_every": 10, "keep": 1, "save_every": 40}
+    assert run(tmp_path, **settings)["best"] == 20
+    assert run(tmp_path, **settings, num_steps=60)["best"] == 20
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == ["20", "60"]
+    lines = (tmp_path / "evaluations.jsonl").read_text().splitlines()
+    found = [(line["step"], line["loss"]) for line in map(json.loads, lines)]
+    assert found[:2] == [(10, 3.0), (20, 1.0)] and len(found) == 6
+
+
+def test_an_evaluation_takes_each_held_out_row_once(tmp_path):
+    config = Config(str(tmp_path), **SMALL)
+    result = fit(config, progress=False)
+    x, y = pipeline_tasks.Digits(config).load()[1]
+    params = jax.tree.map(np.asarray, result["params"])
+    hidden = np.maximum(x @ params["w1"] + params["b1"], 0)
+    hidden = np.maximum(hidden @ params["w2"] + params["b2"], 0)
+    right = (hidden @ params["w3"] + params["b3"]).argmax(-1) == y
+    assert result["evaluation"]["accuracy"] == pytest.approx(right.mean(), abs=1e-6)
+
+
+def test_speed_and_share_of_the_peak_are_logged(tmp_path, monkeypatch):
+    monkeypatch.setitem(full_pipeline.PEAK_FLOPS, "cpu", 1e12)
+    result = run(tmp_path)
+    lines = [json.loads(x) for x in (tmp_path / "speed.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [20, 30, 40]  # the first call compiles
+    num_params = sum(leaf.size for leaf in result["params"].values())
+    for line in lines:
+        rate = 64 / line["step_seconds"]
+        assert line["rows_per_second"] == pytest.approx(rate)
+        assert line["mfu"] == pytest.approx(rate * 6 * num_params / 8e12)
+
+
+def test_a_profile_holds_the_steps_that_were_asked_for(tmp_path):
+    run(tmp_path, profile=15)
+    [trace] = (tmp_path / "profile").rglob("*.xplane.pb")
+    data = jax.profiler.ProfileData.from_file(str(trace))
+    lines = (line for plane in data.planes for line in plane.lines)
+    names = [event.name for line in lines for event in line.events]
+    assert names.count("train") == 2  # calls, of 10 steps each
+
+
+def test_the_settings_are_in_the_run_s_folder(tmp_path):
+    run(tmp_path, num_steps=20)
+    found = json.loads((tmp_path / "settings.json").read_text())
+    assert (found["num_steps"], found["hidden"]) == (20, 32)
+
+
+def test_what_it_runs_on_is_said_first(tmp_path, capsys, monkeypatch):
+    run(tmp_path, num_steps=10)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "Training digits on 8 simulated CPU devices."
+    device = SimpleNamespace(platform="gpu", device_kind="NVIDIA H200")
+    monkeypatch.setattr(jax, "devices", lambda: [device])
+    assert full_pipeline.machine() == "8 x NVIDIA H200"
+
+
+def test_parameters_end_sharded_as_they_were_trained(tmp_path):
+    w1 = run(tmp_path, mesh={"data": 4, "model": 2}, num_steps=10)["params"]["w1"]
+    assert {shard.data.shape for shard in w1.addressable_shards} == {(64, 16)}
 
 
 def test_sigterm_ends_a_run_after_its_step_and_it_goes_on_with_the_same_bits(
@@ -306,28 +478,54 @@ BAD = {
     "microbatches": ({"num_microbatches": 3}, ["64", "24"]),
     "large batch": ({"batch_size": 2048}, ["2048", "1437"]),
     "large mesh": ({"mesh": {"data": 16}}, ["16", "8"]),
+    "empty mesh": ({"mesh": {"data": 8, "model": 0}}, ["(8, 0)", "at least one"]),
     "unknown axis": ({"mesh": {"rows": 8}}, ["rows", "data"]),
     "hidden": ({"mesh": {"data": 1, "model": 3}}, ["32", "3"]),
     "steps": ({"num_steps": 45}, ["num_steps=45", "10"]),
     "saves": ({"save_every": 15}, ["save_every=15", "10"]),
+    "evaluations": ({"eval_every": 15}, ["eval_every=15", "10"]),
+    "no saves": ({"save_every": 0}, ["save_every=0", "from 1 up"]),
+    "none kept": ({"keep": 0}, ["keep=0", "from 1 up"]),
+    "negative": ({"batch_size": -64}, ["batch_size=-64", "from 1 up"]),
+    "negative seed": ({"seed": -1}, ["seed=-1", "from 0 up"]),
+    "rate": ({"peak_lr": float("nan")}, ["peak_lr=nan", "above 0"]),
+    "norm": ({"max_norm": 0.0}, ["max_norm=0.0", "above 0"]),
+    "decay": ({"weight_decay": float("inf")}, ["weight_decay=inf", "from 0 up"]),
+    "dtype": ({"compute_dtype": "int8"}, ["int8", "bfloat16"]),
+    "warm-up": ({"warmup_steps": 1000}, ["warmup_steps=1000", "schedule_steps=1000"]),
     "no folder": ({"directory": "/dev/null/x"}, ["/dev/null/x"]),
 }
 
 
 @pytest.mark.parametrize(("settings", "named"), BAD.values(), ids=BAD.keys())
 def test_bad_settings_are_named_before_any_step(settings, named, tmp_path):
-    with pytest.raises(SetupError) as error:
+    with pytest.raises(RunError) as error:
         run(**{"directory": tmp_path, **settings})
     assert all(word in str(error.value) for word in named)
+    assert "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_checkpoint_of_another_model_is_refused(whole):
-    with pytest.raises(SetupError, match="hidden=32, this one has 64"):
+    with pytest.raises(RunError, match="hidden=32 there, 64 here"):
         run(whole[0], hidden=64)
-    with pytest.raises(SetupError, match="task=digits, this one has regression"):
+    with pytest.raises(RunError, match="task=digits there, regression here"):
         run(whole[0], task="regression")
     assert run(whole[0])["losses"] == []
+
+
+def test_a_parameter_that_is_misspelled_is_named(whole, monkeypatch):
+    init = pipeline_tasks.Digits.init
+
+    def other(self, key):
+        params = init(self, key)
+        return params | {"w33": params.pop("w3")}
+
+    monkeypatch.setattr(pipeline_tasks.Digits, "init", other)
+    before = contents(whole[0])
+    with pytest.raises(RunError, match=r"params/w33=\(not said\) there, \[32, 10\]"):
+        run(whole[0], num_steps=60)
+    assert contents(whole[0]) == before
 
 
 def test_a_setting_that_a_checkpoint_does_not_name_is_another_run_s(tmp_path):
@@ -335,22 +533,35 @@ def test_a_setting_that_a_checkpoint_does_not_name_is_another_run_s(tmp_path):
     for facts in (tmp_path / "checkpoints").glob("*/facts/*"):
         if "max_norm" in (text := facts.read_text()):
             facts.write_text(text.replace("max_norm", "some_other_name"))
-    with pytest.raises(SetupError, match=r"max_norm=\(not said\), this one has 1.0"):
+    with pytest.raises(RunError, match=r"max_norm=\(not said\) there, 1.0 here"):
         run(tmp_path)
-    assert not (tmp_path / "checkpoints" / "damaged").exists()
 
 
 def test_a_logger_that_is_missing_names_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     config = Config(str(tmp_path), **SMALL)
-    with pytest.raises(SetupError, match="pip install wandb"):
+    with pytest.raises(RunError, match="pip install wandb"):
         fit(config, log="wandb", progress=False)
 
 
 def test_a_logger_that_is_passed_in_gets_each_step(whole, tmp_path):
     calls, config = [], Config(str(tmp_path), **SMALL)
     fit(config, log=lambda values, step: calls.append((step, values)), progress=False)
-    assert [{"step": step, **values} for step, values in calls] == log(tmp_path)
+    *steps, evaluation = calls
+    found = [
+        {"step": step, **{name: values[name] for name in line if name != "step"}}
+        for (step, values), line in zip(steps, log(tmp_path), strict=True)
+    ]
+    assert found == log(tmp_path)
+    assert evaluation[0] == 40 and evaluation[1].keys() == {
+        "held_out_loss",
+        "held_out_accuracy",
+    }
+    assert [step for step, values in steps if "rows_per_second" in values] == [
+        20,
+        30,
+        40,
+    ]
 
 
 def test_weights_and_biases_and_tensorboard_get_each_step(whole, tmp_path, monkeypatch):
@@ -360,15 +571,16 @@ def test_weights_and_biases_and_tensorboard_get_each_step(whole, tmp_path, monke
     settings = {**SMALL, "num_steps": 10}
     fit(Config(str(tmp_path / "one"), **settings), log="wandb", progress=False)
     lines = log(tmp_path / "one")
-    logged = wandb.init.return_value.log.call_args_list
+    *logged, _ = wandb.init.return_value.log.call_args_list
     assert [{"step": c.kwargs["step"], **c.args[0]} for c in logged] == lines
     fit(Config(str(tmp_path / "two"), **settings), log="tensorboard", progress=False)
     added = tensorboard.SummaryWriter.return_value.add_scalar.call_args_list
-    assert {c.args for c in added} == {
+    assert {c.args for c in added} >= {
         (name, line[name], line["step"])
         for line in lines
         for name in ("loss", "grad_norm")
     }
+    assert "held_out_loss" in {c.args[0] for c in added}
 
 
 def options(settings):

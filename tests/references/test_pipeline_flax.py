@@ -13,10 +13,9 @@ sys.path.append(str(REFERENCES))
 pytest.importorskip("orbax.checkpoint")
 pytest.importorskip("flax")
 
-import pipeline_model
-from full_pipeline import fit
+import full_pipeline
+from full_pipeline import Config, RunError, fit
 from pipeline_flax import FlaxTransformer
-from pipeline_run import Config, SetupError
 from pipeline_transformer import Transformer
 
 SMALL = {
@@ -26,6 +25,7 @@ SMALL = {
     "num_steps": 20,
     "save_every": 10,
     "compute_dtype": "float32",
+    "schedule_steps": 1000,
 }
 # A parameter's name here, the plain one's, and its place along the axis "kind".
 SAME = (
@@ -73,11 +73,15 @@ def test_loss_and_gradients_are_the_plain_ones(dtype, rtol, monkeypatch):
     params = plain.init(jax.random.key(0))
     params["scale_1"] += jax.random.normal(jax.random.key(1), (4, 16))
     (x, y), _ = plain.load()
-    values, grads = zip(
-        jax.value_and_grad(flax.loss)(in_flax(params), x[:4], y[:4]),
-        jax.value_and_grad(plain.loss)(params, x[:4], y[:4]),
-        strict=True,
-    )
+
+    def mean(task):
+        def loss(params):
+            losses, weights, _ = task.loss(params, (x[:4], y[:4]), None, 0)
+            return losses.sum() / weights.sum()
+
+        return jax.value_and_grad(loss)
+
+    values, grads = zip(mean(flax)(in_flax(params)), mean(plain)(params), strict=True)
     np.testing.assert_allclose(*values, rtol=rtol / 10)
     expected = in_flax(grads[1])
     assert grads[0].keys() == expected.keys()
@@ -114,10 +118,10 @@ def test_weights_are_gathered_one_layer_at_a_time():
     types = (jax.sharding.AxisType.Auto,) * 2
     mesh = jax.make_mesh((8, 1), ("data", "model"), axis_types=types)
     task, _ = both(hidden=64)
-    state = pipeline_model.abstract_state(task, mesh)[1]
+    state = full_pipeline.first_state(task, mesh)[1]
     x = jax.ShapeDtypeStruct((1, 1, 16, 64), "int32")
-    call = pipeline_model.make_train_call(task, mesh)
-    text = call.lower(state, x, x).compile().as_text()
+    call = full_pipeline.make_train_step(task, mesh)
+    text = call.lower(state, (x, x)).compile().as_text()
     assert "f32[64,8,8]" in text and "f32[4,64,8,8]" not in text
     assert " reduce-scatter(" in text
 
@@ -138,12 +142,12 @@ def test_a_run_goes_on_with_the_same_bits_on_a_mesh_of_two_axes(tmp_path):
 
 def test_a_width_that_the_heads_do_not_divide_is_refused():
     flax, _ = both(hidden=20)
-    with pytest.raises(SetupError, match="20 for 8 heads"):
+    with pytest.raises(RunError, match="20 for 8 heads"):
         flax.init(jax.random.key(0))
 
 
 def test_without_flax_the_run_says_what_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "pipeline_flax")
     monkeypatch.setitem(sys.modules, "flax", None)
-    with pytest.raises(SetupError, match=r"flax-transformer needs `pip install flax`"):
-        pipeline_model.make_task(Config("unused", **SMALL))
+    with pytest.raises(RunError, match=r"flax-transformer needs `pip install flax`"):
+        full_pipeline.make_task(Config("unused", **SMALL))

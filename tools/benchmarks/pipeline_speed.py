@@ -13,7 +13,9 @@ metrics; the source trains on its first batch forever and reads every fiftieth l
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
+import io
 import sys
 import tempfile
 import time
@@ -138,12 +140,13 @@ def trained(num_steps: int, save_every: int, **settings: Any) -> float:
 
     plain = full_pipeline.Metrics
     full_pipeline.Metrics = TimedMetrics
+    settings |= {"num_steps": num_steps, "save_every": save_every, "eval_every": 0}
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            config = Config(
-                folder, num_steps=num_steps, save_every=save_every, **settings
-            )
-            full_pipeline.fit(config, progress=False)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
+            full_pipeline.fit(Config(folder, **settings), progress=False)
     finally:
         full_pipeline.Metrics = plain
     warm = next(place for place in written if place[0] > SAVE_EVERY)

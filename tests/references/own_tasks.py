@@ -1,0 +1,66 @@
+"""Tasks as a user of the full pipeline would write them, for its tests."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from full_pipeline import Task
+from jax.sharding import PartitionSpec as P
+
+
+class Tokens(Task):
+    """Rows of 1 to 8 valid tokens, one weight for all: the mean is known exactly."""
+
+    specs = {"layers/*/w": P("model")}  # noqa: RUF012
+    tokens_per_row = 8
+
+    def load(self):
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(128, 8)).astype(np.float32)
+        valid = np.arange(8) <= rng.integers(0, 8, (128, 1))
+        return ({"x": x, "valid": valid},) * 2
+
+    def init(self, key):
+        return {"layers": [{"w": jnp.zeros(8)}, {"w": jnp.zeros(8)}]}
+
+    def loss(self, params, batch, key, step):
+        shift = params["layers"][0]["w"] + params["layers"][1]["w"]
+        losses = (batch["x"] - shift) ** 2 * batch["valid"]
+        return losses.sum(1), batch["valid"].sum(1), {}
+
+
+class BatchNorm(Tokens):
+    """Keeps a running mean of what it has seen; an evaluation counts from that."""
+
+    specs = {}  # noqa: RUF012
+
+    def mutable(self):
+        return ({"mean": jnp.zeros(8)},)
+
+    def loss(self, params, batch, key, step, running):
+        mean = batch["x"].mean(0)
+        if key is None:
+            mean = running["mean"]
+        running = {"mean": 0.9 * running["mean"] + 0.1 * mean}
+        shift = params["layers"][0]["w"] - params["layers"][1]["w"] + mean
+        losses = ((batch["x"] - shift) ** 2).sum(1)
+        return (
+            losses,
+            jnp.ones(len(losses)),
+            {"first_mean": mean[:1].repeat(len(losses))},
+            running,
+        )
+
+
+class Dropout(Tokens):
+    """Its loss is the draw itself: what differs between devices and steps is seen."""
+
+    def loss(self, params, batch, key, step):
+        draw = 0.0 if key is None else jax.random.uniform(key)
+        zero = 0 * params["layers"][0]["w"].sum()
+        return jnp.full(len(batch["x"]), draw) + zero, jnp.ones(len(batch["x"])), {}
+
+
+class Misnamed(Tokens):
+    """Names a parameter that it does not have."""
+
+    specs = {"layer/*/w": P("model")}  # noqa: RUF012
