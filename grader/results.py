@@ -156,8 +156,9 @@ def late_text(result: Result) -> str:
         return f"This was submitted {result.late}."
     plural = "" if result.penalty == 1 else "s"
     return (
-        f"This was submitted {result.late}: a penalty of {result.penalty:g} point{plural} "
-        f"is deducted from the {result.points:g} earned, which leaves {result.score:g}."
+        f"This was submitted {result.late}: a penalty of {result.penalty:g} "
+        f"point{plural} is deducted from the {result.points:g} earned, which leaves "
+        f"{result.score:g}."
     )
 
 
