@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coursekit import tracing
 from coursekit.checks import demo, hidden, visible
 from coursekit.expect import (
     expect,
@@ -27,6 +25,7 @@ from coursekit.expect_program import (
     expect_collectives,
     expect_devices,
     expect_layout,
+    expect_own_rows,
 )
 from coursekit.hidden_cases import Case
 from coursekit.learner import (
@@ -172,54 +171,6 @@ def demo_of_shard_batch():
     print("The mean of the means is the batch's mean:", agree)
 
 
-SPREADS = r"shard_map|xla_pmap|Sharding\(|PartitionSpec|\w@\w"
-# What moves rows, or calls what does; anything else computes.
-MOVES = {
-    *("reshape", "transpose", "squeeze", "expand_dims", "broadcast_in_dim", "slice"),
-    *("dynamic_slice", "gather", "split", "concatenate", "pad", "rev", "copy", "pjit"),
-    *("convert_element_type", "device_put", "copy_p", "jit", "stop_gradient"),
-    *("optimization_barrier", "reshard"),
-}
-
-
-ALONE, TO_ALL = "one device", "every device"
-WORKS_ON_ALL_ROWS = {
-    ALONE: "One device works on all rows, before they are split.",
-    TO_ALL: "Every device is given all rows, not only its own.",
-}
-
-
-def works_on_all_rows(function, *arguments):  # the rows of the last argument
-    num_rows = len(jax.tree.leaves(arguments[-1])[0])
-    program = tracing.program_steps(function, *arguments)
-    alone = {id(one) for one in program.invars if one.aval.shape[:1] == (num_rows,)}
-    for step in program.eqns:
-        text = str(step)
-        if alone & {*map(id, step.invars)} and not re.search(SPREADS, text):
-            alone |= {*map(id, step.outvars)}
-            if {*re.findall(r"(?<!,) = (\w+)", text)} - MOVES:
-                return ALONE
-    for given, block in mapped(program):
-        shape = given.aval.shape
-        if shape[:1] == (num_rows,) and block.aval.shape == shape and num_rows > 1:
-            return TO_ALL
-    return ""
-
-
-def mapped(program):  # what functions are mapped over, and what a device gets of it
-    for step in program.eqns:
-        inner = step.params.get("jaxpr") or step.params.get("call_jaxpr")
-        inner = getattr(inner, "jaxpr", inner)
-        if step.primitive.name in ("shard_map", "xla_pmap"):
-            yield from zip(step.invars, inner.invars, strict=True)
-        elif inner is not None:
-            yield from mapped(inner)
-
-
-def expect_own_rows(work):
-    expect(work, not work.value, WORKS_ON_ALL_ROWS.get(work.value, ""))
-
-
 def is_on_one_device(seen):
     return all(len(pieces) == 1 for pieces in seen.layout.values())
 
@@ -247,10 +198,6 @@ def expect_alive(seen):
     expect(seen, alive, "An argument was donated or deleted.")
 
 
-def square_on_all_rows(x):
-    return works_on_all_rows(parallel_square, x)
-
-
 def square_placed(x):
     rows = placed(x)
     return {"result": parallel_square(rows), "deleted": deleted(rows)}
@@ -270,11 +217,9 @@ def examples_of_parallel_square():
         expect_close(seen, x**2)
     with statement("traceable"):
         expect_arrays(seen)
-    work = observe(square_on_all_rows, x)
     with statement("one row per device"):
         expect_devices(seen, num_devices, causes=ON_ONE_DEVICE)
-        expect_arrays(seen)  # or nobody knows who did the work
-        expect_own_rows(work)
+        expect_own_rows(seen, -1)
     with statement("arguments stay"):
         expect_unchanged(seen)
 
@@ -286,13 +231,6 @@ def demo_of_parallel_square():
     num_devices = jax.device_count()
     x = np.arange(2 * num_devices, dtype=np.float32).reshape(num_devices, 2)
     draw_array(parallel_square(x), "parallel_square(x), by your function")
-
-
-def predict_on_all_rows(num_devices, params, x):
-    def predictions(params, x):
-        return parallel_predict(params, x, num_devices)
-
-    return works_on_all_rows(predictions, params, x)
 
 
 def predict_placed(params, x, num_devices):
@@ -328,13 +266,11 @@ def examples_of_parallel_predict():
         expect_arrays(seen)
     with statement("parameters broadcast"):
         expect_arrays(seen, largest=num_devices * w.size - 1)
-    work = observe(predict_on_all_rows, num_devices, params, x)
     with statement("sharded by rows"):
         where = {"the result": ("", ("devices",))}
         mesh = (num_devices,), ("devices",)
         expect_layout(seen, where, *mesh, causes=ALL_ON_ONE_DEVICE)
-        expect_arrays(seen)  # or nobody knows who did the work
-        expect_own_rows(work)
+        expect_own_rows(seen, -1)
     with statement("arguments stay"):
         expect_unchanged(seen)
 
@@ -371,13 +307,6 @@ def replicas_and_data():
     return {"w": rows, "b": 0 * rows[:, 0]}, data[..., :3], data[..., 3]
 
 
-def steps_on_all_rows(lr, num_steps, *arrays):
-    def steps(*arrays):
-        return local_sgd_steps(*arrays, lr, num_steps)
-
-    return works_on_all_rows(steps, *arrays)
-
-
 def steps_placed(params, x, y, lr, num_steps):
     params, x, y = placed((params, x, y))
     result = local_sgd_steps(params, x, y, lr, num_steps)
@@ -409,11 +338,9 @@ def examples_of_local_sgd_steps():
         expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=mistakes)
     with statement("traceable"):
         expect_arrays(seen)
-    work = observe(steps_on_all_rows, 0.05, 3, params, x, y)
     with statement("one row per device"):
         expect_devices(seen, len(x), causes=ON_ONE_DEVICE)
-        expect_arrays(seen)  # or nobody knows who did the work
-        expect_own_rows(work)
+        expect_own_rows(seen, -1)
     with statement("no communication"):
         expect_collectives(seen, {})
     with statement("arguments stay"):
@@ -452,13 +379,6 @@ def demo_of_local_sgd_steps():
         print(f"{name}: loss on all points {loss.min():.2f} to {loss.max():.2f}")
 
 
-def distances_on_all_rows(queries, points):
-    def distances(queries, points):
-        return pairwise_distances(points, queries)
-
-    return works_on_all_rows(distances, queries, points)
-
-
 def distances_placed(points, queries):
     points, queries = placed(points), jnp.asarray(queries)
     result = pairwise_distances(points, queries)
@@ -492,12 +412,10 @@ def examples_of_pairwise_distances():
         expect_close(seen, np.sqrt(squares), rtol=1e-4, mistakes=mistakes)
     with statement("traceable"):
         expect_arrays(seen)
-    work = observe(distances_on_all_rows, queries, points)
     with statement("one row per device"):
         expect_devices(seen, num_devices, causes=ON_ONE_DEVICE)
-        expect_arrays(seen)  # or nobody knows who did the work
         expect_collectives(seen, {})
-        expect_own_rows(work)
+        expect_own_rows(seen, 0)
     cause = "right near 0, not near 1000: what is subtracted after squaring cancels"
     causes = {cause: lambda seen: np.allclose(seen.value, np.sqrt(squares), atol=2)}
     seen_far = observe(pairwise_distances, far, far_queries)

@@ -35,6 +35,7 @@ from coursekit.learner import (
 from coursekit.observe import observe, over_devices
 from coursekit.outcomes import statement
 from coursekit.reference_checks import expect_like_solution
+from coursekit.tracing import num_alive, program_steps
 
 # What these exercises leave open, each with its reason.
 OPEN = {
@@ -75,6 +76,15 @@ def entries_and_mask(num_devices):  # device 0 has nothing that counts
     return x, mask
 
 
+def mean_without_compiler(x, mask):  # which may turn x * mask into a selection
+    def one_device(*own):
+        program = jax.make_jaxpr(lambda *own: masked_mean(*own, "i"))(*own)
+        (mean,) = jax.core.eval_jaxpr(program.jaxpr, program.consts, *own)
+        return mean  # made by one operation after another
+
+    return jax.vmap(one_device, axis_name="i")(x, mask)
+
+
 @visible(
     "masked_mean",
     points=2,
@@ -98,7 +108,7 @@ def examples_of_masked_mean():
         causes = {"the data was sent, not its sum and count": 64}
         expect_put_in(seen, 32, mistakes=causes)
     dirty = np.where(mask, x, np.float32(np.nan))
-    seen = observe(masked_mean, dirty, mask, "i", axis="i")
+    seen = observe(mean_without_compiler, dirty, mask)
     causes = {"nan times 0 is nan: jnp.where drops it": own * np.nan}
     with statement("padding ignored"):
         expect_close(seen, 0 * own + mean, mistakes=causes)
@@ -697,6 +707,14 @@ def expect_travelling_blocks(seen, q, v):  # D - 1 of keys, and as many of value
     expect(seen, numbers <= others * block, headline, causes=causes, **rows)
 
 
+def scores_alive(q, k, v):  # of how many blocks, at a time
+    def on_each(*own):
+        return ring_attention(*own, "i")
+
+    run = over_devices(on_each, "i", len(q))
+    return num_alive(program_steps(run, q, k, v), q.shape[1] ** 2)
+
+
 @visible(
     "ring_attention",
     points=2,
@@ -724,6 +742,13 @@ def examples_of_ring_attention():
         expect_travelling_blocks(seen, q, v)
     with statement("nothing is stacked"):  # two blocks' scores are too many
         expect_arrays(seen, largest=max(2 * 9 * 9 - 1, v.size))
+    few, many = (observe(scores_alive, q[:n], k[:n], v[:n]) for n in (2, num_devices))
+    was = f"{many.value} arrays of scores, of {num_devices} blocks"
+    rows = {"seen": was, "expected": f"{few.value}, as of two blocks"}
+    headline = "Scores of several blocks are alive at once."
+    with statement("nothing is stacked"):
+        expect_result(few)
+        expect(many, many.error or many.value <= few.value, headline, **rows)
     levels = 100 * np.float32([1, 3, 2, 3] * num_devices)[:num_devices, None]
     q[..., 0], k[..., 0] = 100 * (-1.0) ** np.arange(9), levels
     k[:, 0, 0] /= 10  # in a block, too, scores lie far apart

@@ -74,7 +74,25 @@ def num_lost(*trees):  # arrays that were donated or deleted
 def expect_none_lost(seen):  # by what returns their number last
     expect_result(seen)
     headline = "Arrays were donated or deleted."
-    expect(seen, not seen.value[-1], headline, expected="none")
+    expected = "the caller's arrays can be used again: no donate_argnums, no delete()"
+    expect(seen, not seen.value[-1], headline, expected=expected)
+
+
+def expect_no_recompilation(step, params, x, y, *more):  # after a call with lr 0.1
+    again = "A call with the same shapes and the same lr compiled again."
+    anew = (
+        "each call makes a new function, which is compiled again: make one, and keep it"
+    )
+    inside = (
+        "lr is a constant of the program: pass it as an argument that is not static"
+    )
+    for lr, headline, cause in (
+        (0.1, again, anew),
+        (np.random.rand(), "Another lr compiled anew.", inside),  # new in each run
+    ):
+        seen = observe(step, params, x, y, np.float32(lr), *more)
+        shown = {"causes": {cause: lambda _: True}}
+        expect(seen, not seen.num_compiles, headline, **shown)
 
 
 FOR_TRAINING = 1437  # of 1,797 digits; the others are held out
@@ -137,16 +155,10 @@ def unsent():  # why replicas may differ
     return causes
 
 
-def programs_inside(step):  # which a step of a program runs
-    values = [p if isinstance(p, list | tuple) else [p] for p in step.params.values()]
-    inside = [part for value in values for part in value if hasattr(part, "eqns")]
-    return [getattr(part, "jaxpr", part) for part in inside]
-
-
 def steps_that_mix_devices(params, x, y, lr):  # outside of what is mapped
     def steps(program):
         for one in program.eqns:
-            inner = programs_inside(one)
+            inner = tracing.programs_inside(one)
             if one.primitive.name not in ("shard_map", "xla_pmap"):
                 yield from () if inner else (one,)
                 for part in inner:
@@ -214,10 +226,8 @@ def examples_of_train_step():
         expect_arrays(seen, never=(16 * many, 32))
     with statement("one all-reduce"):
         expect_one_sync(seen, params, many)
-    lr = np.float32(np.random.rand())  # new in each run
-    again = observe(train_step, copies(params, many), x, -y, lr)
     with statement("no recompilation"):
-        expect(again, not again.num_compiles, "Another lr compiled anew.")
+        expect_no_recompilation(train_step, copies(params, many), x, -y)
 
 
 @demo("train_step")
@@ -240,25 +250,7 @@ def most_layers_alive(params, x, y, lr, axis_name):  # hidden layers, at a time
         run = functools.partial(accumulated_step, lr=lr, axis_name=axis_name)
         return jax.pmap(lambda *own: run(*own), axis_name)(*inputs)
 
-    def layers(array):
-        size_of = np.prod(getattr(array.aval, "shape", ()), dtype=int)
-        return 0 if size_of % size else size_of // size
-
-    def most(program):  # what it gets is alive where it is made
-        last = {}  # the step that uses an array last
-        for number, one in enumerate([*program.eqns, program]):
-            used = one.outvars if one is program else one.invars
-            last |= {id(array): number for array in used}
-        alive, found = {}, 0
-        for number, one in enumerate(program.eqns):
-            made = {id(array): layers(array) for array in one.outvars}
-            inside = max(map(most, programs_inside(one)), default=0)
-            now = max(inside, sum(made.values()))
-            found = max(found, sum(alive.values()) + now)
-            alive = {k: n for k, n in (alive | made).items() if last.get(k, 0) > number}
-        return found
-
-    return int(most(tracing.program_steps(step, params, x, y)))
+    return tracing.num_alive(tracing.program_steps(step, params, x, y), size)
 
 
 @visible(
@@ -346,6 +338,9 @@ def examples_of_shard_map_step():
         cause = f"the gradient is {times:g} times the right one"
         mistakes[cause] = far, loss
         mistakes[f"{cause}; the loss is a sum"] = far, many * loss
+
+    cause = 'the program splits no rows: shard_map does, with P("devices") for x and y'
+    causes = {cause: lambda seen: (8 * many, 32) in seen.array_shapes}
     for number, how in ((many, "traced"), (max(2, many // 2), "compiled")):
         inputs = params, x, y, np.float32(0.1), number
         seen = observe(shard_map_step, *inputs, **{how: True})
@@ -359,15 +354,14 @@ def examples_of_shard_map_step():
             rows = {"seen": f"on {max(where, default=0)}"}
             expect(seen, where == {number}, headline, **rows)
         with statement("own rows only", "one all-reduce"):
-            expect_moved(seen, at_least=0.99 * 4 * 386 * 2 * (number - 1) / number)
+            least = 0.99 * 4 * 386 * 2 * (number - 1) / number
+            expect_moved(seen, at_least=least, causes=causes)
         with statement("one all-reduce"):
             expect_one_sync(seen, params, number)
     with statement("own rows only"):
         expect_arrays(seen, never=(8 * many, 32))
-    lr = np.float32(np.random.rand())  # new in each run
-    again = observe(shard_map_step, params, x, -y, lr, many)
     with statement("no recompilation"):
-        expect(again, not again.num_compiles, "Another lr compiled anew.")
+        expect_no_recompilation(shard_map_step, params, x, -y, many)
 
 
 @demo("shard_map_step")

@@ -14,7 +14,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from coursekit.checks import demo, hidden, visible
-from coursekit.expect import expect, expect_close, expect_error
+from coursekit.expect import expect, expect_close, expect_error, expect_result
 from coursekit.expect_program import (
     expect_arrays,
     expect_collectives,
@@ -449,17 +449,22 @@ def expect_split_weights(seen):
 )
 def examples_of_init_sharded():
     call = jax.random.key(3), 3, 16, *INIT_MESH, INIT_SPECS
+    placed = observe(init_sharded, *call)
     seen = observe(init_sharded, *call, compiled=True)
     with statement("same numbers"):
         expect_close(seen, make_state(*call[:3]), rtol=1e-4, atol=1e-6)
     where, unused = state_layout(INIT_SPECS), {"replicated on every device": ()}
     weights = {name: where[name] for name in INIT_SPECS}
-    alone = "Adam's moments are on one device: out_shardings place them, too"
-    moment, _ = where["Adam's mu of w1"]
-    causes = {alone: lambda seen: len(seen.layout.get(moment, ())) == 1}
+    moments = "Adam's moments are on one device: out_shardings place them, too"
+    count = "Adam's count is on one device: out_shardings place it, too"
+    causes = {
+        cause: lambda seen, path=where[name][0]: len(seen.layout.get(path, ())) == 1
+        for cause, name in ((moments, "Adam's mu of w1"), (count, "Adam's count"))
+    }
     with statement("sharded as asked"):
-        expect_layout(seen, weights, *INIT_MESH, mistakes=unused)
-        expect_layout(seen, where, *INIT_MESH, mistakes=unused, causes=causes)
+        for one in (placed, seen):
+            expect_layout(one, weights, *INIT_MESH, mistakes=unused)
+            expect_layout(one, where, *INIT_MESH, mistakes=unused, causes=causes)
     with statement("never a full copy"):
         for whole_shape in ((3, 16, 16), (2, 3, 16, 16)):
             expect_arrays(seen, never=whole_shape)
@@ -572,6 +577,9 @@ def expect_gathers(seen, params, num_devices):  # of one layer, twice, and littl
     expect(seen, math.isclose(found, 2 * once), headline, **rows)
     loss = math.ceil(2 * part * 4)  # the gradients take as much as both gathers
     expect_moved(seen, at_most=4 * once + loss)
+    cause = "gradients or moments are replicated: they can be sharded like the weights"
+    for leaf in params.values():
+        expect_arrays(seen, never=leaf.shape, causes={cause: lambda _: True})
 
 
 @visible(
@@ -801,37 +809,36 @@ def expect_pieces(seen, w):  # D - 1 of them are sent
     expect_moved(seen, at_most=w[1:].nbytes, causes=causes)
 
 
-def marked(values, needs):
-    return {value for value, need in zip(values, needs, strict=True) if need}
+SEND, PRODUCT = "stablehlo.collective_permute", "stablehlo.dot_general"
 
 
-def flow(block, needing, functions):  # marks what needs x; counts sends that do
-    waiting = 0
+def flow(block, needs, functions, found):  # which sends and products need x or a send
     for one in (operation.operation for operation in block.operations):
-        given = [value in needing for value in one.operands]
-        made, marks, inner = [any(given)] * len(one.results), needing, None
-        if one.name == "stablehlo.collective_permute":
-            waiting += any(given)
-        elif one.name == "func.call":
+        given = [needs.get(value, frozenset()) for value in one.operands]
+        both, inner, inside = frozenset().union(*given), None, needs
+        if one.name in (SEND, PRODUCT):
+            found.setdefault(one, []).append(both)
+        if one.name == SEND:
+            both |= {"send"}
+        made = [both] * len(one.results)
+        if one.name == "func.call":
             name = mlir.ir.FlatSymbolRefAttr(one.attributes["callee"]).value
-            inner, marks = functions[name].regions[0].blocks[0], set()
+            inner, inside = functions[name].regions[0].blocks[0], {}
         elif one.name in ("stablehlo.while", "sdy.manual_computation"):
             inner = one.regions[len(one.regions) - 1].blocks[0]
-        inside, is_loop = 0, one.name == "stablehlo.while"
+        is_loop = one.name == "stablehlo.while"
         rounds = 1 + is_loop * len(given)  # a loop hands on what it carries
         for _ in range(rounds if inner else 0):
-            marks |= marked(inner.arguments, given)
-            inside = flow(inner, marks, functions)
+            inside |= zip(inner.arguments, given, strict=True)
+            flow(inner, inside, functions, found)
             ends = inner.operations[len(inner.operations) - 1].operands
-            made = [value in marks for value in ends]
+            made = [inside.get(value, frozenset()) for value in ends]
             if is_loop:
-                given = made = [any(two) for two in zip(given, made, strict=True)]
-        waiting += inside
-        needing |= marked(one.results, made)
-    return waiting
+                given = made = [was | now for was, now in zip(given, made, strict=True)]
+        needs |= zip(one.results, made, strict=True)
 
 
-def waiting_sends(x, w, axis_name, num_devices):  # how many depend on x
+def what_waits(x, w, axis_name, num_devices):  # sends on x, and products on sends
     def run(x, w):
         return overlapped_matmul(x, w, axis_name)
 
@@ -842,14 +849,26 @@ def waiting_sends(x, w, axis_name, num_devices):  # how many depend on x
         mlir.ir.StringAttr(part.attributes["sym_name"]).value: part
         for part in (part.operation for part in program.body.operations)
     }
-    main = functions["main"].regions[0].blocks[0]
-    return flow(main, {main.arguments[0]}, functions)
+    main, found = functions["main"].regions[0].blocks[0], {}
+    flow(main, {main.arguments[0]: frozenset(["x"])}, functions, found)
+    sends, products = (
+        [needs for one, needs in found.items() if one.name == name]
+        for name in (SEND, PRODUCT)
+    )
+    free = any("send" not in each for needs in products for each in needs)
+    waiting = sum(any("x" in each for each in needs) for needs in sends)
+    return waiting, bool(sends and products and not free)
 
 
 def expect_free_sends(seen):
-    headline = f"Sends that depend on x, and so wait for a product: {seen.value}."
+    expect_result(seen)
+    waiting, no_product_is_free = seen.value
+    headline = f"Sends that depend on x, and so wait for a product: {waiting}."
     expected = "sends that are computed from w alone"
-    expect(seen, not seen.value, headline, expected=expected)
+    expect(seen, not waiting, headline, expected=expected)
+    headline = "Every product waits for a send."
+    expected = "the product of the device's own piece, which needs no send"
+    expect(seen, not no_product_is_free, headline, expected=expected)
 
 
 def expect_flops(seen, x, w, at_most=1.1):  # times what one product takes
@@ -885,7 +904,7 @@ def examples_of_overlapped_matmul():
         expect_pieces(seen, w)
     with statement("no full copy of W"):
         expect_arrays(seen, largest=w[:3].size - 1)  # two pieces at a time are fine
-    seen = observe(waiting_sends, x[:, 0], w.reshape(24, 7), "i", 8)
+    seen = observe(what_waits, x[:, 0], w.reshape(24, 7), "i", 8)
     with statement("sends wait for no product"):
         expect_free_sends(seen)
     x, w = (np.float32(rng.normal(size=(4, *size))) for size in ((24, 100), (25, 7)))
