@@ -118,8 +118,9 @@ def moodle_entry(
     folder = next((one[0] for one in found if one), None)
     if not folder:
         person = read_people(classroom.roster).get(student, {})
-        numbers = moodle_numbers(person) or [student]
-        if len(numbers) > 1 or not numbers[0].isdigit():
+        is_canvas_id = student == person.get("canvas_id")
+        numbers = moodle_numbers(person) or [student] * (not is_canvas_id)
+        if len(numbers) != 1 or not numbers[0].isdigit():
             return None
         name = re.sub(r"[_/\\]", " ", person.get("name", "")) or "Participant"
         folder = f"{name}_{numbers[0]}_assignsubmission_file"

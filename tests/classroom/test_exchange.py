@@ -1,59 +1,22 @@
 """A class uses nbgrader's exchange on one machine: each learner has a folder there."""
 
-import subprocess
-import sys
-
-import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from classes import RIGHT, WRONG, make_class
+from exchange import COURSE, learn, nbgrader, release_lesson
 from pretended import NAME, decide, grade, gradebook_of, page, pretended, submit
-from servers import jupyter_env
 from submitted import zipped
-
-from grader import ROOT
-from grader.authoring.release import exercises
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("pretended")]
 __all__ = ["pretended"]  # a fixture
-COURSE = "distributed-jax"
-
-
-def nbgrader(home, *arguments):
-    """Runs a command of nbgrader as the user whose folder this is."""
-    exchange = home.parent / "exchange"
-    command = [sys.executable, "-m", "nbgrader", *arguments]
-    command.append(f"--Exchange.root={exchange}")
-    env = jupyter_env(home / ".jupyter") | {"PYTHONPATH": str(ROOT)}
-    run = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    assert "Traceback" not in run.stderr, run.stderr
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A class whose lesson is in the exchange."""
     make_class(tmp_path)
-    exchange = tmp_path / "exchange"
-    exchange.mkdir()
-    exchange.chmod(0o777)
-    (tmp_path / "class" / ".jupyter").mkdir()
-    nbgrader(tmp_path / "class", "generate_assignment", NAME)
-    nbgrader(tmp_path / "class", "release_assignment", NAME)
+    release_lesson(tmp_path)
     return tmp_path
-
-
-def learn(folder, student, **answers):
-    """Fetches the lesson as a learner, works on it and submits it."""
-    home = folder / student
-    (home / ".jupyter").mkdir(parents=True)
-    nbgrader(home, "fetch_assignment", NAME, "--course", COURSE)
-    path = home / NAME / f"{NAME}.ipynb"
-    notebook = nbformat.read(path, 4)
-    for name, source in answers.items():
-        exercises(notebook)[name].source = source
-    nbformat.write(notebook, path)
-    nbgrader(home, "submit", NAME, "--course", COURSE, "--student", student)
 
 
 def test_work_goes_to_the_class_and_its_page_back_to_the_learner(folder):

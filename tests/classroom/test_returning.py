@@ -116,6 +116,17 @@ def test_moodles_number_may_come_from_the_roster(folder):
     )
 
 
+def test_a_number_of_canvas_is_not_taken_for_moodles(folder):
+    """Moodle would give the page to whoever has that number there."""
+    people = folder / "class" / "grading" / "people.csv"
+    write(people, "id,name,canvas_id,moodle_id\n101,Ada,101,\n102,Bob,102,77\n")
+    publish_result(folder, "101")
+    publish_result(folder, "102")
+    status, lines, files = pack(folder, "moodle")
+    assert [*files] == [f"Bob_77_assignsubmission_file_/{NAME}.html"]
+    assert status == 1 and "not in it: 101" in lines[1]
+
+
 def canvas_owner(name):
     """Reads a name as Canvas does: the numbers of the learner and of the file."""
     parts = [part for part in name.split("_") if part != "LATE"]
