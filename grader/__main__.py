@@ -237,7 +237,7 @@ def run_course(options: argparse.Namespace) -> None:
     )
     for name, what in done.items():
         print(f"{name}: {what}")
-    if any(not what.startswith("renewed") for what in done.values()) and options.update:
+    if any(what.startswith(("kept", "left out")) for what in done.values()):
         print("To take a lesson as the course has it: --update --lessons 01")
     if warning := path_warning(options.folder):
         print(warning)

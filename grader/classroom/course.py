@@ -104,6 +104,7 @@ def make_course(
                 done[name] = "left out: it is not in source/"
                 continue
             copy.restore()
+        existed = copy.exists
         was_strict = gives_no_part(copy.notebook) if copy.exists else is_strict
         strict = was_strict if all_or_nothing is None else all_or_nothing
         notebook = read(path, path.parents[1])
@@ -117,7 +118,7 @@ def make_course(
         shutil.rmtree(copy.notebook.parent / "coursekit", ignore_errors=True)
         coursekit.copy(copy.notebook.parent, root)
         copy.write(notebook)
-        done[name] = "renewed" if update else "written"
+        done[name] = "renewed" if existed else "written"
     if not update:
         folder.chmod(0o700)  # solutions, submissions and scores will be in it
         (folder / CONFIG).write_text(SETTINGS.format(root=str(root)), encoding="utf-8")

@@ -14,6 +14,7 @@ from grader.results import Status
 def explain(folder: Path, student: str, lesson: str) -> int:
     """Prints it; ValueError: no such submission, or not graded yet."""
     classroom = Classroom(folder)
+    student = classroom.student_named(student)
     for submission in classroom.submissions():
         if submission.student == student and names_lesson(lesson, submission.lesson):
             break
@@ -25,7 +26,8 @@ def explain(folder: Path, student: str, lesson: str) -> int:
     if record is None:
         raise ValueError(f"{submission} is not graded yet: run `grade`.")
     final = final_result_of(classroom, submission)
-    print(f"{submission}: {summary(final)}")
+    name = classroom.names().get(student, "")
+    print(f"{submission}{f' ({name})' * bool(name)}: {summary(final)}")
     for name in ("note", "reason", "limit"):
         for line in getattr(record.result, f"{name}s"):
             print(f"{name}: {line}")

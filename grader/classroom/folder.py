@@ -14,7 +14,7 @@ from traitlets.config import PyFileConfigLoader
 
 from grader.atomic_files import read_text
 from grader.authoring.release import names_lesson, with_checks
-from grader.classroom.roster import read_names
+from grader.classroom.roster import find_student, read_names
 from grader.classroom.store import Store
 from grader.results import Record
 
@@ -131,6 +131,11 @@ class Classroom:
         """Names the folders in submitted/ that belong to no lesson of this course."""
         unknown = (one for one in self._submitted() if one.lesson not in self.lessons)
         return sorted(str(one.folder.relative_to(self.folder)) for one in unknown)
+
+    def student_named(self, text: str) -> str:
+        """Returns the id of a learner, given it or what the roster knows them by."""
+        is_id = any(one.student == text for one in self._submitted())
+        return text if is_id else find_student(self.roster, text)
 
     def lesson_named(self, text: str) -> str:
         """Returns the lesson that `1`, `01` or `01_pmap_spmd` means.

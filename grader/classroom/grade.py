@@ -24,7 +24,7 @@ from grader.classroom.publishing import (
 from grader.classroom.roster import add_names, read_aliases
 from grader.containment.limits import Limits
 from grader.pages.terminal import differences, print_statuses, summary
-from grader.results import Outcome, Record, Result
+from grader.results import Outcome, Record, Result, late_text
 from grader.submissions.collecting import collect
 from grader.workers.cache_key import lesson_hashes
 from grader.workers.executor import grade_jobs, open_executor
@@ -51,16 +51,18 @@ def grade(
     limits = limits or Limits()
     classroom, downloads = open_or_make(folder, downloads)
     with classroom.store.writing(), contextlib.ExitStack() as stack:
-        classroom.names()  # damaged tables are reported before any file is placed
+        names = classroom.names()  # a damaged table is reported before all else
         extensions = Lateness(classroom).extensions
         for line in [*collect_all(classroom, downloads), *classroom.unknown_folders()]:
             print(f"left alone: {line}")
         submissions = classroom.submissions()
         submitted = {(one.student, one.lesson) for one in submissions}
         for student, lesson in sorted(extensions.keys() - submitted):
-            print(f"extended, but not submitted: {student} {lesson}")
+            is_known = student in names or not names
+            nobody = "" if is_known else " (no such id on the roster)"
+            print(f"extended, but not submitted: {student} {lesson}{nobody}")
         jobs = read_jobs(classroom, submissions, limits)
-        todo, finished, has_status, failed = [], [], set(), {}
+        todo, finished, has_status, new, failed = [], [], set(), set(), {}
         for job, submission in jobs.items():
             now = classroom.publication(submission)
             record = classroom.store.get(job.key)
@@ -85,10 +87,14 @@ def grade(
         for one in finished:
             submission = jobs[one.job]
             has_status.add(submission)
+            new.add(submission)
             result = finish(classroom, submission, one)
             if not one.record:
                 failed[submission] = result
         final = publish_reports(classroom) | failed
+        for submission in sorted(new & final.keys()):
+            if final[submission].late:
+                print(f"late: {submission}: {late_text(final[submission])}")
         print(f"\nFeedback: {classroom.folder / 'feedback'}")
         print(f"Reports:  {classroom.folder / 'grading' / 'report'}")
     print_reviews(final)
@@ -199,6 +205,7 @@ def regrade(
         ValueError: a learner without a submission, no such lesson or exercise.
     """
     limits, classroom = limits or Limits(), Classroom(folder)
+    students = [*map(classroom.student_named, students)]
     chosen = choose(classroom, students, lesson, exercise)
     with classroom.store.writing():
         print(f"{len(chosen)} submissions to grade again.", flush=True)

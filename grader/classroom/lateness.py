@@ -132,7 +132,9 @@ class Lateness:
         row.late_submission_penalty = None
         if due and not is_readable:
             return f"at an unknown time, since {TIME} cannot be read"
-        if not seconds and (not marked or submitted.extension):
+        # The LMS's mark says nothing of an extension.
+        is_extended = until is not None and (due is None or until > due)
+        if not seconds and (not marked or is_extended):
             return ""
         score = sum(grade.score for grade in row.grades)
         penalty = self.plugin.late_submission_penalty(

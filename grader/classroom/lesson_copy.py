@@ -61,7 +61,11 @@ class LessonCopy:
             return []
         copy = self.written(self.notebook)
         before = nbformat.read(copy, 4) if copy.exists() else course
-        found = [*changed_cells(before, nbformat.read(self.notebook, 4), course)]
+        try:
+            now = nbformat.read(self.notebook, 4)
+        except Exception:  # whatever a damaged file leads to
+            return ["the notebook, which cannot be read"]
+        found = [*changed_cells(before, now, course)]
         known = read_text(self.written(self.checks)) or course.metadata.checks
         if self.checks.exists() and read_text(self.checks) != known:
             found.append("its checks")

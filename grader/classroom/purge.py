@@ -24,14 +24,16 @@ def purge(folder: Path, students: Sequence[str], *, apply: bool = False) -> int:
     verb = "removed" if apply else "would remove"
     with classroom.store.writing():
         known = {s.student for s in classroom.submissions()} | set(classroom.names())
-        for student in students:
+        names = classroom.names()
+        for student in map(classroom.student_named, students):
             if student not in known:
                 raise ValueError(f'Nothing is kept about "{student}".')
             for path in paths_of(classroom, student):
                 print(f"{verb} {path}")
                 if apply:
                     remove(path)
-            print(f"{verb} scores and name of {student}")
+            name = names.get(student, "")
+            print(f"{verb} scores and name of {student}{f' ({name})' * bool(name)}")
             if apply:
                 gradebook.remove_student(classroom, student)
                 remove_name(classroom.roster, student)

@@ -179,6 +179,19 @@ def read_names(path: Path) -> dict[str, str]:
     return {student: row["name"] for student, row in people if row["name"]}
 
 
+def find_student(path: Path, text: str) -> str:
+    """Returns the id of the learner who has this name, login, number or address.
+
+    A text that fits none, or several, comes back as it is.
+    """
+    found = [
+        student
+        for student, row in read_people(path).items()
+        if text.casefold() in {value.casefold() for value in row.values() if value}
+    ]
+    return found[0] if len(found) == 1 else text
+
+
 def on_roster(people: Mapping[str, Row]) -> list[str]:
     """Lists who takes part: those in the last import, or all where there was none."""
     imported = [student for student, row in people.items() if row.get(ON_ROSTER)]

@@ -17,8 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from grader import CourseError
+from grader import ROOT, CourseError
 from grader.atomic_files import write_file
+from grader.authoring.release import lesson_number, lesson_paths
 from grader.submissions.archives import (
     ListedFile,
     Unreadable,
@@ -106,6 +107,13 @@ class Collection:
         known_as: Mapping[str, str] | None = None,
     ):
         self.course, self.lessons = course, lessons
+        numbers = {*map(lesson_number, lessons)}
+        self.others = [  # lessons that this class does not have
+            path.stem
+            for path in lesson_paths()
+            if lesson_number(path.stem) not in numbers
+        ]
+        self.known_lessons = [*lessons, *self.others]
         self.known_as = known_as or {}
         self.placed: dict[tuple[str, str], Version] = {}
         self.received: dict[tuple[str, str], str] = {}
@@ -116,12 +124,13 @@ class Collection:
         self.other_files: dict[str, list[str]] = {}
         self.at_work: set[str] = set()  # learners with a file that answers a lesson
         self.unchanged: set[str] = set()  # learners with unchanged notebooks of ours
-        self.learner_names = LearnerNames(lessons)
+        self.learner_names = LearnerNames(self.known_lessons)
 
     @functools.cached_property
     def notebooks(self) -> CourseNotebooks:
         folder = self.course / "source"
         paths = {name: folder / name / f"{name}.ipynb" for name in self.lessons}
+        paths |= {name: ROOT / "solutions" / f"{name}.ipynb" for name in self.others}
         return CourseNotebooks({n: read(p) for n, p in paths.items() if p.exists()})
 
     @property
@@ -191,7 +200,7 @@ class Collection:
                 except Unreadable:
                     return False
             paths = [file.parts[len(archive.parts) :] for file in inside]
-            owned = zip(paths, owners(paths, self.lessons), strict=True)
+            owned = zip(paths, owners(paths, self.known_lessons), strict=True)
             found += [owner for path, owner in owned if is_candidate(path)]
         return all(found) and any(owner.from_lms for owner in found)
 
@@ -219,7 +228,7 @@ class Collection:
         name = re.sub(r"(?i)\.zip$", "", folder[-1]) if folder else ""
         paths = [file.parts[len(folder) :] for file in files]
         by_student: dict[str, list[tuple[ListedFile, Owner]]] = {}
-        found = owners(paths, self.lessons, name, may_be_one)
+        found = owners(paths, self.known_lessons, name, may_be_one)
         for file, owner in zip(files, found, strict=True):
             if file.problem:
                 line = f"{shown(file)} {file.problem}: not collected."
@@ -231,7 +240,7 @@ class Collection:
             elif is_candidate(file.parts):
                 line = f"{shown(file)} does not say whose it is. Name it like"
                 remedy = f"ada_{next(iter(self.lessons), 'LESSON')}.ipynb, or put it "
-                remedy += "into a folder ada/."
+                remedy += "into a folder ada/, and name the folder around that."
                 if file.is_archive:
                     remedy = "ada.zip, or give the download of a class as an argument "
                     remedy += "of its own."
@@ -269,6 +278,9 @@ class Collection:
             if version.is_ours and in_repository(place):
                 self.unchanged.add(student)
                 self.account.append((file.full_name, Fate.OURS))
+            elif lesson in self.others:
+                what = f"is of lesson {lesson}, which is not in this class's source/"
+                self.leave([file.full_name], f"{student}: {shown(file)} {what}.")
             elif lesson and (version.kind or not is_clone):
                 versions.setdefault(lesson, []).append(version)
             elif file.is_notebook:
@@ -291,7 +303,7 @@ class Collection:
             self.listed[file.full_name] -= 1
             self.listed.update(one.full_name for one in inside)
         inner = [one.inner for one in inside if one.inner and not owner.from_lms]
-        named = named_learners(inner, self.lessons)
+        named = named_learners(inner, self.known_lessons)
         others = [name for name in named if not is_same(name, owner.student)]
         names = ", ".join(map(quoted, sorted(others)[:5]))
         if len(others) > 1:
@@ -354,7 +366,7 @@ class Collection:
 
     def other_learner(self, owner: Owner) -> str:
         """Returns whom a name in a folder may name, other than the folder's learner."""
-        if not owner.below or owner.below[0] in self.lessons:
+        if not owner.below or owner.below[0] in self.known_lessons:
             return ""
         *folders, file = owner.below
         names = map(self.learner_names.without_work, [*folders, stem(file)])

@@ -258,7 +258,7 @@ def test_answers_get_their_points(classroom):
 
 def test_scores_are_exported(classroom, tmp_path):
     printed(export, classroom, "csv", tmp_path / "grades.csv")
-    with open(tmp_path / "grades.csv", newline="") as file:
+    with open(tmp_path / "grades.csv", newline="", encoding="utf-8-sig") as file:
         rows = [row for row in csv.DictReader(file) if row["lesson"] == NAME]
     scores = {row["student"]: (row["score"], row["max_score"]) for row in rows}
     assert scores == {"ada": ("2", "2"), "bob": ("0", "2"), "cleo": ("0", "2")}
@@ -269,7 +269,7 @@ def test_an_update_of_the_course_keeps_and_renews_it(classroom, tmp_path):
     copy = shutil.copytree(classroom, tmp_path / "class")
     source = copy / "source" / NAME / f"{NAME}.ipynb"
     fresh = source.read_bytes()
-    source.write_text("old")
+    source.unlink()
     course = classroom.parent / "course"
     assert NAME in make_course(copy, update=True, root=course)
     assert source.read_bytes() == fresh
@@ -293,6 +293,8 @@ def test_a_private_copy_replaces_our_lesson_in_a_class(tmp_path, monkeypatch):
     (own / "solutions" / path.name).write_text(text)
     shutil.copy(path.parent / "checks" / path.name, own / "solutions" / "checks")
     monkeypatch.setattr("grader.classroom.course.refuse_unbuilt", lambda folder: None)
-    assert make_course(tmp_path / "class", private=[own], root=course) == [tiny.NAME]
+    assert make_course(tmp_path / "class", private=[own], root=course) == {
+        tiny.NAME: "written"
+    }
     source = tmp_path / "class" / "source" / tiny.NAME / f"{tiny.NAME}.ipynb"
     assert "A private demonstration." in source.read_text()

@@ -29,6 +29,7 @@ from grader.classroom.returning import return_feedback
 from grader.classroom.store import StoreError
 from grader.containment.limits import ContainmentError, Limits
 from grader.judging.judge_process import JudgeError
+from grader.kernel.inside.frames import REPLY_TYPE
 from grader.workers import jobs, local_executor
 
 NAME = tiny.NAME
@@ -200,8 +201,8 @@ def test_regrade_lists_first_applies_on_demand_and_keeps_manual_marks(class_of_f
 def test_a_persons_scores_decide_work_under_review(class_of_four):
     folder = class_of_four
     lesson = nbformat.read(folder / "class/source" / NAME / f"{NAME}.ipynb", 4)
-    reaching = "import sys\nsys.settrace(print)\n" + RIGHT["double"]
-    hand_in(folder, "bob", answered(lesson, **{**RIGHT, "double": reaching}))
+    forging = RIGHT["double"] + f"\ndisplay({{{REPLY_TYPE!r}: None}}, raw=True)\n"
+    hand_in(folder, "bob", answered(lesson, **{**RIGHT, "double": forging}))
     _, lines = run(grade, folder / "class")
     assert any(line.startswith("A person must decide") for line in lines)
     _, lines = run(export, folder / "class")

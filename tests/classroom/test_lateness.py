@@ -185,6 +185,21 @@ def test_an_extension_of_somebody_who_has_not_submitted_is_listed(folder):
     extend(folder, "adaa,1,2026-04-01", "ada,1,2026-04-01")
     lines = [line for line in grade(folder) if line.startswith("extended")]
     assert lines == [f"extended, but not submitted: adaa {NAME}"]
+    people = folder / "class" / "grading" / "people.csv"
+    people.write_text("id,name\nada,Ada Lovelace\n")
+    [line] = [line for line in grade(folder) if line.startswith("extended")]
+    assert line.endswith(f"adaa {NAME} (no such id on the roster)")
+
+
+def test_a_learner_is_found_by_what_the_roster_knows(folder):
+    grade(folder)
+    people = folder / "class" / "grading" / "people.csv"
+    people.write_text("id,name,sis_login_id\nbob,Robert Boole,boole\n")
+    for known_as in ("bob", "Robert Boole", "BOOLE"):
+        _, lines = printed(explain, folder / "class", known_as, "1")
+        assert lines[0].startswith(f"bob {NAME} (Robert Boole): ")
+        _, lines = printed(purge, folder / "class", [known_as])
+        assert "would remove scores and name of bob (Robert Boole)" in lines
 
 
 def test_purge_removes_a_learners_extension(folder):
@@ -237,6 +252,21 @@ def test_canvass_mark_decides_and_not_the_time_of_its_archive(empty):
     extend(empty, f"102,{NAME},2026-04-15")
     grade(empty)
     assert scores(empty) == {"101": "3", "102": "3"}
+
+
+def test_an_extension_lifts_the_mark_of_canvas_which_alone_knows_the_due_date(empty):
+    settings(empty, ZERO)
+    path = download(
+        empty, f"ada_LATE_101_9001_{NAME}.ipynb", f"bob_LATE_102_9002_{NAME}.ipynb"
+    )
+    extend(empty, f"102,{NAME},2026-04-15")
+    lines = grade(empty, path)
+    assert scores(empty) == {"101": "0", "102": "3"}
+    [late] = [line for line in lines if line.startswith("late: ")]
+    assert late.startswith(f"late: 101 {NAME}: This was submitted late, as the LMS")
+    set_due(empty, "2026-04-20 12:00")  # which the "extension" comes before
+    grade(empty)
+    assert scores(empty)["102"] == "0"
 
 
 def test_a_newer_file_in_time_takes_canvass_mark_away(empty):

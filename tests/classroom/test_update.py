@@ -93,7 +93,7 @@ def test_a_lesson_that_was_removed_stays_away_until_it_is_asked_for(folder):
     shutil.rmtree(folder / "source" / SECOND)
     assert update(folder)[SECOND] == "left out: it is not in source/"
     assert not (folder / "source" / SECOND).exists()
-    assert update(folder, lessons=["2"]) == {SECOND: "renewed"}
+    assert update(folder, lessons=["2"]) == {SECOND: "written"}
     assert paths(folder, SECOND)[0].exists()
 
 

@@ -186,7 +186,7 @@ DID = {
     "collectives": (Collective("all-gather", "", "f32", (3,), 8, True, None),),
     "array_shapes": ((3,), ()),
 }
-TRACED = DID | {"dtypes": {"matmul": ("f32",)}}
+TRACED = DID | {"dtypes": {"matmul": ("f32",)}, "whole_inputs": ("", "one device")}
 COMPILED = DID | {"flops": 7.0}
 
 

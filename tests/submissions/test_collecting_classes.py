@@ -498,6 +498,34 @@ def test_a_repository_is_one_learner(tmp_path, course, kind, solutions):
     assert not any(".git" in path for path, _ in found.account)
 
 
+@pytest.mark.parametrize("solutions", [True, False])
+def test_a_repository_has_lessons_that_a_class_does_not_have(
+    tmp_path, course, solutions
+):
+    files = repository(ADA)
+    files |= {
+        f"lessons/{name}.ipynb": (ROOT / "lessons" / f"{name}.ipynb").read_bytes()
+        for name in ("03_pmap_training", "04_sharding_api", "05_full_pipeline")
+    }
+    files = {n: d for n, d in files.items() if solutions or "solutions" not in n}
+    given = put(tmp_path / "lesson-ada", files)
+    found = collect([given], course, LESSONS)
+    assert placed(course) == {f"lesson-ada/{FIRST}": ADA}
+    assert found.problems == []
+
+
+def test_work_on_a_lesson_that_the_class_does_not_have_is_named(tmp_path, course):
+    third = json.loads((ROOT / "lessons" / "03_pmap_training.ipynb").read_bytes())
+    cell = next(c for c in third["cells"] if nbgrader_metadata(c).get("solution"))
+    cell["source"] = [f"# exercise: {cell['id']}\n", f"def {cell['id']}(): 'ada'"]
+    files = {f"lessons/{FIRST}.ipynb": ADA, "solutions/x.py": b""}
+    files["lessons/03_pmap_training.ipynb"] = json.dumps(third).encode()
+    found = collect([put(tmp_path / "lesson-ada", files)], course, LESSONS)
+    assert placed(course) == {f"lesson-ada/{FIRST}": ADA}
+    [line] = found.problems
+    assert "is of lesson 03_pmap_training, which is not in this class's" in line
+
+
 def test_a_repository_in_which_nothing_was_done_is_no_submission(tmp_path, course):
     given = put(tmp_path / "lesson-ada", repository(STUB))
     found = collect([given], course, LESSONS)
