@@ -4,11 +4,13 @@ import itertools
 import re
 import shlex
 
+import nbformat
 import pytest
 
 from coursekit.setup import PYTHONS
 from grader import ROOT
 from grader.__main__ import parse
+from grader.authoring.release import checks, nbgrader_metadata
 from grader.classroom import spreadsheet
 from grader.containment import deadline, monitor
 from grader.containment.limits import Limits
@@ -216,3 +218,13 @@ def test_each_message_that_is_quoted_is_one_of_the_code(message):
     assert any(message.strip() in text for text in TEXTS.values())
     sources = itertools.chain((ROOT / "grader").rglob("*.py"), [ROOT / "Makefile"])
     assert any(message in path.read_text(encoding="utf-8") for path in sources)
+
+
+def test_the_handbook_knows_what_each_lesson_is_worth():
+    page = " ".join((ROOT / "docs" / "handbook" / "release.md").read_text().split())
+    [listed] = re.findall(r"The lessons are worth ([\d, and]+) points", page)
+    worth = []
+    for path in sorted((ROOT / "solutions").glob("*.ipynb")):
+        cells = checks(nbformat.read(path, 4)).values()
+        worth.append(sum(nbgrader_metadata(cell)["points"] for cell in cells))
+    assert [int(number) for number in re.findall(r"\d+", listed)] == worth
