@@ -6,9 +6,10 @@ The tables below say what each learner must have, added up by hand.
 import os
 import re
 
+import nbformat
 import pytest
 import several
-from classes import RIGHT
+from classes import RIGHT, generate_assignment
 from exchange import COURSE, learn, nbgrader, release_lesson
 from hostile.build import ANSWER
 from pretended import decide, page, set_due
@@ -16,6 +17,8 @@ from submitted import FRIDAY, zipped
 from term import CANVAS, NAME, Term, counts, table
 
 from grader import ROOT
+from grader.__main__ import main
+from grader.authoring.release import exercises
 
 pytestmark = pytest.mark.slow
 DUE = "2024-05-08 20:00"  # a Wednesday; FRIDAY is one day and 13 hours later
@@ -23,9 +26,7 @@ DUE = "2024-05-08 20:00"  # a Wednesday; FRIDAY is one day and 13 hours later
 FIRST = {
     "101": 2 + 2 + 1,  # Ada: by Canvas, in time
     "102": 2 + 2 + 0 - 1,  # Bob: Canvas marked it as late, so one day has begun
-    "103": 1.67
-    + 2
-    + 0,  # Cleo: late, but extended; one lesser statement of double fails
+    "103": 1.67 + 2 + 0,  # Cleo: extended; one lesser statement of double fails
     "104": 0,  # Dan: a web page instead of a notebook
     "105": None,  # Jan: double sends forged messages to the grader
     "21": 1.33 + 0 + 0,  # Eve: by Moodle, in time; two lesser statements of double fail
@@ -66,6 +67,7 @@ FORGED = ALL | {
     "double": f"def double(x):\n    display({{{ANSWER!r}: None}}, raw=True)\n"
     "    return 2 * x"
 }
+CENTER = "return x - jax.lax.pmean(x.mean(), axis_name)"
 HALF, ROUNDED = (f"def halve(x):\n    return x {sign} 2" for sign in ("/", "//"))
 
 
@@ -83,6 +85,7 @@ def test_a_semester(tmp_path):
     export_to_canvas(term)
     export_to_moodle(term)
     return_feedback(term)
+    teach_a_private_exercise(term)
 
 
 def enroll_and_release(term):
@@ -232,3 +235,28 @@ def return_feedback(term):
     nbgrader(home, "fetch_feedback", NAME, "--course", COURSE)
     [fetched] = home.glob(f"{NAME}/feedback/*/{NAME}.html")
     assert fetched.read_text() == page(term.folder, "gus")
+
+
+def teach_a_private_exercise(term):
+    """What `new` writes is worth 2 points; Bob subtracts his own device's mean."""
+    own, name = term.folder / "my-course", "06_norms"
+    for words in ("lesson", "norms"), ("exercise", "06", "center"):
+        assert main(["new", *words, "--folder", str(own)]) == 0
+    assert main(["build", "--folder", str(own)]) == 0
+    lines = term.run("course", "--update", "--with", own)
+    assert f"{name}: written" in lines
+    generate_assignment(term.place, name)
+    released = nbformat.read(term.place / "release" / name / f"{name}.ipynb", 4)
+    answers = {"ada_101_9101": CENTER, "bob_102_9102": "return x - x.mean()"}
+    work = {}
+    for learner, answer in answers.items():
+        source = f"def center(x, axis_name):\n    {answer}"
+        exercises(released)["center"].source = source
+        work[f"{learner}_{name}.ipynb"] = nbformat.writes(released).encode()
+    term.run("grade", term.write("private.zip", zipped(work)))
+    term.run("export")
+    rows = table(term.place / "grading" / "grades.csv")
+    scores = {row["student"]: row["score"] for row in rows if row["lesson"] == name}
+    assert scores == {"101": "2", "102": "0"}
+    scores = {row["student"]: row["score"] for row in rows if row["lesson"] == NAME}
+    assert scores["101"] == "7" and len(scores) == len(FINAL)
