@@ -34,7 +34,8 @@ class MyTask(Task):
         }
 
     # 3. The loss of each row, its weight (1, or its number of valid tokens, if the loss
-    #    is their sum), and further metrics of each row. `key` is None in an evaluation.
+    #    is their sum), and further metrics of each row, which are averaged in the same
+    #    way. `key` is None in an evaluation.
     def loss(self, params, batch, key, step):
         h = jax.nn.relu(batch["x"] @ params["hidden"]["w"])
         if key is not None:
