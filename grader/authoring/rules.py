@@ -76,7 +76,7 @@ RULES = {
     "defines is imported from coursekit.learner.",
     "learner's name": 'The lesson does not define "{name}". '
     "Correct the import from coursekit.learner.",
-    "open facts": "expect_like_solution({name}, ...) does not say what becomes of: "
+    "open facts": "expect_like_solution({name}, ...) neither compares nor frees: "
     '{facts}. Compare each with the solution, such as {fact}="a statement", or leave '
     'it open: free={{"{fact}": "the reason"}}.',
     "facts twice": "expect_like_solution({name}, ...) both compares and leaves open: "

@@ -182,13 +182,13 @@ def read_names(path: Path) -> dict[str, str]:
 def find_student(path: Path, text: str) -> str:
     """Returns the id of the learner who has this name, login, number or address.
 
-    A text that fits none, or several, comes back as it is.
+    A text that fits none, or several, comes back as it is; a section is nobody's.
     """
-    found = [
-        student
-        for student, row in read_people(path).items()
-        if text.casefold() in {value.casefold() for value in row.values() if value}
-    ]
+    found = []
+    for student, row in read_people(path).items():
+        known = [row["name"], *(value for _, value in facts_of(row))]
+        if text and text.casefold() in map(str.casefold, known):
+            found.append(student)
     return found[0] if len(found) == 1 else text
 
 

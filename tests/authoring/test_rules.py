@@ -432,7 +432,7 @@ IN_CHECKS = {
         IN_CASES,
         f'{COMPARED}double, print, value="twice", free={REST})\n',
         "expect_like_solution(",
-        "expect_like_solution(double, ...) does not say what becomes of: error, ",
+        "expect_like_solution(double, ...) neither compares nor frees: error, ",
     ),
     "fact that is compared and open": (
         "facts twice",
