@@ -230,10 +230,12 @@ def splits(operation: Any) -> bool:
     Before JAX 0.8, `pmap` cuts by the device's number, the only unsigned index.
     """
     if operation.name == "stablehlo.dynamic_slice":
-        return array_type(operation.operands[1])[0] == "u32"
+        return any(array_type(one)[0] == "u32" for one in [*operation.operands][1:])
     if operation.name == "stablehlo.custom_call":
-        return "@Sharding" in str(operation)
-    if operation.name in (MAP, "sdy.sharding_constraint"):
+        return "@Sharding" in str(operation) and "devices=" in str(operation)
+    if operation.name == "sdy.sharding_constraint":
+        return '{"' in str(operation)  # an axis; without any it replicates
+    if operation.name == MAP:
         return True
     blocks = [block for region in operation.regions for block in region.blocks]
     return any(splits(line.operation) for block in blocks for line in block.operations)

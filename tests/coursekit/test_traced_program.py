@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.sharding import AxisType, Mesh
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from coursekit.observation import Collective
 from coursekit.observe import observe
-from coursekit.tracing import collectives
+from coursekit.tracing import collectives, traced
 
 X = np.arange(128, dtype=np.float32).reshape(8, 16)
 W = np.ones(16, np.float32)
@@ -514,3 +514,44 @@ def test_dtypes_are_those_that_go_into_products_and_sums(function, dtypes):
 def test_the_dtypes_of_a_compiled_program_are_not_read():
     x = np.ones((4, 4), np.float32)
     assert observe(low_product, x, x, compiled=True).dtypes is None
+
+
+ORDER = np.arange(8)
+
+
+def named_shard_map(x):
+    def shard_map(x):
+        return x * x
+
+    return jax.pmap(lambda row: row)(jax.jit(shard_map)(x))
+
+
+def one_of(rows, number):
+    return jnp.cos(rows)[number]
+
+
+def placed(*spec):
+    return NamedSharding(mesh(d=8), P(*spec))
+
+
+@pytest.mark.parametrize(
+    ("function", "is_whole"),
+    [
+        (jax.pmap(jnp.sin), False),
+        (lambda x: jax.jit(jnp.sin, in_shardings=placed("d"))(x), False),
+        (lambda x: jax.jit(jnp.sin, out_shardings=placed("d"))(x), False),
+        (lambda x: jax.jit(jnp.sin)(jax.device_put(x, placed("d"))), False),
+        (lambda x: jax.pmap(jnp.sin)(jnp.flip(x)), False),
+        (lambda x: jax.pmap(lambda row: row)(jnp.sin(x)), True),
+        (named_shard_map, True),
+        (
+            lambda x: jax.pmap(lambda x, i: jnp.sin(x)[i], in_axes=(None, 0))(x, ORDER),
+            True,
+        ),
+        (lambda x: jax.pmap(jnp.sin)(jax.jit(jnp.cos, in_shardings=placed())(x)), True),
+    ],
+    ids="pmap inputs outputs placed flipped alone named to_all replicated".split(),
+)
+def test_rows_that_are_used_before_they_are_split_are_found(function, is_whole):
+    [use] = traced(function, [X]).whole_inputs
+    assert bool(use) == is_whole
