@@ -55,14 +55,20 @@ def worth(verdict: Verdict, points: float, is_bonus: bool) -> str:
     return translated(text)
 
 
-def right_column(statement: Any, points: float) -> str:
+def right_column(statement: Any, verdict: Verdict, points: float) -> str:
     """Writes what a statement is worth: "essential", "0.5" or "0 of 0.5"."""
     if statement.is_essential:
         return translated("essential")
     share = f"{round(points * statement.share, 2):g}"
-    if statement.standing in (FAILS, UNTRIED):
+    if statement.standing in (FAILS, UNTRIED) or lacks_essential(verdict):
         return translated(f"0 of {share}")
     return share
+
+
+def lacks_essential(verdict: Verdict) -> bool:
+    """Tells whether what holds earns nothing, since an essential statement fails."""
+    found = {(one.is_essential, one.standing) for one in verdict.statements}
+    return {(True, FAILS), (False, HOLDS)} <= found
 
 
 def rows_of(headline: str, rows: Iterable[Sequence[str]]) -> list[tuple[str, str, str]]:
@@ -79,13 +85,13 @@ def text_card(verdict: Verdict, *, points: float, is_bonus: bool = False) -> str
     lines = [spread(f"{verdict.exercise}  {translated(verdict.outcome)}", right)]
     for one in verdict.statements:
         name = f"{MARKS[one.standing]} {translated(one.name)}{remark(one)}"
-        lines.append(spread(name, right_column(one, points)))
+        lines.append(spread(name, right_column(one, verdict, points)))
         if one.standing == FAILS and one.rows:
             lines += block_of(one.headline, one.rows)
     if not verdict.statements:
         lines += block_of(verdict.headline, verdict.rows)
-    if later := num_later(verdict):
-        lines += wrapped(later, WIDTH)
+    if closing := closing_line(verdict):
+        lines += wrapped(closing, WIDTH)
     return "\n".join(lines)
 
 
@@ -110,8 +116,11 @@ def spread(left: str, right: str) -> str:
     return padded(left, max(columns(left), WIDTH - columns(right)) + 2) + right
 
 
-def num_later(verdict: Verdict) -> str:
-    """Says how many statements are tried when the work is graded, or ""."""
+def closing_line(verdict: Verdict) -> str:
+    """Says why what holds earns nothing, or what is tried when the work is graded."""
+    if lacks_essential(verdict):
+        text = "There are points only when every essential statement holds."
+        return translated(text)
     if verdict.outcome != ON_EXAMPLES:
         return ""
     count = sum(one.standing == LATER for one in verdict.statements)
@@ -150,11 +159,11 @@ def html_card(
             f"<code><b>{exercise}</b></code><span>{outcome}</span>"
             f'<b style="margin-left:auto">{right}</b></div>'
         )
-    items = "".join(item_of(one, points) for one in verdict.statements)
+    items = "".join(item_of(one, verdict, points) for one in verdict.statements)
     items = items or f"<li>{details_of(verdict.headline, verdict.rows)}</li>"
     style = "list-style:none;margin:0;padding:.3rem .8rem .5rem"
     inside += f'<ul style="{style}">{items}</ul>'
-    below = [escape(num_later(verdict))]
+    below = [escape(closing_line(verdict))]
     if solution:
         summary = escape(translated("Our solution"))
         below.append(
@@ -171,7 +180,7 @@ def html_card(
     )
 
 
-def item_of(one: Any, points: float) -> str:
+def item_of(one: Any, verdict: Verdict, points: float) -> str:
     style = f"flex:0 0 1.5em;font-weight:700;color:{COLOURS[one.standing]}"
     mark = f'<span style="{style}" aria-hidden="true">{MARKS[one.standing]}</span>'
     spoken = escape(translated(SPOKEN[one.standing]))
@@ -183,7 +192,7 @@ def item_of(one: Any, points: float) -> str:
         name += f'<span style="{FAINT}">{escape(said)}</span>'
     style, right = (
         f"{FAINT};font-size:.9em;white-space:nowrap",
-        right_column(one, points),
+        right_column(one, verdict, points),
     )
     right = f'<span style="{style}">{escape(right)}</span>'
     inside = ""

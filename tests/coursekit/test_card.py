@@ -90,6 +90,18 @@ def test_a_card_as_text():
     ]
 
 
+def test_what_holds_earns_nothing_where_an_essential_statement_fails():
+    failed = of("numbers of one device", FAILS, share=0)
+    wrong = made(failed, of("old state is donated"), outcome="wrong", share=0)
+    assert lines(wrong) == [
+        "fsdp_step  wrong                                             0 of 3 points",
+        "✗ numbers of one device                                          essential",
+        "✓ old state is donated                                           0 of 0.75",
+        "There are points only when every essential statement holds.",
+    ]
+    assert text_of(tree(wrong)).endswith("every essential statement holds.")
+
+
 def test_a_card_as_html_says_the_same():
     heading, statements = tree(MIXED)
     assert [*heading.itertext()] == ["fsdp_step", "partly right", "2.25 of 3 points"]
