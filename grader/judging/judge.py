@@ -80,8 +80,8 @@ class Judge:
         reference_checks.seed = material["seed"]
         expect.count_devices = remembered(expect.count_devices)
 
-    def check(self, exercise: str) -> dict[str, Any]:
-        """Runs one check; returns its verdict as plain data.
+    def check(self, exercise: str, to_beat: float | None = None) -> dict[str, Any]:
+        """Runs one check; returns its verdict as plain data; for `to_beat` see `Run`.
 
         "right" takes positive evidence: the check came to its end and said so.
         """
@@ -90,7 +90,7 @@ class Judge:
         self.solution.begin_check()
         try:
             with contextlib.redirect_stdout(io.StringIO()):
-                found = self.module.run(exercise)
+                found = self.module.run(exercise, to_beat=to_beat)
         except NoObservation as end:
             if end.kind == "missing" and end.function not in self.functions:
                 return verdict(Outcome.BROKEN, str(end))  # nothing a learner writes
@@ -162,7 +162,7 @@ def main() -> None:
         message = receive()
         if "check" in message:
             programs.wall_s = message["wall_s"]
-            send(judge.check(message["check"]))
+            send(judge.check(message["check"], message["to_beat"]))
         else:
             programs.begin_submission()
 

@@ -63,14 +63,22 @@ class JudgeProcess:
         if self.kill is not None:
             self.send({"begins": True})
 
-    def check(self, exercise: str, ask: Callable[[dict], dict]) -> dict[str, Any]:
+    def check(
+        self,
+        exercise: str,
+        ask: Callable[[dict], dict],
+        to_beat: float | None = None,
+    ) -> dict[str, Any]:
         """Runs one check, whose questions go to `ask`; returns the judge's verdict.
+
+        With a share `to_beat` it may end early; see `Run` in coursekit/outcomes.py.
 
         Raises:
             JudgeError: the judge failed by itself.
             ContainmentError: nothing here can contain it.
         """
-        reply = self.reply_to({"check": exercise, "wall_s": self.wall_s})
+        message = {"check": exercise, "wall_s": self.wall_s, "to_beat": to_beat}
+        reply = self.reply_to(message)
         while "ask" in reply:
             try:
                 answer = ask(reply["ask"])

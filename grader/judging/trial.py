@@ -138,15 +138,16 @@ class Trial:
     def retry(self, name: str, first: CheckedExercise) -> CheckedExercise:
         """Tries an exercise alone; returns the better result.
 
+        Each try ends as soon as it cannot be better than the first.
         Where it misses a name, the lesson's demonstrations run, too, with what the
         learner added to them, and cells that were left out.
         """
-        again = self.check_alone(name, whole=first.misses_name)
+        again = self.check_alone(name, first.share, whole=first.misses_name)
         if again.misses_name and not first.misses_name:
-            again = self.check_alone(name, whole=True)
+            again = self.check_alone(name, first.share, whole=True)
         return again if again.share > first.share else first
 
-    def check_alone(self, name: str, *, whole: bool) -> CheckedExercise:
+    def check_alone(self, name: str, to_beat: float, *, whole: bool) -> CheckedExercise:
         if self.spent():
             return self.not_reached
         with self.session() as session:
@@ -154,7 +155,7 @@ class Trial:
                 errors = self.load(session, alone=name, whole=whole)
             except SessionEnded as end:
                 return self.ended(end.why)
-            return self.check(name, session, errors)
+            return self.check(name, session, errors, to_beat)
 
     def spent(self, session: Session | None = None) -> bool:
         cpu_s = self.cpu_s + (session.cpu_s if session else 0)
@@ -270,7 +271,11 @@ class Trial:
         return self.stopped[name]
 
     def check(
-        self, name: str, session: Session, errors: dict[str, list[str]]
+        self,
+        name: str,
+        session: Session,
+        errors: dict[str, list[str]],
+        to_beat: float | None = None,
     ) -> CheckedExercise:
         why, begins, is_late = "", True, False
 
@@ -289,7 +294,7 @@ class Trial:
                 return {"answer": replies[0]}
             return {"answer": "several"} if replies else {"ended": "no answer"}
 
-        said = self.judge.check(name, ask)
+        said = self.judge.check(name, ask, to_beat)
         if is_late:
             return self.not_reached
         if why:

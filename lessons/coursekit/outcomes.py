@@ -63,7 +63,7 @@ class BrokenCheck(NotPassed):
 
 
 class Decided(Exception):
-    """Ends the hidden cases early: an essential statement has failed."""
+    """Ends a check early: what is left of it cannot change what it is run for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +117,8 @@ class Run:
         essential: the statements that must hold for any credit.
         others: the other statements.
         on_failure: may add rows to a failure, such as the line that reproduces it.
+        to_beat: the share of the points that another run has earned; this one ends as
+            soon as it can earn no more.
     """
 
     def __init__(
@@ -125,7 +127,9 @@ class Run:
         essential: Sequence[str],
         others: Sequence[str],
         on_failure: Callable[[NotPassed], None] = lambda problem: None,
+        to_beat: float | None = None,
     ):
+        self.to_beat = to_beat
         self.exercise, self.essential = exercise, essential
         self.names = (*essential, *others)
         self.other_share = (1 - ESSENTIAL_SHARE) / max(1, len(others))
@@ -157,6 +161,17 @@ class Run:
         """
         return any(self.is_decided([name]) for name in self.essential)
 
+    @property
+    def can_end(self) -> bool:
+        """Tells whether hidden cases, or all of a run that has a share `to_beat`, end.
+
+        The visible examples of any other run are all tried: its card shows them.
+        """
+        if self.to_beat is None:
+            return self.is_hidden and self.has_failed
+        lost = sum(self.is_decided([name]) for name in self.names)
+        return self.has_failed or 1 - lost * self.other_share <= self.to_beat
+
     def is_decided(self, names: Sequence[str]) -> bool:
         """Tells whether nothing more can be found out about all of these statements."""
         return all(name in self.failures or name in self.untried for name in names)
@@ -182,7 +197,7 @@ class Run:
                 found = UNTRIED, "needs a right result first"
             elif name in self.tried:
                 found = (HOLDS,)
-            elif self.has_failed:
+            elif self.has_failed or self.can_end:
                 found = UNTRIED, "tried once the essential ones hold"
             else:
                 found = (LATER,)
@@ -230,7 +245,7 @@ def statement(*names: str) -> Iterator[None]:
         run.skip(names)  # the check's own code stumbled over what has failed
     else:
         run.tried.update(names)
-    if run.is_hidden and run.has_failed:
+    if run.can_end:
         raise Decided
 
 
@@ -248,7 +263,7 @@ def carry_out(run: Run, parts: Mapping[bool, Callable[[], None]]) -> Verdict:
     _running.append(run)
     try:
         for run.is_hidden, part in parts.items():
-            if not (run.is_hidden and run.has_failed):
+            if not run.can_end:
                 carry_out_part(run, part)
     except NotPassed as problem:
         rows = tuple(problem.rows.items())

@@ -345,3 +345,31 @@ def test_an_empty_reason_has_no_row():
 def test_a_reason_may_be_a_number(value):
     rows = Wrong("No.", seen=value, expected=1).rows
     assert rows == {"seen": str(value), "expected": "1"}
+
+
+@pytest.mark.parametrize(
+    ("failed", "to_beat", "tried", "share"),
+    [
+        ("sum", 0.0, "a", 0),  # it can earn nothing any more
+        ("dtype", 0.0, "abc", 0.75),
+        ("dtype", 0.75, "a", 0),
+        ("dtype", 0.5, "abc", 0.75),
+    ],
+)
+def test_a_run_with_a_share_to_beat_ends_when_it_cannot(failed, to_beat, tried, share):
+    parts = []
+
+    def fails():
+        parts.append("a")
+        with statement(failed):
+            raise Wrong("No.")
+        parts.append("b")
+
+    def holds():
+        parts.append("c")
+        with statement(*EVERY):
+            pass
+
+    verdict = run(fails, holds, to_beat=to_beat)
+    assert ("".join(parts), verdict.share) == (tried, share)
+    assert LATER not in standings(verdict)

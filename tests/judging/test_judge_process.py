@@ -300,6 +300,19 @@ def test_an_earlier_right_does_not_count_again(lesson):
     assert judge.check("double")["verdict"] == "BROKEN"
 
 
+@pytest.mark.parametrize(("to_beat", "questions"), [(None, 2), (0.0, 1)])
+def test_a_retry_ends_when_it_cannot_be_better(lesson, to_beat, questions):
+    source = (
+        "for x in (3, 4):\n"
+        '    with statement("twice"):\n'
+        "        expect_close(observe(double, x), 2 * x)"
+    )
+    asked, changed = [], with_checks(lesson, part(source))
+    judge = in_this_process(changed, learner(asked, double=lambda x: 0))
+    assert judge.check("double", to_beat)["share"] == 0
+    assert len(asked) == questions
+
+
 def test_what_a_check_prints_changes_nothing(judging):
     judge = judging(
         "import os, sys\n"

@@ -26,7 +26,7 @@ class Judge:
 
     material = dict.fromkeys(("setup", "definitions", "functions", "checks"))
 
-    def check(self, name, ask):
+    def check(self, name, ask, to_beat):
         for _ in range(QUESTIONS):
             if "ended" in ask({"function": name}):
                 return {"verdict": "TIMED_OUT", "message": "", "ended": "timed out"}

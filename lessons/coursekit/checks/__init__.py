@@ -154,13 +154,14 @@ class CheckModule:
         exercise: str,
         with_hidden: bool = True,
         on_failure: Callable[[NotPassed], None] = lambda problem: None,
+        to_beat: float | None = None,
     ) -> Verdict:
         """Runs one check on what the names are bound to."""
         check = self.checks[exercise]
         names = check.essential, check.others
         if not learner.partial_credit:
             names = (*check.essential, *check.others), ()
-        run = Run(exercise, *names, on_failure)
+        run = Run(exercise, *names, on_failure, to_beat)
         parts = {False: check.examples}
         if with_hidden:
             cases = self.hidden.get(exercise, lambda: None)  # examples may be all
