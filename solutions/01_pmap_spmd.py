@@ -775,10 +775,10 @@ def local_sgd_steps(params, x, y, lr, num_steps):
 # With one line for the average, your function is Local SGD: drift, average, drift
 # again. The shorter the rounds, the closer it comes to ordinary data parallelism, which
 # averages after every step, as PyTorch's `DistributedDataParallel` does with gradients.
-# The averages in the picture below the check were taken with NumPy, in the memory of
-# the CPU (the *host*). On a cluster nobody would send all replicas to one place: lesson
-# 2 takes the mean on the devices, with `lax.pmean`, and lesson 3 builds the training
-# step on it.
+# For the picture below the check, every fourth call of five steps was followed by an
+# average. NumPy took it, in the memory of the CPU (the *host*). On a cluster nobody
+# would send all replicas to one place: lesson 2 takes the mean on the devices, with
+# `lax.pmean`, and lesson 3 builds the training step on it.
 
 # %% [markdown]
 # ## Recap

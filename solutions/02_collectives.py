@@ -6,15 +6,15 @@
 # Llama 3 8B has eight billion parameters. When it trains on eight GPUs, each of them
 # ends its backward pass with 16 GB of gradients (in bfloat16), and before any weight
 # may change, all eight have to agree on their average. How long does that take? And
-# must every GPU keep all of Adam's 64 GB of state, on a card that has 80 GB? In lesson
-# 1 the replicas drifted apart because nobody averaged anything.
+# must every GPU keep all of Adam's 64 GB of state, on a card that has 80 GB?
 #
-# Devices talk in **collectives**: operations in which all of them take part at once,
-# each with a block of its own to put in, each with a result to take away. Five kinds
-# carry nearly all of distributed training, from data parallelism to mixtures of
-# experts. You will use every one of them for the job that made it famous. At the end of
-# the core, an optimizer step of your own, **ZeRO** stage 1, trains a model on eight
-# devices, each of which stores an eighth of the optimizer's state.
+# In lesson 1 the replicas drifted apart because nobody averaged anything. Devices talk
+# in **collectives**: operations in which all of them take part at once, each with a
+# block of its own to put in, each with a result to take away. Five kinds carry nearly
+# all of distributed training, from data parallelism to mixtures of experts. You will
+# use every one of them for the job that made it famous. At the end of the core, an
+# optimizer step of your own, **ZeRO** stage 1, trains a model on eight devices, each of
+# which stores an eighth of the optimizer's state.
 #
 # **After this lesson you can**
 #
