@@ -864,10 +864,11 @@ draw_steps(states, titles, complete=4, row="chunk", ring=True)
 # ### Exercise 2.5: ring_all_reduce
 #
 # In 2017 engineers at Baidu brought the **ring all-reduce** from supercomputing to deep
-# learning; Horovod and NCCL made it the way to average gradients. To average the 16 GB
-# of gradients at the beginning of this lesson, each GPU sends 28 GB with eight GPUs,
-# and 32 GB with a thousand. If all of the thousand sent theirs to one device that adds
-# everything up, that one would receive 16 TB.
+# learning; [Horovod](https://arxiv.org/abs/1802.05799) and NCCL made it the way to
+# average gradients. To average the 16 GB of gradients at the beginning of this lesson,
+# each GPU sends 28 GB with eight GPUs, and 32 GB with a thousand. If all of the
+# thousand sent theirs to one device that adds everything up, that one would receive 16
+# TB.
 #
 # Write `ring_all_reduce(x, axis_name)`: the sum of `x: (n, ...)` over the devices, on
 # all of them, by `lax.ppermute` alone. `n` is divisible by D; `x` holds floats or ints
