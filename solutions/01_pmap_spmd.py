@@ -960,7 +960,7 @@ def pairwise_distances(points, queries):
 # %% [markdown]
 # ### Exercise 1.7: init_ensemble
 #
-# Several models that differ in their initial weights alone make better predictions
+# Several models that differ only in their initial weights make better predictions
 # together, and where they disagree they say how unsure they are: [deep
 # ensembles](https://arxiv.org/abs/1612.01474). A model for each device is the simplest
 # way to train one, and the first thing to get wrong is randomness: eight equal members

@@ -157,7 +157,7 @@ print(f"mean of data:  {float(data[valid].mean()):.2f}")
 # ### Exercise 2.1: masked_mean
 #
 # Batches of text are padded: sequences of different lengths are filled up to one
-# length, and the loss averages over the real tokens alone. Once such a batch is split
+# length, and the loss averages over the real tokens only. Once such a batch is split
 # over devices, one of them may hold 8,000 real tokens and its neighbour 500. Averaging
 # the devices' means weighs a token of the second sixteen times as much as one of the
 # first. That is no beginner's slip: in October 2024 it turned out that widely used
@@ -345,8 +345,8 @@ draw_collective('lax.psum_scatter(x, "i")', wide, scattered)
 # %% [markdown]
 # **An all-reduce is a reduce-scatter and an all-gather.** First each device gets a
 # piece of the sum, then all pieces go to everybody. It looks like a detail of the
-# implementation, and large models live on it: between the two halves a device needs its
-# own piece alone, and can do there, once, what D devices would otherwise do D times.
+# implementation, and large models live on it: between the two halves a device needs
+# only its own piece, and what all D devices would otherwise do is done once.
 
 
 # %%

@@ -842,8 +842,8 @@ def state_shardings(mesh, state, specs, adam_specs=None):  # state: arrays or sh
 # ```
 #
 # - [same numbers] The values are those of `make_state` for the same key.
-# - [sharded as asked] Each parameter is sharded as `specs` says, both of its moments
-#   likewise, and the rest (Adam's count) is replicated.
+# - [sharded as asked] Each parameter and both of its moments are sharded as `specs`
+#   says; the rest (Adam's count) is replicated.
 # - [never a full copy] No device may ever hold a full copy of an array that `specs`
 #   shards: parameters and moments are made inside `jit`.
 
