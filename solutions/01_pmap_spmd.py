@@ -27,11 +27,11 @@
 
 # %% [markdown]
 # **Why does a course written in 2026 begin with `pmap`?** New JAX code should not use
-# it. Since JAX 0.8 it is only maintained, and internally it is now `jax.jit` around
+# it. Since JAX 0.8 `pmap` is in maintenance mode, and inside it is now `jax.jit` around
 # `jax.shard_map`, today's way, which you will use in exercise 1.4. We begin with `pmap`
-# for two reasons. It is the simplest model of *SPMD* (single program, multiple data)
-# there is: the first axis of an array says which device gets what, and nothing else has
-# to be declared. And old code is full of it, from [Flax's
+# for two reasons. It is the simplest form of *SPMD* (single program, multiple data):
+# the first axis of an array says which device gets what, and nothing else has to be
+# declared. And old code is full of it, from [Flax's
 # `jax_utils`](https://flax.readthedocs.io/en/v0.8.3/_modules/flax/jax_utils.html) to
 # [Brax](https://github.com/google/brax); somebody has to read it and port it. Nearly
 # everything carries over to `shard_map`: what is split and what is broadcast, who
@@ -59,17 +59,17 @@ draw_devices()
 # %% [markdown]
 # Below each exercise is one line, such as `check("shard_batch")`. It answers with a
 # card: which rows of the exercise's table hold, which do not, and what was seen. The
-# rows in bold are **essential**: without all of them there are no points, and together
-# they are worth half. The others share the rest, with those that hold for the whole
-# course. The code after *again* repeats a failed call: paste it into a cell to look
-# into it. A check judges your function as it was **last run**: after a change, run the
+# rows in bold are **essential**: together they are worth half of the points, and if one
+# of them fails, there are none. The other rows share the other half with the rules
+# below. The code after *again* repeats a failed call: paste it into a cell to look into
+# it. A check judges your function as it was **last run**: after a change, run the
 # exercise's cell, then its check.
 #
-# Two things hold for every function that you write in this course. The cards show them,
+# Two rules hold for every function that you write in this course. The cards show them,
 # and the tables do not repeat them:
 #
-# - [arguments stay] **Arguments stay.** Your function leaves its arguments alone: it
-#   does not modify, delete or donate them.
+# - [arguments stay] **Arguments stay.** Your function does not modify, delete or donate
+#   its arguments.
 # - [nothing is remembered] **Nothing is remembered.** A result depends on this call's
 #   arguments only. (Compiled functions may be kept.)
 
@@ -766,7 +766,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
 #   from the enclosing function.
 # - One step is `local_step` above, with `lr` in place of 0.1.
 # - `jax.lax.fori_loop(0, num_steps, step, params)` loops inside the compiled program;
-#   its `step` takes `(i, params)`. A Python loop works too, inside or outside of the
+#   its `step` takes `(i, params)`. A Python loop works too, inside or outside the
 #   function that you `pmap`.
 
 # %% check="local_sgd_steps"
@@ -775,10 +775,10 @@ def local_sgd_steps(params, x, y, lr, num_steps):
 # With one line for the average, your function is Local SGD: drift, average, drift
 # again. The shorter the rounds, the closer it comes to ordinary data parallelism, which
 # averages after every step, as PyTorch's `DistributedDataParallel` does with gradients.
-# The averages in the picture below the check were taken with NumPy, in the memory of
-# the CPU (the *host*). On a cluster nobody would send all replicas to one place: lesson
-# 2 takes the mean on the devices, with `lax.pmean`, and lesson 3 builds the training
-# step on it.
+# For the picture below the check, every fourth call of five steps was followed by an
+# average. NumPy took it, in the memory of the CPU (the *host*). On a cluster nobody
+# would send all replicas to one place: lesson 2 takes the mean on the devices, with
+# `lax.pmean`, and lesson 3 builds the training step on it.
 
 # %% [markdown]
 # ## Recap
@@ -960,7 +960,7 @@ def pairwise_distances(points, queries):
 # %% [markdown]
 # ### Exercise 1.7: init_ensemble
 #
-# Several models that differ in their initial weights alone make better predictions
+# Several models that differ only in their initial weights make better predictions
 # together, and where they disagree they say how unsure they are: [deep
 # ensembles](https://arxiv.org/abs/1612.01474). A model for each device is the simplest
 # way to train one, and the first thing to get wrong is randomness: eight equal members
@@ -968,7 +968,7 @@ def pairwise_distances(points, queries):
 #
 # Write `init_ensemble(key, num_devices, sizes)`. It draws the parameters of one
 # multi-layer perceptron for each device, stacked on a leading device axis. The arrays
-# may be anywhere, also on the host, and NumPy may draw the numbers.
+# may be on any device or on the host, and either JAX or NumPy may draw the numbers.
 #
 # ```python
 # layers = init_ensemble(jax.random.key(0), 8, (10, 32, 1))

@@ -6,15 +6,15 @@
 # Llama 3 8B has eight billion parameters. When it trains on eight GPUs, each of them
 # ends its backward pass with 16 GB of gradients (in bfloat16), and before any weight
 # may change, all eight have to agree on their average. How long does that take? And
-# must every GPU keep all of Adam's 64 GB of state, on a card that has 80 GB? In lesson
-# 1 the replicas drifted apart because nobody averaged anything.
+# must every GPU keep all of Adam's 64 GB of state, on a card that has 80 GB?
 #
-# Devices talk in **collectives**: operations in which all of them take part at once,
-# each with a block of its own to put in, each with a result to take away. Five kinds
-# carry nearly all of distributed training, from data parallelism to mixtures of
-# experts. You will use every one of them for the job that made it famous. At the end of
-# the core, an optimizer step of your own, **ZeRO** stage 1, trains a model on eight
-# devices, each of which stores an eighth of the optimizer's state.
+# In lesson 1 the replicas drifted apart because nobody averaged anything. Devices talk
+# in **collectives**: operations in which all of them take part at once, each with a
+# block of its own to put in, each with a result to take away. Five kinds carry nearly
+# all of distributed training, from data parallelism to mixtures of experts. You will
+# use every one of them for the job that made it famous. At the end of the core, an
+# optimizer step of your own, **ZeRO** stage 1, trains a model on eight devices, each of
+# which stores an eighth of the optimizer's state.
 #
 # **After this lesson you can**
 #
@@ -143,23 +143,21 @@ print(f"mean of data:  {float(data[valid].mean()):.2f}")
 # **From here on you write what one device does.** Your function gets this device's row
 # and the name of an axis; `check` maps it over the devices by `jax.shard_map`, as
 # `spmd` does. (It passes `check_vma=False`, which leaves out the proof about replicated
-# results, so that all that runs under `pmap` runs here too; gradients *through* a
-# `psum` then come out D times as large, as under `pmap`.) Two things hold for every
-# function of this lesson. They are checked each time, count as much as a row of an
-# exercise's table that is not essential, and are not repeated there:
+# results, so that all that runs under `pmap` runs here too. Gradients *through* a
+# `psum` then come out D times as large, as under `pmap`.) Two rules hold for every
+# function of this lesson. Each counts as much as a row that is not essential, and the
+# tables do not repeat them:
 #
 # - [any axis] The axis may have any name and any number `D` of devices: 1, 3 or 6 as
-#   well as 8. Use `axis_name`, and for `D` `lax.axis_size(axis_name)`, a plain number.
+#   well as 8. Use `axis_name`; `lax.axis_size(axis_name)` is `D`, a plain number.
 # - [arguments stay] A function does not modify what it is given, such as a dict of
 #   parameters.
-#
-# The card counts them as rows of their own, with a share of the points.
 
 # %% [markdown]
 # ### Exercise 2.1: masked_mean
 #
 # Batches of text are padded: sequences of different lengths are filled up to one
-# length, and the loss averages over the real tokens alone. Once such a batch is split
+# length, and the loss averages over the real tokens only. Once such a batch is split
 # over devices, one of them may hold 8,000 real tokens and its neighbour 500. Averaging
 # the devices' means weighs a token of the second sixteen times as much as one of the
 # first. That is no beginner's slip: in October 2024 it turned out that widely used
@@ -277,8 +275,8 @@ for name, top in (
 # - [logits stay local] What a device sends for a row does not depend on how many
 #   classes it holds.
 # - [no overflow] Logits of ±10,000 give finite results, right to two decimals.
-# - [differentiable] `jax.grad` of each device's own part of a cross-entropy, `-(targets
-#   * result).sum()`, works: it gives the softmax minus the one-hot targets.
+# - [differentiable] Take this device's part of a cross-entropy, `-(targets *
+#   result).sum()`: its `jax.grad` is the softmax minus the one-hot targets.
 
 
 # %% exercise="sharded_log_softmax" minutes=15 difficulty=2
@@ -307,8 +305,8 @@ def sharded_log_softmax(logits, axis_name):
 # - On one device: subtract the row's maximum, then the logarithm of the sum of the
 #   exponentials. `keepdims=True` lets a row's numbers broadcast.
 # - Both the maximum and the sum go over all devices: `lax.pmax` and `lax.psum`.
-# - `jax.grad` must not differentiate `pmax`: hand it `lax.stop_gradient(logits)`'s
-#   maximum.
+# - `jax.grad` must not differentiate `pmax`: give `pmax` the maximum of
+#   `lax.stop_gradient(logits)`.
 
 # %% check="sharded_log_softmax"
 
@@ -347,8 +345,8 @@ draw_collective('lax.psum_scatter(x, "i")', wide, scattered)
 # %% [markdown]
 # **An all-reduce is a reduce-scatter and an all-gather.** First each device gets a
 # piece of the sum, then all pieces go to everybody. It looks like a detail of the
-# implementation, and large models live on it: between the two halves a device needs its
-# own piece alone, and can do there, once, what D devices would otherwise do D times.
+# implementation, and large models live on it: between the two halves a device needs
+# only its own piece, and what all D devices would otherwise do is done once.
 
 
 # %%
@@ -395,8 +393,10 @@ draw_collective('lax.all_to_all(x, "i", 1, 0, tiled=True)', rows, exchange(rows)
 # | `ppermute` | collective-permute | another's block | `n` |
 #
 # The bytes are those of rings in the first three rows, of direct sends in the last two.
-# Mind that `n` is the **input** block of one device. Two other ways of counting are
-# common, and to mix them up costs a factor of D:
+# Mind that `n` is the **input** block of one device. NCCL and the scaling book count the
+# full array, and to mix up the two ways costs a factor of D.
+#
+# <details><summary>How NCCL and the scaling book count</summary>
 #
 # - [NCCL's
 #   benchmark](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md)
@@ -410,6 +410,8 @@ draw_collective('lax.all_to_all(x, "i", 1, 0, tiled=True)', rows, exchange(rows)
 #   reduce-scatter takes `V / W` seconds and an all-reduce `2 V / W`. Its all-to-all,
 #   where `V` is the array of all devices, takes `V / (4 W)`: on a TPU's ring, pieces
 #   travel from neighbour to neighbour.
+#
+# </details>
 
 # %% [markdown]
 # ### Exercise 2.3: reshard_rows_to_columns
@@ -862,10 +864,11 @@ draw_steps(states, titles, complete=4, row="chunk", ring=True)
 # ### Exercise 2.5: ring_all_reduce
 #
 # In 2017 engineers at Baidu brought the **ring all-reduce** from supercomputing to deep
-# learning; Horovod and NCCL made it the way to average gradients. To average the 16 GB
-# of gradients at the beginning of this lesson, each GPU sends 28 GB with eight GPUs,
-# and 32 GB with a thousand. If all of the thousand sent theirs to one device that adds
-# everything up, that one would receive 16 TB.
+# learning; [Horovod](https://arxiv.org/abs/1802.05799) and NCCL made it the way to
+# average gradients. To average the 16 GB of gradients at the beginning of this lesson,
+# each GPU sends 28 GB with eight GPUs, and 32 GB with a thousand. If all of the
+# thousand sent theirs to one device that adds everything up, that one would receive 16
+# TB.
 #
 # Write `ring_all_reduce(x, axis_name)`: the sum of `x: (n, ...)` over the devices, on
 # all of them, by `lax.ppermute` alone. `n` is divisible by D; `x` holds floats or ints
@@ -1110,8 +1113,8 @@ def sync_batch_norm(x, axis_name, eps):
 # ```
 #
 # - [mean probabilities] The result is the mean of the members' probabilities.
-# - [parameters stay local] All that a device puts into a collective are its `B x C`
-#   probabilities.
+# - [parameters stay local] A device puts nothing but its `B x C` probabilities into a
+#   collective.
 # - [no overflow] Logits in the thousands give finite, right results.
 
 
@@ -1210,9 +1213,9 @@ print("as of all four:", np.isclose(total, np.exp(blocks - blocks.max()).sum()))
 #
 # - [exact attention] The result is this device's rows of the attention over all
 #   positions.
-# - [nothing is stacked] No array grows with the number of devices: the blocks' keys,
-#   values, scores or results are never stacked or joined, nor are the scores of a block
-#   kept until the last one. (Sends whose result nobody uses do not count.)
+# - [nothing is stacked] No array grows with the number of devices: the keys, values,
+#   scores or results of several blocks are never stacked, joined or kept until the end.
+#   (Sends whose result nobody uses do not count.)
 # - [only keys and values travel] A device sends `D - 1` blocks of keys and of values by
 #   `lax.ppermute`, and nothing else.
 # - [no overflow] Scores of ±10,000 (after the division by `sqrt(F)`) give finite, right
@@ -1319,10 +1322,10 @@ draw_collective('lax.all_to_all(x, "i", 0, 0)', filled, arrived)
 #
 # Write `expert_layer(params, x, expert, capacity, axis_name)`. Device `d` has expert
 # `d`, a layer `{"w": (F, C), "b": (C,)}`; its own tokens `x: (B, F)`; and the number of
-# the expert that each of them chose, `expert: (B,)`, from 0 to `D - 1`. Return `(B,
-# C)`: in each token's row `tanh(token @ w + b)` with the `w` and `b` of its expert. For
-# each expert, a device sends the first `capacity` of its tokens that chose it (a plain
-# number, at least 1); the others are dropped.
+# the expert that each of them chose, `expert: (B,)`, from 0 to `D - 1`. It returns `(B,
+# C)`: each token's row holds `tanh(token @ w + b)`, with the `w` and `b` of its expert.
+# Of its tokens that chose the same expert, a device sends the first `capacity` (a plain
+# number, at least 1) and drops the others.
 #
 # ```python
 # # 8 devices: w: f32[5, 3], b: f32[3]; x: f32[12, 5], expert: i32[12] on each

@@ -110,9 +110,9 @@ draw_array(line.weight, "line.weight")
 #
 # Two things hold for **every** function that you write in this lesson:
 #
-# - [arguments stay] It does not modify, delete or donate its arguments (donating gives
-#   their memory to the result). (A real training step donates the old parameters, as
-#   yours will in lesson 4; here the notebook uses them again.)
+# - [arguments stay] It does not modify, delete or donate its arguments. (To donate an
+#   argument is to give its memory to the result. A real training step donates the old
+#   parameters, as yours will in lesson 4; here the notebook uses them again.)
 # - [nothing is remembered] Its result depends on its arguments alone, not on earlier
 #   calls.
 #
@@ -366,9 +366,9 @@ def sgd(params, grads, lr):
 #
 # Llama 2 was trained with 4 million tokens in each step ([Touvron et al.,
 # 2023](https://arxiv.org/abs/2307.09288)): 1,024 sequences of 4,096 tokens. On 64 GPUs
-# these are 16 sequences for each, and if two of them fit into its memory, each GPU
-# needs eight microbatches. With the sync after the loop, the 28 GB of gradients (7
-# billion, in float32) cross the network once in a step, not eight times.
+# each takes 16 of these sequences, and if its memory holds two at a time, it needs
+# eight microbatches. With the sync after the loop, the 28 GB of gradients (7 billion,
+# in float32) cross the network once in a step, not eight times.
 #
 # Write `accumulated_step`, which runs on each device inside the axis `axis_name`. It
 # averages loss and gradients over all microbatches of all devices; the update is
@@ -843,7 +843,8 @@ print("devices without a valid row:", np.sum(np.arange(0, 16, len(x[0])) >= 13))
 # ```
 #
 # - [padded and split] Arrays `(B, ...)` become `(D, k, ...)` with the smallest `k` that
-#   holds all rows: in order, of the same dtype (of 32 bits at most), zeros at the end.
+#   holds all rows. The rows stay in order and keep their dtype (of at most 32 bits);
+#   zeros fill the end.
 # - [mask] `mask`, bool `(D, k)`, is true for the valid rows.
 # - [share of the mean] A share is the sum of `(mlp(params, x) - y) ** 2` over this
 #   device's valid rows, divided by the number of valid rows of **all** devices.
@@ -1128,9 +1129,10 @@ draw_losses(three, "% off the average of eight", title, log=False)
 # with it, [MegDet](https://arxiv.org/abs/1711.07240) trained on 128 GPUs, two images on
 # each, and won the COCO detection challenge of 2017.
 #
-# Complete the step of one device of a `pmap`. The sync of the gradients and the update
-# are given; you write `dropout_mask`, and the function `moments` inside `cnn_step`. All
-# devices get the same `key`; `step`, the number of the step, may be traced.
+# Complete the step that each device of a `pmap` takes. The sync of the gradients and
+# the update are given; you write `dropout_mask`, and the function `moments` inside
+# `cnn_step`. All devices get the same `key`. The number of the step, `step`, may be
+# traced.
 #
 # ```python
 # state = init_cnn(0)                        # {"params": ..., "stats": ...}
@@ -1219,9 +1221,9 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
 # same way.
 
 # %% [markdown]
-# Of the second part, keep: pad and mask what does not divide, and divide by the count
-# of *all* valid rows. Sync once, and clip after the sync. Moments belong to the whole
-# batch, a dropout mask to one device and one step.
+# What to remember from the second part: pad and mask what does not divide, and divide
+# by the count of *all* valid rows. Sync once, and clip after the sync. Moments belong
+# to the whole batch, a dropout mask to one device and one step.
 
 # %% [markdown]
 # ## Now in the wild

@@ -14,9 +14,9 @@
 # over the devices, `jax.jit` compiles one program for all of them, and the compiler
 # inserts the collectives that you wrote by hand in lessons 2 and 3. The numbers come
 # out right whatever you say. What you decide is how much memory a device needs and how
-# much it sends, and this lesson measures both. At the end, the training step that you
-# wrote yourself trains a fully sharded model on eight devices, and its loss curve lies
-# exactly on that of a single one.
+# much it sends, and this lesson measures both. In exercise 4.7 a training step of your
+# own trains a fully sharded model on eight devices, and its loss curve is that of a
+# single one.
 #
 # **After this lesson you can**
 #
@@ -41,7 +41,8 @@
 # - A **mesh** arranges devices in a grid and names the grid's axes. On the mesh below,
 #   `"data"` has four positions and `"model"` has two.
 # - A **spec**, `P(...)`, has one entry for each axis of an *array*: the mesh axis that
-#   it is sharded over, a tuple of mesh axes (the first one cuts first), or `None`.
+#   it is sharded over, a tuple of mesh axes (the first one cuts it, the next one cuts
+#   each piece again), or `None`.
 # - A **sharding** is the two together: `NamedSharding(mesh, spec)`. `jax.device_put(x,
 #   sharding)` places `x` accordingly.
 
@@ -103,10 +104,15 @@ draw_array(stack, 'stack, P("data", None, "model"):')
 # program. So compute on the values of arrays with `jnp`, not with NumPy, `float()` or
 # `if`. Use any of the usual ways to place an array: `jax.device_put`,
 # `jax.lax.with_sharding_constraint`, `out_shardings=` with a sharding on an Auto mesh,
-# or `jax.shard_map`. Four rarer ways cannot be traced here: `jnp.zeros(..., device=)`,
-# `jax.make_array_from_process_local_data`, a program that you compile yourself
-# (`.lower(...).compile()`), and `jax.jit(..., out_shardings=P(...))` under
-# `jax.set_mesh` with Explicit axes.
+# or `jax.shard_map`.
+#
+# <details><summary>Four rarer ways that the checks cannot trace</summary>
+#
+# `jnp.zeros(..., device=)`, `jax.make_array_from_process_local_data`, a program that
+# you compile yourself (`.lower(...).compile()`), and `jax.jit(...,
+# out_shardings=P(...))` under `jax.set_mesh` with Explicit axes.
+#
+# </details>
 
 # %% [markdown]
 # ### Exercise 4.1: make_mesh_and_place
@@ -245,7 +251,7 @@ def predict_layout(shape, mesh_shape, spec):
 # %% [markdown] built="predict_layout"
 # With this function you can plan a run on paper: multiply the block by the bytes of a
 # number, sum over all arrays, and compare with the memory of the chip. JAX itself
-# answers with `sharding.shard_shape(shape)`, also for a `jax.sharding.AbstractMesh`
+# answers with `sharding.shard_shape(shape)`, even for a `jax.sharding.AbstractMesh`
 # without devices, and `jax.eval_shape` supplies the shapes of a model that you cannot
 # build yet. Exercise 4.6 puts the two together.
 
@@ -441,10 +447,10 @@ for fix in (jax.lax.with_sharding_constraint, jax.device_put):
 # for an MLP: the first matrix is **column-parallel**, the second **row-parallel**, over
 # the same mesh axis.
 #
-# With `w1` split by columns, each device computes its own hidden units, and all of
-# each. With `w2` split by rows, it multiplies exactly those units, so nothing is sent
-# in between. Each device ends up with one *term of a sum* over the devices, and one
-# all-reduce per layer adds the terms.
+# With `w1` split by columns, each device computes its own hidden units in full. With
+# `w2` split by rows, it multiplies exactly those units, so nothing is sent in between.
+# Each device ends up with one *term of a sum* over the devices, and one all-reduce per
+# layer adds the terms.
 
 # %% [markdown]
 # ### Exercise 4.4: tensor_parallel_mlp
@@ -458,8 +464,9 @@ for fix in (jax.lax.with_sharding_constraint, jax.device_put):
 # Write `tensor_parallel_mlp(params, x, mesh_shape)`, which is called inside `jit`. It
 # computes `mlp(params, x)` on a mesh `("data", "model")` and returns `(params, y)`,
 # with the weights sharded as in the docstring. `params` and `x` arrive without a
-# sharding, so you constrain them. `B` divides by the devices along `"data"`, and `H` by
-# those along `"model"`.
+# sharding, so you constrain them. To leave nothing to the compiler, also constrain the
+# hidden layer to `P("data", "model")` and the output of each layer to `P("data",
+# None)`. `B` divides by the devices along `"data"`, and `H` by those along `"model"`.
 #
 # ```python
 # f = jax.jit(tensor_parallel_mlp, static_argnums=2)
@@ -472,8 +479,7 @@ for fix in (jax.lax.with_sharding_constraint, jax.device_put):
 # - [sharded weights and output] Both weights come out sharded along `H` over `"model"`,
 #   and `y` along `B` over `"data"`.
 # - [own rows, own units] Each device computes only its own rows of its own hidden
-#   units. (Constrain the hidden layer to `P("data", "model")` and the output of each
-#   layer to `P("data", None)`, so that this does not depend on the compiler's choice.)
+#   units.
 # - [one all-reduce per layer] Nothing else is sent.
 
 
@@ -704,10 +710,10 @@ print("w1 of pmap:", old["w1"].shape, " of jit:", new["w1"].shape)
 # list and not one line of the model.
 #
 # Write `logical_to_spec(names, rules)`. It returns the spec of one array as a plain
-# tuple: for each name in `names` the mesh axis (or tuple of mesh axes, or `None`) that
-# the rule with that name says. Then write `param_specs(tree, rules)`, which does the
-# same for every array of a model: `tree` is made of dicts and lists, and its leaves are
-# tuples of names.
+# tuple: for each name in `names`, what the rule with that name gives, which is a mesh
+# axis, a tuple of them, or `None`. Then write `param_specs(tree, rules)`, which does
+# the same for every array of a model: `tree` is made of dicts and lists, and its leaves
+# are tuples of names.
 #
 # ```python
 # rules = [("batch", "data"), ("hidden", "model"), ("vocab", ("data", "model"))]
@@ -718,11 +724,11 @@ print("w1 of pmap:", old["w1"].shape, " of jit:", new["w1"].shape)
 # ```
 #
 # - [one entry per axis] The spec has one entry for each name: what its rule says.
-# - [first rule wins] If several rules have the name, the first one counts, also if it
+# - [first rule wins] If several rules have the name, the first one counts, even if it
 #   says `None`.
 # - [no rule, not sharded] A name without a rule, and a `None` among the names, become
 #   `None`.
-# - [no mesh axis twice] A mesh axis that would be used twice in one array, also by a
+# - [no mesh axis twice] A mesh axis that would be used twice in one array, even by a
 #   single rule, raises a `ValueError`.
 # - [whole trees] `param_specs` returns a tree of specs with the same dicts and lists.
 
@@ -836,8 +842,8 @@ def state_shardings(mesh, state, specs, adam_specs=None):  # state: arrays or sh
 # ```
 #
 # - [same numbers] The values are those of `make_state` for the same key.
-# - [sharded as asked] Each parameter is sharded as `specs` says, both of its moments
-#   likewise, and the rest (Adam's count) is replicated.
+# - [sharded as asked] Each parameter and both of its moments are sharded as `specs`
+#   says; the rest (Adam's count) is replicated.
 # - [never a full copy] No device may ever hold a full copy of an array that `specs`
 #   shards: parameters and moments are made inside `jit`.
 
@@ -1008,14 +1014,14 @@ draw_memory(bars, "Memory of one device, and what it sends per step", notes)
 # an all-reduce; the one for GPUs does not. For the same reason it says 84 for ZeRO-1,
 # where a reduce-scatter and one gather make 56.)
 #
-# Tensor parallelism sends the least here, because the batch has only 64 rows: its
-# traffic is activations, which grow with the batch, while that of the others is weights
-# and gradients, which do not.
-#
 # For 7 billion parameters in float32 that is 73.5 GB instead of 49, a difference of 54
 # milliseconds a step over NVLink. This is why people shard weights over the fast links
 # inside a machine, and think twice before they do it between machines. Section 12
 # calculates when it hides behind the computation.
+#
+# Tensor parallelism sends the least here, because the batch has only 64 rows. It sends
+# activations, which grow with the batch; the others send weights and gradients, which
+# do not.
 
 # %% [markdown]
 # ### Exercise 4.7: fsdp_step
@@ -1145,9 +1151,10 @@ with jax.set_mesh(jax.make_mesh((4, 2), ("data", "model"), axis_types=explicit))
 # direction that JAX is taking, and the reason why exercise 4.4 comes once more.
 #
 # Write `explicit_mlp(params, x)`. It computes `mlp(params, x)` with Megatron's layout
-# as exercise 4.4 does, this time in types. It is called inside `jit`, on a mesh that is
-# set, with Explicit axes `"data"` and `"model"`. The weights have the types of the
-# docstring; `x` may arrive in any layout. `auto_axes` and `jax.shard_map` are allowed.
+# as exercise 4.4 does, this time in types. It is called inside `jit`, under
+# `jax.set_mesh` of a mesh with Explicit axes `"data"` and `"model"`. The weights have
+# the types of the docstring; `x` may arrive in any layout. `auto_axes` and
+# `jax.shard_map` are allowed.
 #
 # ```python
 # with jax.set_mesh(mesh):                 # 2 x 4 devices, Explicit
@@ -1156,11 +1163,11 @@ with jax.set_mesh(jax.make_mesh((4, 2), ("data", "model"), axis_types=explicit))
 # ```
 #
 # - [same numbers] `y` is `mlp(params, x)`.
-# - [output by rows] `y` has the type `f32[B@data, W]`.
-# - [any layout of x] Both hold for an `x` that is replicated, or sharded in any other
-#   way.
 # - [own rows, own units] The hidden layer is `f32[B@data, H@model]`: each device
 #   computes its own rows of its own hidden units.
+# - [output by rows] `y` has the type `f32[B@data, W]`.
+# - [any layout of x] The numbers and the type of `y` are the same for an `x` that is
+#   replicated, or sharded in any other way.
 # - [one all-reduce per layer] Nothing else is sent, except what one `reshard` of `x` to
 #   `f32[B@data, W]` sends.
 
@@ -1432,7 +1439,7 @@ def overlapped_matmul(x, w, axis_name):
 # %% [markdown] hints="overlapped_matmul"
 # - A Python `for` over the D pieces is fine; begin with your own. Piece `p` belongs to
 #   the columns `p * K` to `(p + 1) * K - 1` of `x`.
-# - If each device sends to its left neighbor, device `d` holds piece `(d + step) % D`
+# - If each device sends to its left neighbour, device `d` holds piece `(d + step) % D`
 #   at each step; `jax.lax.axis_index` and `jax.lax.axis_size` give `d` and `D`.
 # - `jax.lax.dynamic_slice_in_dim(x, start, K, axis=1)` takes columns from a computed
 #   start. Send the piece on in each round but the last.
@@ -1444,7 +1451,7 @@ def overlapped_matmul(x, w, axis_name):
 # multiplied. The same ring with the roles exchanged, where a partial *result* travels
 # and collects a term at each stop, overlaps the reduce-scatter of exercise 4.9. And if
 # the travelling pieces are keys and values instead of weights, you have [ring
-# attention](https://arxiv.org/abs/2310.01889), which lesson 5 builds. JAX's [shard_map
+# attention](https://arxiv.org/abs/2310.01889), the bonus of lesson 2. JAX's [shard_map
 # notebook](https://docs.jax.dev/en/latest/notebooks/shard_map.html) goes on from here,
 # with pieces that travel in both directions.
 
@@ -1460,8 +1467,8 @@ def overlapped_matmul(x, w, axis_name):
 #
 # **Predict, then run.** The layers of section 11 again (`W = H = 4096`, bfloat16, eight
 # H100s). Forward and backward, a layer is six products, each of which touches a weight
-# and two activations. From how many rows (tokens) per device on does one of eight
-# devices keep up with one alone, in data parallel and in FSDP?
+# and two activations. How many rows (tokens) per device does it take until each of
+# eight devices is as fast as one alone, in data parallel and in FSDP?
 
 # %%
 per_device = 4.0 ** np.arange(2, 7)  # rows
@@ -1479,10 +1486,11 @@ draw_roofline(h100, intensity, reached, [f"{n:.0f}" for n in per_device], title)
 
 # %% [markdown]
 # In data parallel a device keeps up from 1,283 rows on, in FSDP from 1,924. What is
-# sent does not grow with the rows, so more of them pay for it; and where arithmetic
-# decides, that number does not depend on the size of the model either. Replace NVLink
-# by a network card of 50 GB/s and FSDP needs 17,308 rows per device. That is the
-# arithmetic behind "FSDP inside, data parallel between".
+# sent does not grow with the rows, while the arithmetic does: with enough rows, it
+# takes longer than the sending. Where arithmetic decides, that number of rows does not
+# depend on the size of the model. Replace NVLink by a network card of 50 GB/s and FSDP
+# needs 17,308 rows per device. That is the arithmetic behind "FSDP inside, data
+# parallel between".
 
 # %% [markdown]
 # ### Exercise 4.11: step_bound
@@ -1491,8 +1499,8 @@ draw_roofline(h100, intensity, reached, [f"{n:.0f}" for n in per_device], title)
 # Your Model](https://jax-ml.github.io/scaling-book/) is a book of such envelopes. A
 # [TPU v5p](https://cloud.google.com/tpu/docs/v5p) computes 459 TFLOP/s in bfloat16,
 # reads 2,765 GB/s from its memory and sends 4,800 Gbit/s, which is 600 GB/s, over all
-# its links together: less arithmetic per byte sent than an H100, and so fewer tokens to
-# hide FSDP.
+# its links together. That is less arithmetic per byte sent than on an H100, so fewer
+# tokens hide what FSDP sends.
 #
 # Write two functions. `step_bound(flops, memory_bytes, sent_bytes, chip)` returns
 # `(seconds, bound)`: what each part takes on its own, and which part takes longest.

@@ -348,7 +348,7 @@ def table_of(statements: str, check: ExerciseCheck) -> str:
 
     As on a card, essential ones are bold and worth half of the points together.
     """
-    rows = ["| What is checked | | Points |", "|---|---|---|"]
+    rows = ["| | What is checked | Points |", "|---|---|---|"]
     for item in re.split(r"(?m)^- ", statements)[1:]:
         name, sentence = re.fullmatch(r"(?s)\[(.*?)\] (.*)", item).groups()
         worth = "essential"

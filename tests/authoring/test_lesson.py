@@ -174,7 +174,7 @@ def test_statements_are_a_table_of_names_sentences_and_points(tmp_path):
     made = tiny.lesson(tmp_path / "course", more, quick, checks=checks)
     text = text_of(made, "### Exercise 1.1")
     assert text.endswith(
-        "Compute.\n\n| What is checked | | Points |\n|---|---|---|\n"
+        "Compute.\n\n| | What is checked | Points |\n|---|---|---|\n"
         "| of any x | Text, too. | 0.25 |\n"
         "| **twice** | `double(x)` returns twice `x`. | essential |"
     )

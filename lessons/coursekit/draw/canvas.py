@@ -47,6 +47,7 @@ styled = plt.rc_context(
         **dict.fromkeys(("axes.labelcolor", "axes.edgecolor"), INK),
         "axes.spines.top": False,
         "axes.spines.right": False,
+        "axes.formatter.min_exponent": 5,  # 0.6 on a logarithmic axis, not 6e-1
         "axes.titlesize": 11,
         "legend.frameon": False,
         "legend.fontsize": 9,

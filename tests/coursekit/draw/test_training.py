@@ -14,6 +14,7 @@ from matplotlib.patches import FancyArrowPatch
 from matplotlib.text import Text
 
 from coursekit import draw
+from coursekit.draw import training
 
 CURVES = {
     "one device": [1.0, 0.5, 0.25],
@@ -121,6 +122,19 @@ def test_the_scale_is_chosen_by_the_caller(log, scale):
 def test_one_curve_alone_is_drawn():
     axes = drawn({"loss": np.float32([3, 2, 1])})
     assert len(axes.lines) == 1
+
+
+def test_a_logarithmic_axis_is_labelled_by_plain_numbers(monkeypatch):
+    def written(figure, alt):
+        figure.canvas.draw()
+        labels = figure.axes[0].get_yticklabels(which="both")
+        found.extend(text.get_text() for text in labels)
+
+    found = []
+    monkeypatch.setattr(training, "show", written)
+    drawn({"less than a decade": [2.0, 0.25], "the same": [2.0, 0.25]})
+    assert {r"$\mathdefault{1}$", r"$\mathdefault{0.4}$"} <= {*found}
+    assert not any("times" in text or "10^" in text for text in found)
 
 
 def test_a_run_that_diverged_keeps_its_label():
