@@ -52,9 +52,9 @@ COLLECTIVE = (WORD, WORD, WORD, [COUNT], COUNT, bool, object)
 SHAPES = [[COUNT]]
 PROGRAM = {"collectives": [COLLECTIVE], "array_shapes": SHAPES}
 PROGRAM |= {"steps": [(WORD, SHAPES)], "pairs": [(COUNT, COUNT)]}
-TRACED = PROGRAM | {"dtypes": {str: [WORD]}, "whole_inputs": [WORD]}
-TRACED |= {"multiplied": SHAPES, "joined": SHAPES, "most_held": COUNT}
-TRACED |= {"needs": [(WORD, [range(-1, 2**31)])]}
+PROGRAM |= {"whole_inputs": [WORD]}
+TRACED = PROGRAM | {"dtypes": {str: [WORD]}, "multiplied": SHAPES, "joined": SHAPES}
+TRACED |= {"most_held": COUNT, "needs": [(WORD, [range(-1, 2**31)])]}
 COMPILED = PROGRAM | {"flops": float}
 
 

@@ -113,12 +113,9 @@ class Observation:
         dtypes: of the traced program: in which dtypes, in short, it multiplies matrices
             ("matmul"), adds up elements ("sum") and takes exponentials ("exp"); None
             where it was not asked for.
-        whole_inputs: of the traced program: for each array among the arguments that it
-            uses, "one device" where one device alone computes with all of it, "every
-            device" where a mapped function gets all of it, else "".
         multiplied, joined, most_held, needs: of the traced program; see
             `TracedProgram`.
-        steps, pairs: of the traced program, also where the compiled one was asked for.
+        whole_inputs, steps, pairs: the same, also where the compiled one was asked for.
         flops: floating-point operations of one device in the compiled program.
     """
 

@@ -164,20 +164,21 @@ def traced_facts(program: TracedProgram) -> dict[str, Any]:
     facts = {"collectives": program.collectives, "array_shapes": shapes}
     facts |= {"multiplied": tuple(sorted(program.multiplied)), "dtypes": dtypes}
     facts |= {"joined": tuple(sorted(program.joined)), "needs": program.needs}
-    facts |= {"most_held": program.most_held, "whole_inputs": program.whole_inputs}
-    return facts | order_facts(program)
+    facts |= {"most_held": program.most_held}
+    return facts | facts_as_traced(program)
 
 
-def order_facts(program: TracedProgram) -> dict[str, Any]:
-    """Reads what the compiler may change, and is wanted as it was traced."""
-    return {"steps": program.steps, "pairs": tuple(sorted(program.pairs))}
+def facts_as_traced(program: TracedProgram) -> dict[str, Any]:
+    """Reads what is not known of a compiled program, but of how it was traced."""
+    facts = {"steps": program.steps, "pairs": tuple(sorted(program.pairs))}
+    return facts | {"whole_inputs": program.whole_inputs}
 
 
 def compiled_facts(executable: Any, traced: TracedProgram) -> dict[str, Any]:
     found = CompiledProgram(executable)
     shapes = tuple(sorted(found.shapes))
     facts = {"collectives": found.collectives, "array_shapes": shapes}
-    return facts | {"flops": found.flops} | order_facts(traced)
+    return facts | {"flops": found.flops} | facts_as_traced(traced)
 
 
 def on_devices(function: Callable, axis: str) -> Callable:

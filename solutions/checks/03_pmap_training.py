@@ -340,7 +340,7 @@ def cases_of_accumulated_step():
             "compiles": "nothing is said",
         },
     )
-    params, batch = copies(init_mlp(6, hidden=99), 2), mlp_data(7, 2, 12, 50)
+    params, batch = copies(init_mlp(6, hidden=99), 2), mlp_data(7, 2, 6, 70)
     seen = observe(accumulated_step, params, *batch, 0.5, "x", axis="x", traced=True)
     with statement("one all-reduce"):
         expect_collectives(seen, in_loop=False)
@@ -348,9 +348,9 @@ def cases_of_accumulated_step():
     with statement("replicas agree"):
         expect_replicas(seen)
     with statement("one microbatch at a time"):
-        expect_arrays(seen, largest=50 * 99)
+        expect_arrays(seen, largest=70 * 99)
         layers = "Hidden layers of several microbatches"
-        expect_held(seen, 10 * 50 * 99, layers)  # of 12, each needed twice
+        expect_held(seen, 9 * 70 * 99, layers)  # of 6, each needed twice
 
 
 @demo("accumulated_step")
@@ -421,9 +421,8 @@ def examples_of_shard_map_step():
             expect_moved(seen, at_least=least, causes=causes)
         with statement("one all-reduce"):
             expect_one_sync(seen, params, number)
-        if how == "traced":
-            with statement("own rows only"):
-                expect_own_rows(seen, X)
+        with statement("own rows only"):
+            expect_own_rows(seen, X)
     with statement("own rows only"):
         expect_arrays(seen, never=(8 * many, 32))
     with statement("no recompilation"):
@@ -465,12 +464,14 @@ def cases_of_shard_map_step():
     free = {"error arguments compiles": "as above"}
     free["collectives arrays"] = "a sum for each array, or one of all"
     proven = {"value": "same numbers", "layout": "replicated result"}
-    proven |= {"sent": "one all-reduce", "own_rows": "own rows only"}
-    expect_like_solution(shard_map_step, few_bytes, **proven, free=free)
+    expect_like_solution(
+        shard_map_step, few_bytes, **proven, sent="one all-reduce", free=free
+    )
     params, (x, y) = init_mlp(3, hidden=40), mlp_data(4, 72)
     seen = observe(shard_map_step, params, x, y, 0.2, 3, compiled=True)
     with statement("own rows only"):
         expect_arrays(seen, largest=1200)
+        expect_own_rows(seen, X)
 
 
 @demo("shard_map_step")
