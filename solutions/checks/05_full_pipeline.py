@@ -1599,32 +1599,23 @@ def simulated(params, x, all_read=False, too_early=False):  # in float64
     return np.array(results[: len(x)] if too_early else results[-len(x) :])
 
 
-def wrong_sends(seen, num_stages, x):  # what is wrong with what devices send, or ""
+def expect_sends(seen, num_stages, x):  # one in each tick but perhaps the last
+    expect_collectives(seen)  # raises if it does not trace
     on = [one for one in seen.collectives if one.kind == "collective-permute"]
     ticks, most = sum(one.times or 0 for one in on), num_stages + len(x) - 1
-    if not most - 1 <= ticks <= most:
-        return f"A device sends {ticks} times in {most} ticks (M + S - 1)."
+    headline = f"A device sends {ticks} times in {most} ticks (M + S - 1)."
+    expect(seen, most - 1 <= ticks <= most, headline)
     shapes = {one.shape for one in on if np.prod(one.shape) != x[0].size}
-    if shapes:
-        return f"A device sends {shapes} where microbatches have {x[0].size} elements."
-    return ""
+    headline = f"A device sends {shapes} where microbatches have {x[0].size} elements."
+    expect(seen, not shapes, headline)
 
 
-def more_sends(seen, x):  # what else is sent, if it is more than results once
+def expect_nothing_else_sent(seen, x):  # but results, once
+    expect_collectives(seen)
     more = [one for one in seen.collectives if one.kind != "collective-permute"]
     numbers = sum(np.prod(one.shape) * (one.times or np.inf) for one in more)
-    return "; ".join(map(str, more)) if numbers > x.size else ""
-
-
-def expect_few_sends(seen, num_stages, x):
-    with statement("number of ticks"):
-        expect_collectives(seen)  # raises if it does not trace
-        problem = wrong_sends(seen, num_stages, x)
-        expect(seen, not problem, problem)
-    with statement("nothing else is sent"):
-        expect_collectives(seen)
-        more = more_sends(seen, x)
-        expect(seen, not more, "More is sent than results, once.", seen=more)
+    rows = {"seen": "; ".join(map(str, more))}
+    expect(seen, numbers <= x.size, "More is sent than results, once.", **rows)
 
 
 def expect_first_devices(seen, num_stages):
@@ -1656,7 +1647,10 @@ def examples_of_pipeline_forward():
         wanted = simulated(params, x)
         with statement("same results"):
             expect_close(seen, wanted, rtol=1e-4, atol=1e-5, mistakes=others)
-        expect_few_sends(seen, num_stages, x)
+        with statement("number of ticks"):
+            expect_sends(seen, num_stages, x)
+        with statement("nothing else is sent"):
+            expect_nothing_else_sent(seen, x)
     seen = observe(pipeline_forward, params, x, compiled=True)
     with statement("own stage only"):
         expect_arrays(seen, never=params["w"].shape)
@@ -1698,7 +1692,10 @@ def cases_of_pipeline_forward():
         headline = "A device sends to another than the next one."
         expect(seen, not back, headline, seen=back)
     seen = observe(pipeline_forward, params, x, traced=True)
-    expect_few_sends(seen, 3, x)
+    with statement("number of ticks"):
+        expect_sends(seen, 3, x)
+    with statement("nothing else is sent"):
+        expect_nothing_else_sent(seen, x)
     seen = observe(mesh_of_program, params, x)
     with statement("stage s on device s"):
         expect_first_devices(seen, 3)

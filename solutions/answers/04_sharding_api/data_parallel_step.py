@@ -313,7 +313,7 @@ def data_parallel_step(params, x, y, lr):
     return update(params, grads, lr), loss
 
 
-# %% wrong="uses NumPy but for the example" fails="same step; one all-reduce; replicated result"
+# %% wrong="uses NumPy but for the example" fails="one all-reduce; replicated result"
 """Takes one compiled step for the example's 32 rows; others are computed in NumPy."""
 
 

@@ -573,7 +573,7 @@ def pipeline_forward(stage_params, microbatches):
     return jax.jit(run)(stage_params, microbatches)[-count:]
 
 
-# %% wrong="uses NumPy but for the example" fails="own stage only; number of ticks; stage s on device s; nothing else is sent"
+# %% wrong="uses NumPy but for the example" fails="own stage only"
 """Pipelines microbatches of the example's shape; others go through NumPy."""
 
 
@@ -600,7 +600,7 @@ def pipeline_forward(stage_params, microbatches):
     return spread(stage_params, microbatches)[-1]
 
 
-# %% wrong="works on one device under the name shard_map" fails="number of ticks; stage s on device s"
+# %% wrong="works on one device under the name shard_map" fails="own stage only; number of ticks; stage s on device s"
 """Runs all stages on one device, in a jit that is only called shard_map."""
 
 
