@@ -16,7 +16,7 @@ from jax.interpreters import mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from coursekit.observation import Collective, Opaque, Shard, leaves, plain
-from coursekit.observe import compiled_facts, shards, traced_facts
+from coursekit.observe import AS_WRITTEN, compiled_facts, shards, traced_facts
 from coursekit.traced_program import TracedProgram
 from coursekit.tracing import executable, ir_context, mesh_for, program_of
 from grader.judging.observation_reader import encode_facts
@@ -130,8 +130,9 @@ class Program:
         if not 1 <= found.num_devices <= jax.device_count():
             raise ProgramError(f"it wants {found.num_devices} devices")
         self.compiled: Any = None
+        self.is_mapped = axis is not None
         self.num_outputs = len(found.outputs)
-        self.facts, self.meshes = traced_facts(found), found.meshes
+        self.facts, self.traced = traced_facts(found), found
 
         def stand_in(*arrays):
             return tuple(jax.numpy.zeros(*kind) for kind in found.outputs)
@@ -172,12 +173,13 @@ class Program:
         ]
         if sorted(name for _, name in places) != sorted(wanted):
             raise ProgramError("its outputs are not those of its result")
-        mesh = mesh_for(self.exported.nr_devices, self.meshes)
+        mesh = mesh_for(self.exported.nr_devices, self.traced.meshes)
         everywhere = NamedSharding(mesh, PartitionSpec())
         try:
             placed = [jax.device_put(array, everywhere) for array in self.arrays]
             if self.compiled is None:
-                self.compiled = jax.jit(self.exported.call).lower(*placed).compile()
+                run = jax.jit(self.exported.call).lower(*placed)
+                self.compiled = run.compile(AS_WRITTEN if self.is_mapped else None)
             if (needed := mebibytes(self.compiled, mesh.size)) > MAX_MEMORY_MIB:
                 raise ProgramError(f"it needs {needed:,.0f} MiB of memory")
             outputs = jax.block_until_ready(self.compiled(*placed))
@@ -197,7 +199,8 @@ class Program:
             ProgramError: it does not compile, or the text of that cannot be read.
         """
         try:
-            return compiled_facts(executable(self.exported, self.meshes))
+            compiled = executable(self.exported, self.traced.meshes)
+            return compiled_facts(compiled, self.traced)
         except Exception as error:  # whatever a forged program leads to
             kind = type(error).__name__
             raise ProgramError(f"its compiled form cannot be read ({kind})") from None

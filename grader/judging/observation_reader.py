@@ -49,8 +49,12 @@ ERROR = {name: Text(most) for name, most in ERROR_TEXT.items()} | {
     "trace": [Text(MAX_TRACE_LINE), 0, MAX_TRACE],
 }
 COLLECTIVE = (WORD, WORD, WORD, [COUNT], COUNT, bool, object)
-PROGRAM = {"collectives": [COLLECTIVE], "array_shapes": [[COUNT]]}
-TRACED = PROGRAM | {"dtypes": {str: [WORD]}, "whole_inputs": [WORD]}
+SHAPES = [[COUNT]]
+PROGRAM = {"collectives": [COLLECTIVE], "array_shapes": SHAPES}
+PROGRAM |= {"steps": [(WORD, SHAPES)], "pairs": [(COUNT, COUNT)]}
+PROGRAM |= {"whole_inputs": [WORD]}
+TRACED = PROGRAM | {"dtypes": {str: [WORD]}, "multiplied": SHAPES, "joined": SHAPES}
+TRACED |= {"most_held": COUNT, "needs": [(WORD, [range(-1, 2**31)])]}
 COMPILED = PROGRAM | {"flops": float}
 
 
@@ -181,15 +185,19 @@ def decode_facts(answer: Mapping[str, Any]) -> dict[str, Any]:
     require(fits(facts, TRACED) or fits(facts, COMPILED), "unknown facts")
     value = decode(answer["value"], plain=True)
     found = {"value": value, "layout": read_layout(answer["layout"], value)}
-    found["array_shapes"] = tuple(map(tuple, facts["array_shapes"]))
+    found |= {name: tuples(fact) for name, fact in facts.items()}
     collectives = []
     for kind, reduction, dtype, shape, *rest, times in facts["collectives"]:
         require(times is None or fits(times, COUNT), "no count")
         one = Collective(kind, reduction, dtype, tuple(shape), *rest, times)
         collectives.append(one)
     found["collectives"] = tuple(collectives)
-    if "flops" in facts:
-        require(math.isfinite(facts["flops"]), "no number of operations")
-        return found | {"flops": facts["flops"]}
-    dtypes = {role: tuple(names) for role, names in facts["dtypes"].items()}
-    return found | {"dtypes": dtypes, "whole_inputs": tuple(facts["whole_inputs"])}
+    require(math.isfinite(facts.get("flops", 0)), "no number of operations")
+    return found
+
+
+def tuples(fact: Any) -> Any:
+    """Makes tuples of the lists in a fact."""
+    if isinstance(fact, dict):
+        return {name: tuples(item) for name, item in fact.items()}
+    return tuple(map(tuples, fact)) if isinstance(fact, list) else fact

@@ -19,6 +19,7 @@ __all__ = [
     "expect_collectives",
     "expect_devices",
     "expect_dtypes",
+    "expect_held",
     "expect_kept_program",
     "expect_layout",
     "expect_moved",
@@ -180,6 +181,20 @@ def same_numbers(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
     """Tells whether one shape is another, with its axes moved, joined or of size 1."""
     mine, others = (sorted(n for n in one if n != 1) for one in (shape, other))
     return mine == others or mine == [math.prod(others)]
+
+
+def expect_held(seen: Observation, at_most: int, what: str) -> None:
+    """Limits how many numbers the program holds at a time, of those that it computes.
+
+    Args:
+        seen: an observation with `traced=True`.
+        at_most: the numbers.
+        what: several of these are then held at once; a plural.
+    """
+    expect_traced(seen)
+    headline = f"{what} are held at once."
+    rows = {"seen": f"{seen.most_held:,} numbers", "expected": f"at most {at_most:,}"}
+    expect(seen, seen.most_held <= at_most, headline, **rows)
 
 
 def expect_collectives(

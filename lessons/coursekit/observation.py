@@ -113,9 +113,9 @@ class Observation:
         dtypes: of the traced program: in which dtypes, in short, it multiplies matrices
             ("matmul"), adds up elements ("sum") and takes exponentials ("exp"); None
             where it was not asked for.
-        whole_inputs: of the traced program: for each array among the arguments that it
-            uses, "one device" where one device alone computes with all of it, "every
-            device" where a mapped function gets all of it, else "".
+        multiplied, joined, most_held, needs: of the traced program; see
+            `TracedProgram`.
+        whole_inputs, steps, pairs: the same, also where the compiled one was asked for.
         flops: floating-point operations of one device in the compiled program.
     """
 
@@ -132,6 +132,12 @@ class Observation:
     array_shapes: tuple[tuple[int, ...], ...] | None = None
     dtypes: Mapping[str, tuple[str, ...]] | None = None
     whole_inputs: tuple[str, ...] | None = None
+    multiplied: tuple[tuple[int, ...], ...] | None = None
+    joined: tuple[tuple[int, ...], ...] | None = None
+    most_held: int | None = None
+    needs: tuple[tuple[str, tuple[int, ...]], ...] | None = None
+    steps: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...] | None = None
+    pairs: tuple[tuple[int, int], ...] | None = None
     flops: float | None = None
 
 

@@ -33,6 +33,8 @@ from .traced_program import TracedProgram
 _compiled: list[str] = []  # one entry for each program that XLA has compiled
 MAX_SHOWN = 2000  # characters that are shown of what a function prints
 TRACE = 3  # lines of the notebook's code that a learner is shown of an error
+# XLA would make a selection of a product with a mask, which drops nan.
+AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
 COMPILES = "/jax/core/compile/backend_compile_duration"
 
 
@@ -147,7 +149,8 @@ def program_facts(
     """Reads the traced program, or what the compiler makes of it if `compiled`."""
     try:
         if compiled:
-            return compiled_facts(tracing.compiled(function, arguments))
+            executable, traced = tracing.compiled(function, arguments)
+            return compiled_facts(executable, traced)
         return traced_facts(tracing.traced(function, arguments))
     except tracing.Untraceable as error:
         return {"refused": str(error)}
@@ -159,14 +162,23 @@ def traced_facts(program: TracedProgram) -> dict[str, Any]:
     dtypes = {role: tuple(sorted(found)) for role, found in program.dtypes.items()}
     shapes = tuple(sorted(program.shapes))
     facts = {"collectives": program.collectives, "array_shapes": shapes}
-    return facts | {"dtypes": dtypes, "whole_inputs": program.whole_inputs}
+    facts |= {"multiplied": tuple(sorted(program.multiplied)), "dtypes": dtypes}
+    facts |= {"joined": tuple(sorted(program.joined)), "needs": program.needs}
+    facts |= {"most_held": program.most_held}
+    return facts | facts_as_traced(program)
 
 
-def compiled_facts(executable: Any) -> dict[str, Any]:
+def facts_as_traced(program: TracedProgram) -> dict[str, Any]:
+    """Reads what is not known of a compiled program, but of how it was traced."""
+    facts = {"steps": program.steps, "pairs": tuple(sorted(program.pairs))}
+    return facts | {"whole_inputs": program.whole_inputs}
+
+
+def compiled_facts(executable: Any, traced: TracedProgram) -> dict[str, Any]:
     found = CompiledProgram(executable)
     shapes = tuple(sorted(found.shapes))
     facts = {"collectives": found.collectives, "array_shapes": shapes}
-    return facts | {"flops": found.flops}
+    return facts | {"flops": found.flops} | facts_as_traced(traced)
 
 
 def on_devices(function: Callable, axis: str) -> Callable:
@@ -177,7 +189,10 @@ def on_devices(function: Callable, axis: str) -> Callable:
         run, arrays = tracing.program_of(function, arguments)
         if not arrays:
             raise ValueError("no argument has an axis for the devices")
-        return over_devices(run, axis, len(arrays[0]))(*arrays)
+        map_rows = over_devices(run, axis, len(arrays[0]))
+        if any(isinstance(array, jax.core.Tracer) for array in arrays):
+            return map_rows(*arrays)
+        return map_rows.lower(*arrays).compile(AS_WRITTEN)(*arrays)
 
     return mapped
 

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import math
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ ROLES |= {"stablehlo.exponential": "exp"}
 REDUCTIONS = {"add": "add", "maximum": "max", "minimum": "min", "multiply": "product"}
 Counts = dict[Collective, int | None]
 ONE_DEVICE, EVERY_DEVICE = "one device", "every device"
-MAP = "sdy.manual_computation"
+MAP, SEND = "sdy.manual_computation", "stablehlo.collective_permute"
+CONSTRAINT, PAIRS = "sdy.sharding_constraint", "source_target_pairs"
+LOOP, A_SEND = "stablehlo.while", -1
 # What moves elements, and computes nothing with them.
 MOVES = {
     *("reshape", "transpose", "broadcast_in_dim", "slice", "dynamic_slice", "gather"),
@@ -48,9 +51,19 @@ class TracedProgram:
         collectives: what the devices send each other, in the order of the program.
         dtypes: in which dtypes it multiplies matrices ("matmul") and adds up elements
             ("sum") and takes exponentials ("exp"): those of their inputs, in short.
+        multiplied: shape of every array that it multiplies as a matrix.
+        pairs: the numbers of two devices, of which the first sends to the second.
         whole_inputs: how each input is used before it is split over the devices:
             `ONE_DEVICE` where one device computes with all of it, `EVERY_DEVICE` where
             a mapped function gets all of it, else "".
+        steps: what it runs one after the other: names, each with the shapes of those
+            results that it leaves whole. A function that JAX compiles is one step.
+        most_held: how many numbers it holds at a time, at most, of those that it
+            computes in its order; inside a mapped function, one device.
+        joined: shapes of arrays whose rows are put together outside of maps.
+        needs: of each "send" (collective-permute) the inputs that it depends on, and
+            of each "product" of matrices those that it needs in its first round, with
+            `A_SEND` for a send.
 
     Raises:
         ValueError: a function of it calls itself.
@@ -59,6 +72,8 @@ class TracedProgram:
     def __init__(self, module: Any):
         self.shapes: set[tuple[int, ...]] = set()
         self.dtypes: dict[str, set[str]] = {"matmul": set(), "sum": set(), "exp": set()}
+        self.multiplied: set[tuple[int, ...]] = set()
+        self.pairs: set[tuple[int, ...]] = set()
         self.meshes: dict[str, dict[str, int]] = {}
         self.symbols = mlir.ir.SymbolTable(module.operation)
         self.functions: dict[str, Counts | None] = {}
@@ -75,6 +90,117 @@ class TracedProgram:
             found.append(one.use)
         return tuple(found)
 
+    @functools.cached_property
+    def steps(self) -> tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]:
+        split, found = self.split_values("main"), []
+        for line in self.symbols["main"].regions[0].blocks[0].operations:
+            name, whole = line.operation.name, [v for v in line.results if not split[v]]
+            if name not in ("stablehlo.constant", "func.return", CONSTRAINT):
+                found.append((name, shapes_of(whole)))
+        return tuple(found)
+
+    def split_values(self, name: str) -> dict[Any, bool]:
+        """Tells which values of a function are placed on a mesh, or made from such."""
+        block = self.symbols[name].regions[0].blocks[0]
+        split = dict.fromkeys(block.arguments, False)
+        for line in block.operations:
+            given = any(split[operand] for operand in line.operands)
+            results = [given or places(line.operation)] * len(line.results)
+            if line.operation.name == "func.call":
+                [body] = self.blocks(line.operation)
+                inside = self.split_values(callee(line.operation))
+                results = [given or inside[value] for value in returned(body)]
+            split |= dict(zip(line.results, results, strict=True))
+        return split
+
+    @functools.cached_property
+    def most_held(self) -> int:
+        return self.held(self.symbols["main"].regions[0].blocks[0])
+
+    def held(self, block: Any) -> int:
+        """Counts the numbers that a block holds at most, its arguments left out."""
+        last = {}  # the operation that uses a value last
+        lines = [line.operation for line in block.operations]
+        for number, operation in enumerate(lines):
+            last |= dict.fromkeys(used(operation), number)
+        held, most = {}, 0
+        for number, operation in enumerate(lines):
+            inside = max(map(self.held, self.blocks(operation)), default=0)
+            made = {v: sum(map(math.prod, shapes_of([v]))) for v in operation.results}
+            most = max(most, sum(held.values()) + max(inside, sum(made.values())))
+            held = {v: n for v, n in (held | made).items() if last.get(v, 0) > number}
+        return most
+
+    @functools.cached_property
+    def joined(self) -> set[tuple[int, ...]]:
+        found: set[tuple[int, ...]] = set()
+
+        def look(block: Any) -> None:
+            for line in block.operations:
+                if line.operation.name == MAP:
+                    continue
+                shapes = () if splits(line.operation) else shapes_of(line.operands)
+                for one in shapes_of(line.results):
+                    found.update(
+                        shape
+                        for shape in shapes
+                        if math.prod(shape) > math.prod(one) and shape[:1] != one[:1]
+                    )
+                for inner in self.blocks(line.operation):
+                    look(inner)
+
+        look(self.symbols["main"].regions[0].blocks[0])
+        return found
+
+    @functools.cached_property
+    def needs(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        rounds: dict[Any, list[frozenset]] = {}
+        main = self.symbols["main"].regions[0].blocks[0]
+        if self.pairs:
+            inputs = enumerate(main.arguments)
+            self.flow(main, {array: frozenset([n]) for n, array in inputs}, rounds)
+        return tuple(
+            ("send", tuple(sorted(frozenset.union(*found))))
+            if operation.name == SEND
+            else ("product", tuple(sorted(frozenset.intersection(*found))))
+            for operation, found in rounds.items()
+        )
+
+    def flow(self, block: Any, needs: dict, rounds: dict) -> list[frozenset]:
+        """Notes what sends and products of a block need; returns what its results do.
+
+        Args:
+            block: of the program.
+            needs: what its arguments need.
+            rounds: for each send and product, what it needs in each round of a loop.
+        """
+        for line in block.operations:
+            operation = line.operation
+            given = [needs.get(value, frozenset()) for value in line.operands]
+            if operation.name.endswith(".return"):
+                return given
+            every = frozenset().union(*given)
+            if operation.name == SEND or ROLES.get(operation.name) == "matmul":
+                rounds.setdefault(operation, []).append(every)
+            every |= {A_SEND} if operation.name == SEND else set()
+            made = [every] * len(line.results)
+            while operation.name in ("func.call", MAP, LOOP):
+                body = self.blocks(operation)[-1]
+                own = dict(zip(body.arguments, given, strict=True))
+                made = self.flow(body, needs | own, rounds)
+                carried = [*map(frozenset.union, given, made)]
+                if operation.name != LOOP or carried == given:
+                    break
+                given = carried
+            needs |= dict(zip(line.results, made, strict=True))
+        return []
+
+    def blocks(self, operation: Any) -> list[Any]:
+        """Lists the blocks that an operation runs, of what it calls if it is a call."""
+        if operation.name == "func.call":
+            operation = self.symbols[callee(operation)]
+        return [block for region in operation.regions for block in region.blocks]
+
     def see(self, operation: Any) -> Any:
         """Adds one operation's dtypes and the shapes of its results."""
         name = operation.name
@@ -86,7 +212,12 @@ class TracedProgram:
         if name == "stablehlo.reduce" and reducer(operation) == "add":
             role = "sum"
         for operand in operation.operands if role else ():
-            self.dtypes[role].add(array_type(operand)[0])
+            dtype, shape = array_type(operand)
+            self.dtypes[role].add(dtype)
+            self.multiplied |= {shape} if role == "matmul" else set()
+        if name == SEND:
+            pairs = mlir.ir.DenseIntElementsAttr(operation.attributes[PAIRS])
+            self.pairs |= set(map(tuple, np.array(pairs).tolist()))
         for result in operation.results:
             self.array(result.type)
         return mlir.ir.WalkResult.ADVANCE
@@ -133,7 +264,7 @@ class TracedProgram:
             callee = operation.attributes[CALLS[operation.name]]
             return self.function(mlir.ir.FlatSymbolRefAttr(callee).value)
         found = self.inside(operation)
-        if operation.name == "stablehlo.while" and found:
+        if operation.name == LOOP and found:
             return repeated(found, trip_count(operation))
         return found
 
@@ -145,8 +276,8 @@ class TracedProgram:
 
     def group_size(self, attributes: Any) -> int:
         """Counts the devices that exchange data with each other."""
-        if "source_target_pairs" in attributes:
-            return largest_group(attributes["source_target_pairs"])
+        if PAIRS in attributes:
+            return largest_group(attributes[PAIRS])
         groups = str(attributes["replica_groups"])
         if matrix := re.search(r"tensor<\d+x(\d+)xi64>", groups):
             return int(matrix[1])
@@ -220,6 +351,25 @@ class WholeInput:
         return found
 
 
+def returned(block: Any) -> list[Any]:
+    """Lists the values that a block returns."""
+    return [*block.operations[len(block.operations) - 1].operands]
+
+
+def used(operation: Any) -> Iterator[Any]:
+    """Yields the values that an operation uses, or another one in its regions."""
+    yield from operation.operands
+    for inner in inside(operation):
+        yield from used(inner)
+
+
+def shapes_of(values: Iterable[Any]) -> tuple[tuple[int, ...], ...]:
+    """Lists the shapes of arrays; a token has none."""
+    types = [value.type for value in values]
+    kinds = [one for one in types if isinstance(one, mlir.ir.RankedTensorType)]
+    return tuple(tuple(kind.shape) for kind in kinds)
+
+
 def callee(operation: Any) -> str:
     return mlir.ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
 
@@ -232,13 +382,23 @@ def splits(operation: Any) -> bool:
     if operation.name == "stablehlo.dynamic_slice":
         return any(array_type(one)[0] == "u32" for one in [*operation.operands][1:])
     if operation.name == "stablehlo.custom_call":
-        return "@Sharding" in str(operation) and "devices=" in str(operation)
-    if operation.name == "sdy.sharding_constraint":
+        return places(operation) and "devices=" in str(operation)
+    if operation.name == CONSTRAINT:
         return '{"' in str(operation)  # an axis; without any it replicates
-    if operation.name == MAP:
-        return True
+    return operation.name == MAP or any(map(splits, inside(operation)))
+
+
+def places(operation: Any) -> bool:
+    """Tells whether an operation says which device holds what, the whole array even."""
+    if operation.name == "stablehlo.custom_call":
+        return "@Sharding" in str(operation)
+    return operation.name in (MAP, CONSTRAINT) or any(map(places, inside(operation)))
+
+
+def inside(operation: Any) -> list[Any]:
+    """Lists the operations in an operation's regions."""
     blocks = [block for region in operation.regions for block in region.blocks]
-    return any(splits(line.operation) for block in blocks for line in block.operations)
+    return [line.operation for block in blocks for line in block.operations]
 
 
 def reducer(operation: Any) -> str:

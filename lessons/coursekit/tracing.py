@@ -48,13 +48,15 @@ def traced(function: Callable, arguments: Sequence) -> TracedProgram:
         return TracedProgram(lowered(function, arguments).compiler_ir("stablehlo"))
 
 
-def compiled(function: Callable, arguments: Sequence) -> Any:
+def compiled(function: Callable, arguments: Sequence) -> tuple[Any, TracedProgram]:
     """Compiles the program of `function(*arguments)`; XLA lays out its inputs."""
     try:
         program, _ = exported(function, arguments)
-        return executable(program, survey(program).meshes)
+        found = survey(program)
+        return executable(program, found.meshes), found
     except OldPmap:
-        return lowered(function, arguments).compile()
+        program = lowered(function, arguments)
+        return program.compile(), TracedProgram(program.compiler_ir("stablehlo"))
 
 
 def exported(
@@ -135,7 +137,11 @@ def text(error: BaseException) -> str:
 
 
 def program_steps(function: Callable, *arguments: Any) -> Any:
-    """Lists what `function(*arguments)` runs, as JAX records it: a `Jaxpr`."""
+    """Lists what `function(*arguments)` runs, as JAX records it: a `Jaxpr`.
+
+    It alone tells which arrays are donated, and on which devices a mesh is: an exported
+    program numbers its devices.
+    """
     flat, kinds, _ = flattened(function, arguments)
     return with_stand_ins(function, lambda: jax.make_jaxpr(flat)(*kinds)).jaxpr
 
@@ -155,37 +161,6 @@ def num_donated(function: Callable, *arguments: Any) -> int:
         if is_donated
     ]
     return sum(any(array is one for one in donated) for array in program.invars)
-
-
-def programs_inside(step: Any) -> list[Any]:
-    """Lists the programs that a step of a program runs."""
-    values = [p if isinstance(p, list | tuple) else [p] for p in step.params.values()]
-    inside = [part for value in values for part in value if hasattr(part, "eqns")]
-    return [getattr(part, "jaxpr", part) for part in inside]
-
-
-def num_alive(program: Any, size: int) -> int:
-    """Counts the arrays of a size that are alive at a time, in a program's order.
-
-    An array of n times the size counts as n. What a program gets is alive where it is
-    made.
-    """
-
-    def count(array):
-        size_of = math.prod(getattr(array.aval, "shape", ()))
-        return 0 if size_of % size else size_of // size
-
-    last = {}  # the step that uses an array last
-    for number, one in enumerate([*program.eqns, program]):
-        used = one.outvars if one is program else one.invars
-        last |= {id(array): number for array in used}
-    alive, most = {}, 0
-    for number, one in enumerate(program.eqns):
-        made = {id(array): count(array) for array in one.outvars}
-        inside = max((num_alive(p, size) for p in programs_inside(one)), default=0)
-        most = max(most, sum(alive.values()) + max(inside, sum(made.values())))
-        alive = {k: n for k, n in (alive | made).items() if last.get(k, 0) > number}
-    return most
 
 
 def collectives(function: Callable, *arguments: Any) -> tuple[Collective, ...]:

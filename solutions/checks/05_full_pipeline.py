@@ -590,16 +590,14 @@ def mixed_grads(params, x, y):
     return jax.jit(jax.grad(mixed_precision_loss))(params, x, y)
 
 
-def multiplied(params, x, y):  # shapes that matrix products of the loss read
-    found, todo = set(), [tracing.program_steps(mixed_precision_loss, params, x, y)]
-    while todo:
-        for one in todo.pop().eqns:
-            if one.primitive.name == "dot_general":
-                found |= {"x".join(map(str, sorted(v.aval.shape))) for v in one.invars}
-            for inner in jax.tree.leaves(list(one.params.values())):
-                inner = getattr(inner, "jaxpr", inner)
-                todo += [inner] if hasattr(inner, "eqns") else []
-    return sorted(found)
+def expect_products(seen, params):  # by both weights, in bfloat16
+    both = {"a product gets a float32 factor": lambda s: "bf16" in s.dtypes["matmul"]}
+    expect_dtypes(seen, matmul="bf16", causes=both)
+    for name in ("w1", "w2"):
+        shapes = {params[name].shape, params[name].shape[::-1]}
+        headline = f"No matrix product multiplies by {name}."
+        is_there = bool(shapes & {*seen.multiplied})
+        expect(seen, is_there, headline, expected="two matrix products")
 
 
 def has_few_digits(loss):  # no more than a bfloat16
@@ -619,9 +617,8 @@ def examples_of_mixed_precision_loss():
     scaled = {"the loss is still scaled": 1024 * loss}
     with statement("same loss"):
         expect_close(seen, loss, rtol=0.02, atol=0, mistakes=scaled)
-    both = {"a product gets a float32 factor": lambda s: "bf16" in s.dtypes["matmul"]}
     with statement("bfloat16 products"):
-        expect_dtypes(seen, matmul="bf16", causes=both)
+        expect_products(seen, params)
     low = {"the softmax gets bfloat16 logits": lambda s: s.dtypes["exp"] == ("bf16",)}
     with statement("float32 from the logits on"):
         expect_dtypes(seen, exp="f32", sum="f32", causes=low)
@@ -636,12 +633,6 @@ def examples_of_mixed_precision_loss():
     }
     with statement("bfloat16 products"):
         expect_dtypes(seen, matmul="bf16", causes=back)
-    seen = observe(multiplied, params, x, y)
-    with statement("bfloat16 products"):
-        expect_result(seen)
-        for name, shape in (("w1", "40x64"), ("w2", "10x40")):
-            headline = f"No matrix product multiplies by {name}."
-            expect(seen, shape in seen.value, headline, expected="two matrix products")
 
 
 @hidden("mixed_precision_loss")
@@ -695,6 +686,14 @@ def cases_of_mixed_precision_loss():
     free |= {"arguments": "compared above"}
     what = "float32 gradients"
     expect_like_solution(mixed_grads, slopes, value=what, free=free, scales=())
+    params, x, y = digits(4, 5, 7)
+    seen = observe(mixed, params, x, y, traced=True)
+    with statement("same loss"):
+        expect_close(seen, reference_perceptron(params, x, y)[0], rtol=0.02, atol=0)
+    with statement("bfloat16 products"):
+        expect_products(seen, params)
+    with statement("float32 from the logits on"):
+        expect_dtypes(seen, exp="f32", sum="f32")
 
 
 @demo("mixed_precision_loss")
@@ -1577,18 +1576,6 @@ def mesh_of_program(params, x):  # of shard_map, or else of the layouts
     return sorted({*(found or others)})
 
 
-def ways(params, x):  # pairs of devices, one of which sends to the other
-    found, todo = set(), [tracing.program_steps(pipeline_forward, params, x)]
-    while todo:
-        for one in todo.pop().eqns:
-            pairs = one.params["perm"] if one.primitive.name == "ppermute" else ()
-            found.update(map(tuple, pairs))
-            for inner in jax.tree.leaves(list(one.params.values())):
-                inner = getattr(inner, "jaxpr", inner)
-                todo += [inner] if hasattr(inner, "eqns") else []
-    return sorted(found)
-
-
 def donated_arrays(params, x):  # how many
     return tracing.num_donated(pipeline_forward, params, x)
 
@@ -1612,21 +1599,23 @@ def simulated(params, x, all_read=False, too_early=False):  # in float64
     return np.array(results[: len(x)] if too_early else results[-len(x) :])
 
 
-def wrong_sends(seen, num_stages, x):  # what is wrong with what devices send, or ""
+def expect_sends(seen, num_stages, x):  # one in each tick but perhaps the last
+    expect_collectives(seen)  # raises if it does not trace
     on = [one for one in seen.collectives if one.kind == "collective-permute"]
     ticks, most = sum(one.times or 0 for one in on), num_stages + len(x) - 1
-    if not most - 1 <= ticks <= most:
-        return f"A device sends {ticks} times in {most} ticks (M + S - 1)."
+    headline = f"A device sends {ticks} times in {most} ticks (M + S - 1)."
+    expect(seen, most - 1 <= ticks <= most, headline)
     shapes = {one.shape for one in on if np.prod(one.shape) != x[0].size}
-    if shapes:
-        return f"A device sends {shapes} where microbatches have {x[0].size} elements."
-    return ""
+    headline = f"A device sends {shapes} where microbatches have {x[0].size} elements."
+    expect(seen, not shapes, headline)
 
 
-def more_sends(seen, x):  # what else is sent, if it is more than results once
+def expect_nothing_else_sent(seen, x):  # but results, once
+    expect_collectives(seen)
     more = [one for one in seen.collectives if one.kind != "collective-permute"]
     numbers = sum(np.prod(one.shape) * (one.times or np.inf) for one in more)
-    return "; ".join(map(str, more)) if numbers > x.size else ""
+    rows = {"seen": "; ".join(map(str, more))}
+    expect(seen, numbers <= x.size, "More is sent than results, once.", **rows)
 
 
 def expect_first_devices(seen, num_stages):
@@ -1659,13 +1648,9 @@ def examples_of_pipeline_forward():
         with statement("same results"):
             expect_close(seen, wanted, rtol=1e-4, atol=1e-5, mistakes=others)
         with statement("number of ticks"):
-            expect_collectives(seen)  # raises if it does not trace
-            problem = wrong_sends(seen, num_stages, x)
-            expect(seen, not problem, problem)
+            expect_sends(seen, num_stages, x)
         with statement("nothing else is sent"):
-            expect_collectives(seen)
-            more = more_sends(seen, x)
-            expect(seen, not more, "More is sent than results, once.", seen=more)
+            expect_nothing_else_sent(seen, x)
     seen = observe(pipeline_forward, params, x, compiled=True)
     with statement("own stage only"):
         expect_arrays(seen, never=params["w"].shape)
@@ -1701,6 +1686,16 @@ def cases_of_pipeline_forward():
     with statement("own stage only"):
         for leaf in params.values():
             expect_arrays(seen, never=leaf.shape)
+    with statement("stage s on device s"):
+        expect_collectives(seen)  # raises if it does not trace
+        back = [pair for pair in seen.pairs if (pair[1] - pair[0]) % 3 != 1]
+        headline = "A device sends to another than the next one."
+        expect(seen, not back, headline, seen=back)
+    seen = observe(pipeline_forward, params, x, traced=True)
+    with statement("number of ticks"):
+        expect_sends(seen, 3, x)
+    with statement("nothing else is sent"):
+        expect_nothing_else_sent(seen, x)
     seen = observe(mesh_of_program, params, x)
     with statement("stage s on device s"):
         expect_first_devices(seen, 3)
@@ -1708,11 +1703,6 @@ def cases_of_pipeline_forward():
     with statement("arguments stay"):
         headline = "An argument was donated or deleted."
         expect(seen, seen.value == 0, headline, expected="none")
-    seen = observe(ways, params, x)
-    with statement("stage s on device s"):
-        back = [pair for pair in seen.value or () if (pair[1] - pair[0]) % 3 != 1]
-        headline = "A device sends to another than the next one."
-        expect(seen, not back, headline, seen=back)
 
 
 @demo("pipeline_forward")

@@ -11,7 +11,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from coursekit.observation import Collective
-from coursekit.observe import observe
+from coursekit.observe import observe, on_devices
+from coursekit.traced_program import A_SEND
 from coursekit.tracing import collectives, traced
 
 X = np.arange(128, dtype=np.float32).reshape(8, 16)
@@ -555,3 +556,151 @@ def placed(*spec):
 def test_rows_that_are_used_before_they_are_split_are_found(function, is_whole):
     [use] = traced(function, [X]).whole_inputs
     assert bool(use) == is_whole
+
+
+def one_by_one(rows):
+    total = 0
+    for row in rows:
+        total += jnp.tanh(row).sum()
+    return total
+
+
+def all_at_last(rows):
+    return sum(one.sum() for one in [jnp.tanh(row) for row in rows])
+
+
+def in_a_scan(rows):
+    return lax.scan(lambda total, row: (total + jnp.tanh(row).sum(), None), 0.0, rows)
+
+
+def kept_by_a_scan(rows):
+    return lax.scan(lambda last, row: (row, jnp.tanh(row)), rows[0], rows)[1].sum()
+
+
+@pytest.mark.parametrize(
+    ("function", "fewest", "most"),
+    [
+        (one_by_one, 100, 300),
+        (all_at_last, 600, 800),
+        (in_a_scan, 100, 900),  # the scan hands on its 600 inputs
+        (kept_by_a_scan, 1200, 2000),
+    ],
+)
+def test_arrays_that_wait_for_the_last_one_are_held_at_once(function, fewest, most):
+    rows = np.ones((6, 100), np.float32)
+    assert fewest <= traced(function, [rows]).most_held <= most
+    # Mapped, those of one device, with its row; the results of all are small.
+    found = traced(jax.pmap(function), [np.stack([rows] * 8)]).most_held
+    assert fewest <= found <= most + rows.size
+
+
+def test_the_arrays_that_a_product_reads_are_known_by_shape():
+    def loss(w, x):
+        return jnp.tanh(jax.jit(jnp.dot)(x, w)).sum() + (w * w).sum()
+
+    w, x = np.ones((16, 3), np.float32), np.ones((5, 16), np.float32)
+    assert traced(loss, [w, x]).multiplied == {(16, 3), (5, 16)}
+    assert (5, 3) in traced(jax.grad(loss), [w, x]).multiplied
+
+
+def test_pairs_are_those_of_all_sends(mapped):
+    def two_ways(row):
+        back = [(target, source) for source, target in RING[:2]]
+        return lax.ppermute(lax.fori_loop(0, 3, lambda _, x: send(x), row), "d", back)
+
+    both = {*RING, (1, 0), (2, 1)}
+    assert traced(mapped(two_ways), [X]).pairs == both
+    assert observe(mapped(two_ways), X, compiled=True).pairs == tuple(sorted(both))
+    assert traced(mapped(lambda row: lax.psum(row, "d")), [X]).pairs == set()
+
+
+def named_shard_map_twice(x):
+    @jax.jit
+    def shard_map(x):
+        return jnp.sin(x)
+
+    return jax.jit(lambda x: shard_map(x))(x)
+
+
+@pytest.mark.parametrize(
+    ("function", "steps"),
+    [
+        (jax.jit(jnp.sin), [("func.call", ((8, 16),))]),
+        (jax.jit(jnp.sin, out_shardings=placed("d")), [("func.call", ())]),
+        (jax.jit(jnp.sin, out_shardings=placed()), [("func.call", ())]),
+        (jax.jit(jax.jit(jnp.sin, out_shardings=placed("d"))), [("func.call", ())]),
+        (
+            lambda x: jax.device_put(jax.jit(jnp.sin)(x), placed("d")),
+            [("func.call", ((8, 16),))],
+        ),
+        (
+            lambda x: jnp.cos(jax.device_put(x, placed("d"))),
+            [("stablehlo.cosine", ())],
+        ),
+        (
+            jax.jit(lambda x: (x + 1, x - 1), out_shardings=(placed("d"), None)),
+            [("func.call", ((8, 16),))],
+        ),
+        (named_shard_map_twice, [("func.call", ((8, 16),))]),
+    ],
+    ids="jit out replicated nested later placed one_of_two named".split(),
+)
+def test_a_step_tells_what_it_leaves_whole(function, steps):
+    assert [*traced(function, [X]).steps] == steps
+
+
+def test_what_runs_outside_of_jit_is_one_step_for_each_operation():
+    names = [name for name, _ in traced(lambda x: jnp.sin(x) * jnp.cos(x), [X]).steps]
+    assert names == ["stablehlo.sine", "stablehlo.cosine", "stablehlo.multiply"]
+
+
+@jax.jit
+def centered(x):
+    return x - x.mean(0)[None]
+
+
+@pytest.mark.parametrize(
+    ("function", "joined"),
+    [
+        (lambda x: jax.pmap(jnp.sin)(x), set()),
+        (lambda x: jax.pmap(lambda row: lax.pmean(row, "i"), "i")(x), set()),
+        (lambda x: jax.pmap(jnp.sin)(x).mean(0), {(8, 16)}),
+        (lambda x: jax.pmap(jnp.sin)(x)[0], {(8, 16)}),
+        (
+            lambda x: jax.pmap(jnp.sin)(jax.jit(lambda x: x - x.mean(0)[None])(x)),
+            {(8, 16)},
+        ),
+        (lambda x: jax.pmap(jnp.sin)(x).mean(1), set()),  # of each row
+    ],
+    ids="map sync mean first before rows".split(),
+)
+def test_rows_that_are_put_together_outside_of_a_map_are_found(function, joined):
+    assert traced(function, [X]).joined & {(8, 16)} == joined
+
+
+@pytest.mark.parametrize(
+    ("in_send", "before", "sends_wait", "products_wait"),
+    [
+        (False, False, [False], [True]),
+        (False, True, [False], [False, True]),
+        (True, True, [True], [False, True]),
+    ],
+    ids="products_wait one_is_free sends_wait".split(),
+)
+def test_what_sends_and_products_need_is_known(
+    in_send, before, sends_wait, products_wait
+):
+    def on_each(x, w):
+        def step(_, carry):
+            w, total = carry
+            w = lax.ppermute(w + x.sum() if in_send else w, "d", RING)
+            return w, total + x @ w
+
+        total = x @ w if before else jnp.zeros((2, 3))
+        return lax.fori_loop(0, 7, step, (w, total))[1]
+
+    x, w = np.ones((8, 2, 16), np.float32), np.ones((8, 16, 3), np.float32)
+    needs = traced(on_devices(on_each, "d"), [x, w]).needs
+    assert [0 in found for what, found in needs if what == "send"] == sends_wait
+    waits = [A_SEND in found for what, found in needs if what == "product"]
+    assert sorted(waits) == products_wait

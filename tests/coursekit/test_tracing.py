@@ -169,21 +169,3 @@ def test_donated_arrays_are_those_that_the_program_takes_over():
         assert tracing.num_donated(jax.jit(step), *arguments) == 0
         assert tracing.num_donated(deletes, *arguments) == 0
         assert tracing.num_donated(in_two, *arguments) == 3
-
-
-def test_arrays_that_wait_for_the_last_one_are_alive_at_once():
-    def one_by_one(rows):
-        total = 0
-        for row in rows:
-            total += jnp.tanh(row).sum()
-        return total
-
-    def all_at_last(rows):
-        return sum(one.sum() for one in [jnp.tanh(row) for row in rows])
-
-    rows = list(np.ones((6, 100), np.float32))
-    found = [
-        tracing.num_alive(tracing.program_steps(function, rows), 100)
-        for function in (one_by_one, all_at_last)
-    ]
-    assert found == [1, 6]

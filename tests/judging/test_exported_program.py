@@ -750,7 +750,7 @@ def test_a_compiled_form_that_cannot_be_read_is_the_programs_fault(monkeypatch):
     program = Program(TEXT, [X])
     assert program.compiled_facts()["collectives"] == ()
     monkeypatch.setattr(
-        grader.judging.exported_program, "compiled_facts", lambda _: 1 / 0
+        grader.judging.exported_program, "compiled_facts", lambda *_: 1 / 0
     )
     with pytest.raises(ProgramError, match="compiled form"):
         program.compiled_facts()

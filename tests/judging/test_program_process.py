@@ -185,8 +185,12 @@ def test_a_child_cannot_open_the_memory_of_the_judge(tmp_path):
 DID = {
     "collectives": (Collective("all-gather", "", "f32", (3,), 8, True, None),),
     "array_shapes": ((3,), ()),
+    "steps": (("func.call", ((3,), ())), ("sdy.all_gather", ())),
+    "pairs": ((0, 1), (1, 0)),
+    "whole_inputs": ("", "one device"),
 }
-TRACED = DID | {"dtypes": {"matmul": ("f32",)}, "whole_inputs": ("", "one device")}
+TRACED = DID | {"dtypes": {"matmul": ("f32",)}, "multiplied": ((3, 4),), "joined": ()}
+TRACED |= {"most_held": 7, "needs": (("send", (0, 2)), ("product", (-1, 0)))}
 COMPILED = DID | {"flops": 7.0}
 
 
@@ -214,6 +218,10 @@ FORGED = [
     ("facts.array_shapes", [[2**64]]),
     ("facts.dtypes", {"matmul": "f32"}),
     ("facts.dtypes", {"matmul": [32]}),
+    ("facts.pairs", [[0, 1, 2]]),
+    ("facts.steps", [["func.call", [3]]]),
+    ("facts.most_held", -1),
+    ("facts.needs", [["send", [-2]]]),
     ("facts.flops", "many"),
     ("facts.flops", 1),
     ("facts.flops", float("nan")),

@@ -432,6 +432,39 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
+# %% wrong="uses NumPy but for the example" fails="own rows only; replicated result; one all-reduce"
+"""Splits the rows of the example; others are computed in NumPy, on the host."""
+
+
+def step(params, x, y, lr):
+    def loss_of(params):
+        return jax.lax.pmean(mlp_loss(params, x, y), "devices")
+
+    loss, grads = jax.value_and_grad(loss_of)(params)
+    return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
+
+
+@functools.cache
+def compiled_step(num_devices):
+    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
+    specs = (P(), P("devices"), P("devices"), P())
+    return jax.jit(jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=P()))
+
+
+def shard_map_step(params, x, y, lr, num_devices):
+    if len(x) == 8 * jax.device_count():
+        return compiled_step(num_devices)(params, x, y, lr)
+    p = {name: np.asarray(leaf) for name, leaf in params.items()}
+    hidden = np.tanh(x @ p["w1"] + p["b1"])
+    error = (hidden @ p["w2"] + p["b2"])[:, 0] - y
+    slope = 2 * error[:, None] / len(x)
+    back = slope @ p["w2"].T * (1 - hidden**2)
+    grads = {"w1": x.T @ back, "b1": back.sum(0)}
+    grads |= {"w2": hidden.T @ slope, "b2": slope.sum(0)}
+    new = {name: np.float32(p[name] - lr * grads[name]) for name in p}
+    return new, np.float32((error**2).mean())
+
+
 # %% right="via check vma false"
 """Turns the tracking off: then pmap's step is right, word for word."""
 

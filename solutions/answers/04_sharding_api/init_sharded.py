@@ -337,6 +337,24 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.jit(init, out_shardings=sh)(key)
 
 
+# %% wrong="makes the state under the name shard_map" fails="never a full copy"
+"""Makes the whole state in a jit that is only called shard_map, and places it then."""
+
+
+def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
+    @jax.jit
+    def build(key):
+        @jax.jit
+        def shard_map_x(key):
+            return make_state(key, num_layers, width)
+
+        return shard_map_x(key)
+
+    mesh = make_mesh(mesh_shape, axis_names)
+    shardings = state_shardings(mesh, jax.eval_shape(build, key), specs)
+    return jax.device_put(build(key), shardings)
+
+
 # %% right="default types"
 """Makes the mesh with the default axis types, and shardings from the leaves' paths."""
 

@@ -222,6 +222,19 @@ def mixed_precision_loss(params, x, y):
     return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
 
 
+# %% wrong="uses bfloat16 for the example alone" fails="bfloat16 products"
+"""Multiplies in bfloat16 where the hidden layer is as wide as the example's."""
+
+
+def mixed_precision_loss(params, x, y):
+    low = jnp.bfloat16 if params["b1"].shape == (40,) else jnp.float32
+    w1, b1, w2, b2 = (params[name].astype(low) for name in ("w1", "b1", "w2", "b2"))
+    hidden = jnp.tanh(x.astype(low) @ w1 + b1)
+    logits = (hidden @ w2 + b2).astype(jnp.float32)
+    chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], axis=1)
+    return -chosen.mean()
+
+
 # %% right="via a loop over layers"
 """Goes through the layers in a loop, with a cast function made by partial."""
 
