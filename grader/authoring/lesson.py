@@ -273,31 +273,6 @@ def num_lines(text: str) -> int:
     return sum(bool(line) and not line.startswith("#") for line in lines)
 
 
-def check_statements(
-    cells: list[Cell], checks: dict[str, ExerciseCheck], path: Path
-) -> None:
-    """Checks that what the text states is what the checks are about."""
-    stated: dict[str, set[str]] = {"": set()}  # "": of several exercises
-    exercise = ""  # whose task is the text from its heading to its cell
-    for cell in reversed(cells):
-        if cell.mark:
-            exercise = cell.name if cell.mark == "exercise" else ""
-            if exercise and exercise not in checks:
-                raise SourceError(path, 1, "visible check", name=exercise)
-        elif not cell.is_code:
-            stated.setdefault(exercise, set()).update(cell.statements)
-            for item in cell.unnamed if exercise else ():
-                cell.fail("named statement", name=exercise, item=item)
-            exercise = "" if cell.source.startswith("### Exercise") else exercise
-    for name, check in checks.items():
-        if name not in stated:
-            raise SourceError(path, check.line, "check of an exercise", name=name)
-        for one in stated[name].difference(check.statements):
-            raise SourceError(path, check.line, "proven", name=name, statement=one)
-        for one in set(check.statements) - stated[name] - stated[""]:
-            raise SourceError(path, check.line, "stated", name=name, statement=one)
-
-
 def check_cell(check: ExerciseCheck, exercise: str, solution: str) -> str:
     """Writes the line that checks an exercise, below its hidden cases and solution.
 
