@@ -5,10 +5,8 @@ Moodle and Canvas tell whose a file is by the name under which they let one down
 
 from __future__ import annotations
 
-import io
 import re
-import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import nbformat
@@ -16,7 +14,7 @@ from nbgrader.exchange import ExchangeError, ExchangeFactory
 from nbgrader.utils import temp_attrs
 
 from grader import CourseError
-from grader.atomic_files import read_text, write_file
+from grader.atomic_files import packed, read_text, write_file
 from grader.authoring.release import dumps
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.publishing import (
@@ -73,7 +71,7 @@ def return_feedback(
         returned = [*entries]
         file = f"feedback-{name}-{kind}.zip"
         path = to or classroom.folder / "grading" / file
-        write_file(path, archive(entries.values()), mode=0o600)
+        write_file(path, packed(entries.values()), mode=0o600)
         print(f"wrote {path}: feedback for {len(entries)} learners")
     nameless = [one for one in final if one not in returned]
     for one in nameless:
@@ -144,7 +142,7 @@ def canvas_entry(
         return name, graded_notebook(classroom, submission, result)
     page = page_of(classroom, submission)
     if name.lower().endswith(".zip"):
-        page = archive([(f"{submission.lesson}.html", page)])
+        page = packed([(f"{submission.lesson}.html", page)])
     return name, page
 
 
@@ -173,18 +171,6 @@ def graded_notebook(
     first = nbformat.v4.new_raw_cell(text, id="feedback")
     notebook.cells.insert(0, first)
     return dumps(notebook).encode()
-
-
-def archive(entries: Iterable[Entry]) -> bytes:
-    """Packs files into a zip archive: for the same files, the same bytes."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, content in entries:
-            info = zipfile.ZipInfo(name)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            info.external_attr = 0o644 << 16
-            file.writestr(info, content)
-    return packed.getvalue()
 
 
 def release_to_exchange(
