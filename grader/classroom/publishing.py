@@ -120,6 +120,19 @@ def final_results(
             yield submission, final_result(record.result, entry, **facts)
 
 
+def results_of(
+    classroom: Classroom, lesson: str = ""
+) -> dict[Submission, Result | None]:
+    """Returns the results that count, of one lesson or all; None: not graded yet."""
+    only = classroom.lesson_named(lesson) if lesson else ""
+    wanted = {
+        one: classroom.publication(one)
+        for one in classroom.submissions()
+        if one.lesson == (only or one.lesson)
+    }
+    return dict.fromkeys(wanted) | dict(final_results(classroom, wanted))
+
+
 def final_result_of(classroom: Classroom, submission: Submission) -> Result:
     """Returns the result that counts; the submission must have one."""
     now = {submission: classroom.publication(submission)}

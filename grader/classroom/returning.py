@@ -19,8 +19,8 @@ from grader.authoring.release import dumps
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.publishing import (
     autograded_notebook,
-    final_result_of,
     publish_reports,
+    results_of,
 )
 from grader.classroom.roster import moodle_numbers, read_people
 from grader.results import Result
@@ -86,16 +86,13 @@ def final_results(
 ) -> tuple[dict[Submission, Result], dict[Submission, str]]:
     """Returns a lesson's results with a score, and why the others have none."""
     final, missing = {}, {}
-    for submission in classroom.submissions():
-        if submission.lesson == lesson:
-            if not classroom.published(submission):
-                missing[submission] = UNGRADED
-                continue
-            result = final_result_of(classroom, submission)
-            if result.score is None:
-                missing[submission] = f"{result.status}, no score: see `explain`"
-            else:
-                final[submission] = result
+    for submission, result in results_of(classroom, lesson).items():
+        if result is None:
+            missing[submission] = UNGRADED
+        elif result.score is None:
+            missing[submission] = f"{result.status}, no score: see `explain`"
+        else:
+            final[submission] = result
     return final, missing
 
 
