@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         print(
             f"{sys.executable} lacks the package {error.name}. Run `make lab` once, or "
-            "`pip install -r requirements.txt` (for the website and for tests: "
+            "`pip install -r requirements.txt` (for tests: "
             "tests/requirements.txt), and use that environment's Python.",
             file=sys.stderr,
         )
@@ -85,8 +85,6 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     lab.add_argument("--port", type=int, help="default: the first free one from 8888")
     about = "only print the address"
     lab.add_argument("--no-browser", dest="browser", action="store_false", help=about)
-    site = command("site", run_site, "Write the course's website, as files.")
-    site.add_argument("--to", type=Path, help="the folder; default: _site/")
     course = command("course", run_course, "Make an nbgrader course folder.")
     course.add_argument("folder", type=Path)
     course.add_argument("--update", action="store_true", help="renew its source/")
@@ -221,12 +219,6 @@ def run_check(lessons: Sequence[str], name: str) -> None:
     page, certificate = progress.write_pages(name=name)
     print(f"All lessons, and what to do next: {page}")
     print(f"To print or to show to others: {certificate}")
-
-
-def run_site(to: Path | None) -> None:
-    from grader.authoring.website import build_site
-
-    print(f"wrote {build_site(to) / 'index.html'}")
 
 
 def run_course(folder: Path, update: bool, **chosen) -> None:
