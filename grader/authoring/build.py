@@ -81,12 +81,7 @@ def build(
 
 
 def chosen_paths(names: Iterable[str], root: Path) -> list[Path]:
-    """Lists the sources of the lessons in `names`, or of all in `root`.
-
-    Raises:
-        BuildError: there are none.
-        ValueError: a name that is no lesson.
-    """
+    """Lists the sources of the lessons in `names`, or of all in `root`."""
     if not lesson_paths(root=root):
         raise BuildError(
             f"{root} holds no lesson. Write one: "

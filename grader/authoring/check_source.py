@@ -167,11 +167,7 @@ def parse(path: Path) -> ast.Module:
 
 
 def read_arguments(node: ast.FunctionDef) -> dict:
-    """Reads what `@visible` says of an exercise, besides its name.
-
-    Raises:
-        TypeError, ValueError: it says too little, too much, or computes a value.
-    """
+    """Reads what `@visible` says of an exercise, besides its name."""
     said = node.decorator_list[0].keywords
     found = {one.arg: ast.literal_eval(one.value) for one in said}
     check = ExerciseCheck(node.lineno, "", **found)

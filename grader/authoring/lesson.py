@@ -130,11 +130,7 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
 
 
 def read_sources(path: Path) -> tuple[list[Cell], dict[str, ExerciseCheck]]:
-    """Reads a lesson's cells and checks, and checks all rules for them.
-
-    Raises:
-        SourceError: they break some of the `RULES`; all are named.
-    """
+    """Reads a lesson's cells and checks, and checks all rules for them."""
     problems: list[Problem] = []
     cells, checks = [], None
     with noted(problems):

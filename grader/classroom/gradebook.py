@@ -107,11 +107,7 @@ def usable(db_url: str) -> Iterator[str]:
 
 
 def wait_until_unlocked(path: str) -> None:
-    """Waits while another program writes to the gradebook's file, and says so.
-
-    Raises:
-        GradebookError: it does so for longer than a minute.
-    """
+    """Waits while another program writes to the gradebook's file, and says so."""
     for seconds in (PATIENCE_S, LOCK_TIMEOUT_S):
         try:
             with contextlib.closing(sqlite3.connect(path, seconds)) as file:
