@@ -115,7 +115,7 @@ class CheckSource:
                         free = ast.literal_eval(given.get("free", ast.Dict([], [])))
                     except ValueError:  # it is computed: a run will tell
                         continue
-                    if None in given:  # **options
+                    if None in given or not isinstance(free, dict):
                         continue
                     free = {one for names in free for one in names.split()}
                     compared = given.keys() - options

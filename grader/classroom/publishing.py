@@ -26,6 +26,7 @@ from grader.results import ExerciseResult, Record, Result, Status
 from grader.workers.cache_key import sha256
 
 SECRET = "submission_secret.txt"  # nbgrader's, by which a learner finds a page
+EXCHANGE_FILES = TIME, SECRET  # by which its exchange knows a submission again
 T = TypeVar("T")
 
 
@@ -188,7 +189,7 @@ def write_page(
 
 def copy_exchange_files(submission: Submission, folder: Path) -> None:
     """Copies what `nbgrader submit` wrote beside the notebook, as nbgrader does."""
-    for name in (TIME, SECRET):
+    for name in EXCHANGE_FILES:
         if text := small_text(submission.folder / name):
             write(folder / name, text)
 

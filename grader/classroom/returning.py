@@ -18,6 +18,7 @@ from grader.atomic_files import packed, read_text, write_file
 from grader.authoring.release import dumps
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.publishing import (
+    EXCHANGE_FILES,
     autograded_notebook,
     publish_reports,
     results_of,
@@ -34,8 +35,6 @@ UNKNOWN = {
     "canvas": "Canvas's name of the file is not known: run `grade` with the download",
     EXCHANGE: "not submitted by the exchange",
 }
-# How nbgrader's exchange knows a submission again.
-EXCHANGE_FILES = ("timestamp.txt", "submission_secret.txt")
 MOODLE_FOLDER = re.compile(r".+_\d+_assignsubmission_[a-z]+(?=_|$)")
 Entry = tuple[str, bytes]  # a file's path in an archive, and its content
 
