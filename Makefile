@@ -42,7 +42,7 @@ grade: .venv/ready
 	@.venv/bin/python -m grader check $(if $(NAME),--name "$(NAME)")
 
 site: .venv/with-tests
-	@.venv/bin/python -m grader site
+	@.venv/bin/python -m tools.website
 
 # The lessons and the learner's modules on the oldest JAX, and on Colab's IPython.
 test-oldest: .venv-oldest/ready

@@ -1,9 +1,9 @@
-"""Sphinx's settings for the website; `python -m grader site` runs it."""
+"""Sphinx's settings for the website; `make site` runs it."""
 
 import os
 
 from grader.authoring.lesson import repository_address
-from grader.authoring.website import EXTRA, FOLDERS, LISTS
+from tools.website import EXTRA, FOLDERS, LISTS
 
 project = html_title = "Distributed training in JAX"
 author = "the course's authors"

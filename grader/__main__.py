@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import pkgutil
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from grader import ROOT, CourseError
@@ -23,13 +25,18 @@ except SetupError as error:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; returns the exit status: 0 done, 1 stale, 2 bad input."""
-    options = parse(argv)
+    options = vars(parse(argv))
+    run = options.pop("run")
+    if "seconds" in options:
+        options["limits"] = Limits(wall_s=options.pop("seconds"))
     try:
-        return options.run(options) or 0
+        # A command imports only what it needs: all of it takes seconds.
+        run = run if callable(run) else pkgutil.resolve_name(f"grader.{run}")
+        return run(**options) or 0
     except ModuleNotFoundError as error:
         print(
             f"{sys.executable} lacks the package {error.name}. Run `make lab` once, or "
-            "`pip install -r requirements.txt` (for the website and for tests: "
+            "`pip install -r requirements.txt` (for tests: "
             "tests/requirements.txt), and use that environment's Python.",
             file=sys.stderr,
         )
@@ -47,17 +54,17 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m grader", description=__doc__)
     commands = parser.add_subparsers(required=True)
 
-    def command(run, about):
-        name = run.__name__.removeprefix("run_")
+    def command(name: str, run: Callable | str, about: str):
+        """Adds a command, and what runs it: a function here, or "module:function"."""
         added = commands.add_parser(name, help=about, description=about)
         added.set_defaults(run=run)
         return added
 
-    build = command(run_build, "Write the notebooks from their sources.")
+    build = command("build", run_build, "Write the notebooks from their sources.")
     build.add_argument("--check", action="store_true", help="only name stale files")
     build.add_argument("--rerun", action="store_true", help="run what is fresh, too")
     build.add_argument("--folder", type=Path, help="of your own, private lessons")
-    new = command(run_new, "Write an example of a private lesson or exercise.")
+    new = command("new", run_new, "Write an example of a private lesson or exercise.")
     kinds = new.add_subparsers(required=True, dest="kind")
     lesson = kinds.add_parser("lesson", help="a lesson without exercises")
     exercise = kinds.add_parser("exercise", help="a working exercise, to be replaced")
@@ -66,7 +73,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         kind.add_argument("name", help="for example masked_mean")
         about = "of your own lessons; it is made if it does not exist"
         kind.add_argument("--folder", type=Path, required=True, help=about)
-    check = command(run_check, "Grade your own notebooks in lessons/.")
+    check = command("check", run_check, "Grade your own notebooks in lessons/.")
     for by_lesson in (build, check):
         by_lesson.add_argument(
             "lessons", nargs="*", help="for example 01; default: all"
@@ -74,24 +81,16 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     check.add_argument(
         "--name", default="", help="on the certificate; default: git config user.name"
     )
-    lab = command(run_lab, "Open JupyterLab on the lessons.")
+    lab = command("lab", "learner.lab:start_lab", "Open JupyterLab on the lessons.")
     lab.add_argument("--port", type=int, help="default: the first free one from 8888")
-    lab.add_argument("--no-browser", action="store_true", help="only print the address")
-    site = command(run_site, "Write the course's website, as files.")
-    site.add_argument("--to", type=Path, help="the folder; default: _site/")
-    course = command(run_course, "Make an nbgrader course folder.")
+    about = "only print the address"
+    lab.add_argument("--no-browser", dest="browser", action="store_false", help=about)
+    course = command("course", run_course, "Make an nbgrader course folder.")
     course.add_argument("folder", type=Path)
     course.add_argument("--update", action="store_true", help="renew its source/")
     about = "with the private lessons in FOLDER; --update keeps them"
-    course.add_argument(
-        "--with",
-        dest="private",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FOLDER",
-        help=about,
-    )
+    private = {"dest": "private", "action": "append", "default": [], "type": Path}
+    course.add_argument("--with", metavar="FOLDER", help=about, **private)
     about = "only these, for example 01 02; with --update: as the course has them"
     course.add_argument("--lessons", nargs="+", default=[], help=about)
     course.add_argument(
@@ -100,17 +99,28 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         help="no credit for a part; --update keeps what the folder has",
     )
 
-    grade = command(run_grade, "Grade everything that was submitted.")
+    grade = command(
+        "grade", "classroom.grade:grade", "Grade everything that was submitted."
+    )
     grade.add_argument("folder", type=Path, help="course folder, or an LMS download")
     grade.add_argument("downloads", nargs="*", type=Path, help="zips or folders to add")
-    regrade = command(run_regrade, "Grade again and list what differs.")
-    explain = command(run_explain, "Say why a learner has this grade.")
-    export = command(run_export, "Write all grades into a file.")
-    give_back = command(
-        run_return, "Return feedback: as files for the LMS, or by the exchange."
+    regrade = command(
+        "regrade", "classroom.grade:regrade", "Grade again and list what differs."
     )
-    roster = command(run_roster, "Import a roster; list who has not submitted.")
-    purge = command(run_purge, "Remove all that is kept about learners.")
+    explain = command(
+        "explain", "classroom.explain:explain", "Say why a learner has this grade."
+    )
+    export = command("export", run_export, "Write all grades into a file.")
+    about = "Return feedback: as files for the LMS, or by the exchange."
+    give_back = command("return", "classroom.returning:return_feedback", about)
+    roster = command(
+        "roster",
+        "classroom.enrollment:roster",
+        "Import a roster; list who has not submitted.",
+    )
+    purge = command(
+        "purge", "classroom.purge:purge", "Remove all that is kept about learners."
+    )
     for of_class in (regrade, explain, export, give_back, roster, purge):
         of_class.add_argument("folder", type=Path, help="the course folder")
     regrade.add_argument("students", nargs="*", help="default: all")
@@ -119,19 +129,19 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     explain.add_argument("student")
     for of_lesson in (explain, give_back):
         of_lesson.add_argument("lesson", help="for example 01")
-    export.add_argument("--format", default="csv", help="csv, canvas or moodle")
+    export.add_argument(
+        "--format", dest="kind", default="csv", help="csv, canvas, moodle"
+    )
     about = "Canvas's gradebook or Moodle's grading worksheet, to be filled in"
     export.add_argument("--template", type=Path, metavar="FILE", help=about)
     about = 'the column of a lesson, if it is not found: "01=Homework 1 (12345)"'
-    add = export.add_argument
-    add(
-        "--assignment", action="append", default=[], metavar="LESSON=COLUMN", help=about
-    )
+    columns = {"action": "append", "default": [], "metavar": "LESSON=COLUMN"}
+    export.add_argument("--assignment", dest="assignments", help=about, **columns)
     export.add_argument("--lesson", default="", help="only this one, for example 01")
     about = "points beyond those possible, for Canvas and Moodle; default: cap"
     export.add_argument("--bonus", choices=["cap", "keep"], default="cap", help=about)
     about = "moodle, canvas, exchange or zip"
-    give_back.add_argument("--format", default="zip", help=about)
+    give_back.add_argument("--format", dest="kind", default="zip", help=about)
     for writing in (export, give_back):
         about = "default: in the course's grading/"
         writing.add_argument("--to", type=Path, metavar="FILE", help=about)
@@ -159,158 +169,83 @@ def positive(text: str) -> float:
     return number
 
 
-# A command imports only what it needs: all of it takes seconds.
-def run_build(options: argparse.Namespace) -> int:
+def run_build(lessons: Sequence[str], folder: Path | None, check: bool, rerun: bool):
     from grader.authoring.build import COMMAND, build, stale
 
-    root = options.folder.expanduser().resolve() if options.folder else ROOT
-    if not options.check:
-        written = build(options.lessons, root, rerun=options.rerun)
-        for path in written:
+    root = folder.expanduser().resolve() if folder else ROOT
+    if not check:
+        for path in build(lessons, root, rerun=rerun):
             if root == ROOT or "coursekit" not in path.relative_to(root).parts:
                 print(f"wrote {path.relative_to(root)}")
         if root != ROOT:
-            print(f"Next: python -m grader course CLASS --with {options.folder}")
+            print(f"Next: python -m grader course CLASS --with {folder}")
         return 0
-    found = stale(options.lessons, root)
+    found = stale(lessons, root)
     for path, reason in found.items():
         print(f"{path.relative_to(root)} {reason}.")
     if found:
-        where = f" --folder {options.folder}" if options.folder else ""
+        where = f" --folder {folder}" if folder else ""
         print(f"Run `{COMMAND}{where}` and commit what it writes.")
     return 1 if found else 0
 
 
-def run_new(options: argparse.Namespace) -> None:
+def run_new(kind: str, name: str, folder: Path, lesson: str = "") -> None:
     from grader.authoring.new import new_exercise, new_lesson
 
-    if options.kind == "lesson":
-        written = new_lesson(options.name, options.folder)
-        exercise = f"exercise {written[0].stem[:2]} NAME --folder {options.folder}"
+    if kind == "lesson":
+        written = new_lesson(name, folder)
+        exercise = f"exercise {written[0].stem[:2]} NAME --folder {folder}"
         next_step = f"python -m grader new {exercise}"
     else:
-        written = new_exercise(options.lesson, options.name, options.folder)
-        next_step = f"python -m grader build --folder {options.folder}"
+        written = new_exercise(lesson, name, folder)
+        next_step = f"python -m grader build --folder {folder}"
     for path in written:
         print(f"wrote {path}")
     print(f"Next: {next_step}")
 
 
-def run_check(options: argparse.Namespace) -> None:
+def run_check(lessons: Sequence[str], name: str) -> None:
     from grader.learner import progress
     from grader.learner.own_work import check_own
     from grader.pages.terminal import cards_of_failures, table
 
-    for result in check_own(options.lessons):
+    for result in check_own(lessons):
         print(table(result))
         for card in cards_of_failures(result):
             print(card + "\n")
         for note in result.notes:
             print(f"note: {note}")
         progress.save(result)
-    page, certificate = progress.write_pages(name=options.name)
+    page, certificate = progress.write_pages(name=name)
     print(f"All lessons, and what to do next: {page}")
     print(f"To print or to show to others: {certificate}")
 
 
-def run_lab(options: argparse.Namespace) -> None:
-    from grader.learner.lab import start_lab
-
-    start_lab(options.port, browser=not options.no_browser)
-
-
-def run_site(options: argparse.Namespace) -> None:
-    from grader.authoring.website import build_site
-
-    print(f"wrote {build_site(options.to) / 'index.html'}")
-
-
-def run_course(options: argparse.Namespace) -> None:
+def run_course(folder: Path, update: bool, **chosen) -> None:
     from grader.classroom.course import make_course, path_warning
 
-    done = make_course(
-        options.folder,
-        update=options.update,
-        lessons=options.lessons,
-        all_or_nothing=options.all_or_nothing,
-        private=options.private,
-    )
+    done = make_course(folder, update=update, **chosen)
     for name, what in done.items():
         print(f"{name}: {what}")
     if any(what.startswith(("kept", "left out")) for what in done.values()):
         print("To take a lesson as the course has it: --update --lessons 01")
-    if warning := path_warning(options.folder):
+    if warning := path_warning(folder):
         print(warning)
-    if not options.update:
-        print(f"Next: python -m grader grade {options.folder} DOWNLOADS")
+    if not update:
+        print(f"Next: python -m grader grade {folder} DOWNLOADS")
         print("A release of your own: nbgrader generate_assignment, in that folder.")
 
 
-def run_grade(options: argparse.Namespace) -> int:
-    from grader.classroom.grade import grade
-
-    return grade(options.folder, options.downloads, **grading(options))
-
-
-def run_regrade(options: argparse.Namespace) -> int:
-    from grader.classroom.grade import regrade
-
-    return regrade(
-        options.folder,
-        options.students,
-        lesson=options.lesson,
-        exercise=options.exercise,
-        apply=options.apply,
-        **grading(options),
-    )
-
-
-def grading(options: argparse.Namespace) -> dict:
-    return {
-        "workers": options.workers,
-        "limits": Limits(wall_s=options.seconds),
-        "trusted": options.trusted,
-        "scheduler": options.scheduler,
-    }
-
-
-def run_explain(options: argparse.Namespace) -> int:
-    from grader.classroom.explain import explain
-
-    return explain(options.folder, options.student, options.lesson)
-
-
-def run_export(options: argparse.Namespace) -> int:
+def run_export(template: Path | None, assignments: list[str], bonus: str, **chosen):
     from grader.classroom.export import export
     from grader.classroom.lms_template import export_into
 
-    chosen = {"lesson": options.lesson, "keep_bonus": options.bonus == "keep"}
-    where = options.folder, options.format, options.to
-    if options.template:
-        chosen["assignments"] = options.assignment
-        return export_into(options.template, *where, **chosen)
-    if options.assignment:
+    chosen["keep_bonus"] = bonus == "keep"
+    if template:
+        return export_into(template, assignments=assignments, **chosen)
+    if assignments:
         raise ValueError("--assignment names a column of a --template.")
-    return export(*where, **chosen)
-
-
-def run_return(options: argparse.Namespace) -> int:
-    from grader.classroom.returning import return_feedback
-
-    what = options.folder, options.lesson, options.format
-    return return_feedback(*what, to=options.to)
-
-
-def run_roster(options: argparse.Namespace) -> int:
-    from grader.classroom.enrollment import roster
-
-    return roster(options.folder, options.files)
-
-
-def run_purge(options: argparse.Namespace) -> int:
-    from grader.classroom.purge import purge
-
-    return purge(options.folder, options.students, apply=options.apply)
+    return export(**chosen)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,6 @@ SLOW = (
     "solutions/",
     "tests/authoring/test_build.py",
     "tests/authoring/test_translation.py",
-    "tests/authoring/test_website.py",
     "tests/classroom/test_course.py",
     "tests/classroom/test_grade.py",
     "tests/classroom/test_partial_credit.py",
@@ -66,6 +65,7 @@ SLOW = (
     "tests/lessons/test_kernel.py",
     "tests/test_imports.py",
     "tests/test_skips.py",
+    "tests/test_website.py",
     "tests/workers/test_dask_executor.py",
 )
 # What takes minutes comes first: at the end it would keep one process waiting. First of

@@ -1,1 +1,1 @@
-"""Makes notebooks, translations and the website out of the lessons' sources."""
+"""Makes notebooks and translations out of the lessons' sources."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import html
@@ -45,8 +44,6 @@ from lessons.coursekit.card import MARKS
 from lessons.coursekit.outcomes import LATER, RIGHT
 
 COMMAND = "python -m grader build"
-# The READMEs' picture, and the lesson that draws it: its first of this title.
-PICTURES = {"array.png": ("04_sharding_api", 'x, P("data", "model")')}
 
 
 def build(
@@ -80,16 +77,11 @@ def build(
         earlier = last_run(path, lessons[path])
         solved = earlier if earlier and not rerun else run(path, lessons[path])
         files[path.with_suffix(".ipynb")] = dumps(solved).encode()
-    return write_differing(files | made | pictures(root, files))
+    return write_differing(files | made)
 
 
 def chosen_paths(names: Iterable[str], root: Path) -> list[Path]:
-    """Lists the sources of the lessons in `names`, or of all in `root`.
-
-    Raises:
-        BuildError: there are none.
-        ValueError: a name that is no lesson.
-    """
+    """Lists the sources of the lessons in `names`, or of all in `root`."""
     if not lesson_paths(root=root):
         raise BuildError(
             f"{root} holds no lesson. Write one: "
@@ -139,7 +131,6 @@ def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
         made = with_outputs(path, lessons[path], read_notebook(solved).cells)
         files[solved] = dumps(made).encode()
     made, missing = generated(lessons, root)
-    made |= pictures(root, files)
     found = dict.fromkeys(differing(files | made), "is not what a build writes")
     for path, texts in missing.items():
         named = "".join(f"\n  {text}" for text in texts)
@@ -318,36 +309,6 @@ def words_of(card: str) -> str:
     """Returns what a card says to an author, who is asked to report no fault."""
     words = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", card)).split())
     return words.partition(" likely a fault of the course")[0]
-
-
-def pictures(root: Path, solved: Mapping[Path, bytes]) -> dict[Path, bytes]:
-    """Takes the READMEs' pictures from lessons: from `solved`, or as they are on disk.
-
-    Raises:
-        BuildError: a lesson draws no picture of this title.
-    """
-    found = {}
-    for file, (name, title) in PICTURES.items():
-        path, lesson = root / "docs/pictures" / file, root / f"solutions/{name}.ipynb"
-        if not path.exists():
-            continue
-        data = solved.get(lesson) or lesson.read_bytes()
-        cells = nbformat.reads(data.decode(), as_version=4).cells
-        outputs = [one for cell in cells for one in cell.get("outputs", [])]
-        drawn = [one for one in outputs if "image/png" in one.get("data", {})]
-        titled = [one for one in drawn if alternative(one).startswith(title)]
-        if not titled:
-            raise BuildError(
-                f"{lesson.name} has no picture of the title {title}, which {file} "
-                f"shows: choose another one in PICTURES of {Path(__file__).name}."
-            )
-        found[path] = base64.b64decode(titled[0].data["image/png"])
-    return found
-
-
-def alternative(output: NotebookNode) -> str:
-    """Returns a picture's text alternative, which begins with its title."""
-    return output.get("metadata", {}).get("image/png", {}).get("alt", "")
 
 
 def is_private(root: Path) -> bool:

@@ -6,7 +6,7 @@ import ast
 import builtins
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from grader.authoring import coursekit
@@ -107,26 +107,24 @@ class CheckSource:
     def check_comparisons(self) -> None:
         """Finds facts about which a comparison with the solution says nothing."""
         facts, optional, options = facts_of_comparison()
-        for around in self.tree.body:
-            own = ast.walk(around) if isinstance(around, ast.FunctionDef) else ()
-            values = constants([*self.tree.body, *own])
-            for call in ast.walk(around):
-                match call:
-                    case ast.Call(
-                        ast.Name("expect_like_solution"), args=[function, *_]
-                    ):
-                        given = {one.arg: one.value for one in call.keywords}
-                        free = keys_of(given.get("free", ast.Dict([], [])), values)
-                        if free is None or None in given:
-                            continue  # it is computed: a run will tell
-                        free = {one for names in free for one in names.split()}
-                        compared = given.keys() - options
-                        name = ast.unparse(function)
-                        if unknown := sorted((compared | free) - {*facts} - optional):
-                            values = {"facts": ", ".join(unknown)}
-                            values |= {"known": ", ".join(facts)}
-                            self.add(call, "known facts", name=name, **values)
-                        self.compare_facts(call, name, facts, compared, free)
+        for call in ast.walk(self.tree):
+            match call:
+                case ast.Call(ast.Name("expect_like_solution"), args=[function, *_]):
+                    given = {one.arg: one.value for one in call.keywords}
+                    try:
+                        free = ast.literal_eval(given.get("free", ast.Dict([], [])))
+                    except ValueError:  # it is computed: a run will tell
+                        continue
+                    if None in given or not isinstance(free, dict):
+                        continue
+                    free = {one for names in free for one in names.split()}
+                    compared = given.keys() - options
+                    name = ast.unparse(function)
+                    if unknown := sorted((compared | free) - {*facts} - optional):
+                        values = {"facts": ", ".join(unknown)}
+                        values |= {"known": ", ".join(facts)}
+                        self.add(call, "known facts", name=name, **values)
+                    self.compare_facts(call, name, facts, compared, free)
 
     def compare_facts(
         self, call: ast.Call, name: str, facts: list[str], compared: set, free: set
@@ -169,11 +167,7 @@ def parse(path: Path) -> ast.Module:
 
 
 def read_arguments(node: ast.FunctionDef) -> dict:
-    """Reads what `@visible` says of an exercise, besides its name.
-
-    Raises:
-        TypeError, ValueError: it says too little, too much, or computes a value.
-    """
+    """Reads what `@visible` says of an exercise, besides its name."""
     said = node.decorator_list[0].keywords
     found = {one.arg: ast.literal_eval(one.value) for one in said}
     check = ExerciseCheck(node.lineno, "", **found)
@@ -258,39 +252,6 @@ def bound_names(tree: ast.AST) -> set[str]:
             case ast.MatchAs(name=name) | ast.MatchStar(name=name):
                 found.add(name)
     return found - {None}
-
-
-def constants(nodes: Sequence[ast.AST]) -> dict[str, ast.expr]:
-    """Maps names to the value that they have wherever they are used."""
-    found: dict[str, ast.expr] = {}
-    changed = set()
-    for node in nodes:
-        match node:
-            case ast.Assign([ast.Name(name)], value):
-                changed |= {name} & found.keys()
-                found[name] = value
-            case ast.AugAssign(ast.Name(name)) | ast.Attribute(ast.Name(name)):
-                changed.add(name)
-            case ast.Subscript(ast.Name(name), ctx=ast.Store()):
-                changed.add(name)
-    return {name: value for name, value in found.items() if name not in changed}
-
-
-def keys_of(node: ast.expr, values: Mapping[str, ast.expr]) -> set[str] | None:
-    """Reads the keys of a dict that is written with plain keys; None: it is computed.
-
-    It may be a union of such dicts, and `values` says what names stand for.
-    """
-    match node:
-        case ast.Dict(keys=keys):
-            known = [one.value for one in keys if isinstance(one, ast.Constant)]
-            return {*known} if len(known) == len(keys) else None
-        case ast.BinOp(left, ast.BitOr(), right):
-            both = keys_of(left, values), keys_of(right, values)
-            return None if None in both else both[0] | both[1]
-        case ast.Name(name) if name in values:
-            return keys_of(values[name], {**values, name: ast.Constant(None)})
-    return None
 
 
 @functools.cache

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import io
 import re
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from grader import ROOT
+from grader.atomic_files import packed
 
 SETUP_CELL = "solutions/setup_cell.py"  # of a course
 
@@ -74,14 +73,7 @@ def archive_path(version: str) -> PurePosixPath:
 
 def archive(modules: Mapping[str, str]) -> bytes:
     """Packs files of a package as a zip file; the same files give the same bytes."""
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name in sorted(modules):
-            info = zipfile.ZipInfo(f"coursekit/{name}", (1980, 1, 1, 0, 0, 0))
-            info.compress_type = zipfile.ZIP_DEFLATED
-            info.external_attr = 0o644 << 16
-            packed.writestr(info, modules[name])
-    return data.getvalue()
+    return packed((f"coursekit/{name}", modules[name]) for name in sorted(modules))
 
 
 def copy(target: Path, root: Path = ROOT) -> None:

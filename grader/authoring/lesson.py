@@ -130,11 +130,7 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
 
 
 def read_sources(path: Path) -> tuple[list[Cell], dict[str, ExerciseCheck]]:
-    """Reads a lesson's cells and checks, and checks all rules for them.
-
-    Raises:
-        SourceError: they break some of the `RULES`; all are named.
-    """
+    """Reads a lesson's cells and checks, and checks all rules for them."""
     problems: list[Problem] = []
     cells, checks = [], None
     with noted(problems):
@@ -271,31 +267,6 @@ def num_lines(text: str) -> int:
     """Counts the lines of code: neither blank nor a comment."""
     lines = (line.strip() for line in text.splitlines())
     return sum(bool(line) and not line.startswith("#") for line in lines)
-
-
-def check_statements(
-    cells: list[Cell], checks: dict[str, ExerciseCheck], path: Path
-) -> None:
-    """Checks that what the text states is what the checks are about."""
-    stated: dict[str, set[str]] = {"": set()}  # "": of several exercises
-    exercise = ""  # whose task is the text from its heading to its cell
-    for cell in reversed(cells):
-        if cell.mark:
-            exercise = cell.name if cell.mark == "exercise" else ""
-            if exercise and exercise not in checks:
-                raise SourceError(path, 1, "visible check", name=exercise)
-        elif not cell.is_code:
-            stated.setdefault(exercise, set()).update(cell.statements)
-            for item in cell.unnamed if exercise else ():
-                cell.fail("named statement", name=exercise, item=item)
-            exercise = "" if cell.source.startswith("### Exercise") else exercise
-    for name, check in checks.items():
-        if name not in stated:
-            raise SourceError(path, check.line, "check of an exercise", name=name)
-        for one in stated[name].difference(check.statements):
-            raise SourceError(path, check.line, "proven", name=name, statement=one)
-        for one in set(check.statements) - stated[name] - stated[""]:
-            raise SourceError(path, check.line, "stated", name=name, statement=one)
 
 
 def check_cell(check: ExerciseCheck, exercise: str, solution: str) -> str:

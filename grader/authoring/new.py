@@ -81,11 +81,7 @@ def new_exercise(lesson: str, name: str, folder: Path) -> list[Path]:
 
 
 def private_folder(folder: Path) -> Path:
-    """Returns the folder's whole path.
-
-    Raises:
-        NewError: it is public, or a file.
-    """
+    """Returns the folder's whole path."""
     folder = folder.expanduser().resolve()
     if folder.is_relative_to(ROOT) or course_of(folder) == folder:
         raise NewError(

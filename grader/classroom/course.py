@@ -132,12 +132,7 @@ def make_course(
 
 
 def private_folders(folder: Path, named: Iterable[Path]) -> list[Path]:
-    """Lists the folders of a class's private lessons: those that it remembers first.
-
-    Raises:
-        SourceError, BuildError: a lesson breaks a rule, or is not built.
-        ValueError: a folder holds no lesson.
-    """
+    """Lists the folders of a class's private lessons: those that it remembers first."""
     remembered = map(Path, read_text(folder / PRIVATE).splitlines())
     given = (one.expanduser().resolve() for one in named)
     folders = [*dict.fromkeys([*remembered, *given])]

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from grader.classroom.folder import Classroom, Submission
-from grader.classroom.publishing import final_result_of
+from grader.classroom.publishing import results_of
 from grader.classroom.roster import Row, moodle_numbers, read_people
 from grader.classroom.spreadsheet import table_of, text_cell
-from grader.results import Status, late_text
+from grader.results import Result, Status, late_text
 
-CSV_COLUMNS = ("student", "name", "lesson", "status", "score", "max_score")
-CSV_COLUMNS += ("late", "note")
+CSV_COLUMNS = "student name lesson status score max_score late note".split()
 # Canvas takes the first five by their place; of the ids, one that it knows is enough.
 CANVAS_COLUMNS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 # Moodle finds columns by these names; a worksheet needs all but name and comments.
@@ -89,15 +88,9 @@ def grades_of(
     classroom: Classroom, lesson: str = ""
 ) -> tuple[list[Grade], list[Submission]]:
     """Reads the grades, of one lesson or of all, and lists what is not graded yet."""
-    only = classroom.lesson_named(lesson) if lesson else ""
-    grades, ungraded = [], []
-    for submission in classroom.submissions():
-        if submission.lesson == (only or submission.lesson):
-            if classroom.published(submission):
-                grades.append(grade_of(classroom, submission))
-            else:
-                ungraded.append(submission)
-    return grades, ungraded
+    found = results_of(classroom, lesson)
+    grades = [grade_of(one, final) for one, final in found.items() if final]
+    return grades, [one for one, final in found.items() if final is None]
 
 
 def print_missing(grades: Iterable[Grade], ungraded: Sequence[Submission]) -> int:
@@ -110,9 +103,8 @@ def print_missing(grades: Iterable[Grade], ungraded: Sequence[Submission]) -> in
     return 1 if ungraded else 0
 
 
-def grade_of(classroom: Classroom, submission: Submission) -> Grade:
+def grade_of(submission: Submission, final: Result) -> Grade:
     """Makes a grade of the result that counts, a person's scores included."""
-    final = final_result_of(classroom, submission)
     reasons = final.reasons if final.status is Status.STUDENT_ERROR else ()
     return Grade(
         student=submission.student,
@@ -156,19 +148,10 @@ def write_csv(
     path: Path, grades: Iterable[Grade], people: Mapping[str, Row]
 ) -> list[Path]:
     """Writes one row per grade, for spreadsheets; `people` maps ids to facts."""
-    rows = [
-        (
-            g.student,
-            name_of(g.student, people),
-            g.lesson,
-            g.status,
-            g.score,
-            g.max_score,
-            g.late,
-            g.note,
-        )
-        for g in in_order(grades)
-    ]
+    rows = []
+    for g in in_order(grades):
+        facts = dataclasses.asdict(g) | {"name": name_of(g.student, people)}
+        rows.append([facts[column] for column in CSV_COLUMNS])
     return [table_of(CSV_COLUMNS, rows, has_bom=True).write(path)]
 
 

@@ -115,8 +115,7 @@ def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> list[str]:
         if before.get(path) != path.stat().st_ctime_ns:  # else its time is known
             write_time(path, version.name, is_canvas=bool(version.number))
         submission = Submission(lesson, student, path.parent)
-        if received := collected.received.get((student, lesson)):
-            write(classroom.received_path(submission), received)
+        write(classroom.received_path(submission), version.path)
     return collected.problems
 
 

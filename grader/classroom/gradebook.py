@@ -93,47 +93,36 @@ def usable(db_url: str) -> Iterator[str]:
     Raises:
         GradebookError: it cannot be used, in one sentence.
     """
+    shown = "The gradebook (db_url in nbgrader_config.py)"
     try:
-        wait_until_unlocked(db_url)
-        yield patient(db_url)
+        url = make_url(db_url)
+        shown = url.render_as_string(hide_password=True)
+        if url.get_backend_name() == "sqlite" and url.database:
+            wait_until_unlocked(url.database)
+            url = url.update_query_dict({"timeout": str(LOCK_TIMEOUT_S)})
+        yield url.render_as_string(hide_password=False)
     except (SQLAlchemyError, InvalidEntry) as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-        address = without_password(db_url)
-        raise GradebookError(f"{address} cannot be used: {reason}") from None
+        raise GradebookError(f"{shown} cannot be used: {reason}") from None
 
 
-def wait_until_unlocked(db_url: str) -> None:
-    """Waits while another program writes to the gradebook's file, and says so.
-
-    Raises:
-        GradebookError: it does so for longer than a minute.
-    """
-    url = make_url(db_url)
-    if url.get_backend_name() != "sqlite" or not url.database:
-        return
+def wait_until_unlocked(path: str) -> None:
+    """Waits while another program writes to the gradebook's file, and says so."""
     for seconds in (PATIENCE_S, LOCK_TIMEOUT_S):
         try:
-            with contextlib.closing(sqlite3.connect(url.database, seconds)) as file:
+            with contextlib.closing(sqlite3.connect(path, seconds)) as file:
                 file.execute("BEGIN IMMEDIATE")
                 return
         except sqlite3.Error as error:
             if "locked" not in str(error):
                 return  # SQLAlchemy says what is wrong
         if seconds == PATIENCE_S:
-            say(f"{url.database} is in use by another program: waiting for it.")
+            say(f"{path} is in use by another program: waiting for it.")
     raise GradebookError(
-        f"{url.database} was in use by another program for {LOCK_TIMEOUT_S} seconds. "
+        f"{path} was in use by another program for {LOCK_TIMEOUT_S} seconds. "
         "Close that program (for example the formgrader, or a viewer of databases) and "
         "run the command again: what is finished is saved."
     )
-
-
-def patient(db_url: str) -> str:
-    """Lets a connection to a file wait where another program writes to it."""
-    url = make_url(db_url)
-    if url.get_backend_name() == "sqlite":
-        url = url.update_query_dict({"timeout": str(LOCK_TIMEOUT_S)})
-    return url.render_as_string(hide_password=False)
 
 
 @functools.cache  # once a process
@@ -153,13 +142,6 @@ def create_tables(db_url: str) -> None:
             context = MigrationContext.configure(connection)
             context.stamp(ScriptDirectory(str(scripts)), "head")
     engine.dispose()
-
-
-def without_password(db_url: str) -> str:
-    try:
-        return make_url(db_url).render_as_string(hide_password=True)
-    except SQLAlchemyError:
-        return "The gradebook (db_url in nbgrader_config.py)"
 
 
 def add_lessons(classroom: Classroom) -> None:

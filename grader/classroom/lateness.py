@@ -6,10 +6,8 @@ Due dates and penalties are nbgrader's own; extensions are in grading/extensions
 from __future__ import annotations
 
 import contextlib
-import csv
 import datetime
 import functools
-import io
 import re
 import sys
 from pathlib import Path
@@ -21,6 +19,7 @@ from nbgrader.utils import parse_utc
 
 from grader.atomic_files import write
 from grader.classroom.folder import Classroom, Submission
+from grader.classroom.spreadsheet import Table, read_table
 
 TIME = "timestamp.txt"  # nbgrader's file: when a submission was made
 MARK = "late.txt"  # beside it: the LMS says that it was late, but not by how much
@@ -61,17 +60,20 @@ class Lateness:
         self.path = classroom.folder / "grading" / "extensions.csv"
         self.extensions = self._read_extensions()
 
+    def _table(self) -> Table:
+        return read_table(self.path) if self.path.exists() else Table(COLUMNS, [])
+
     def _read_extensions(self) -> dict[tuple[str, str], datetime.datetime]:
         """Reads until when which learner may submit a lesson."""
-        found = {}
-        columns, rows = self._read_rows()
-        if missing := set(COLUMNS) - set(columns):
+        found, table = {}, self._table()
+        places = {name: table.column(name) for name in COLUMNS}
+        if missing := [name for name in COLUMNS if places[name] is None]:
             raise ValueError(
                 f"{self.path} has no column {', '.join(sorted(missing))}. Its first "
                 f"line must be: {','.join(COLUMNS)}"
             )
-        for number, row in enumerate(rows, 2):
-            student, lesson, until = ((row[name] or "").strip() for name in COLUMNS)
+        for number, row in enumerate(table.rows, 2):
+            student, lesson, until = (row[place].strip() for place in places.values())
             try:
                 found[student, self.classroom.lesson_named(lesson)] = moment(until)
             except ValueError as error:
@@ -79,27 +81,13 @@ class Lateness:
                 raise ValueError(f"{where}: {error}") from None
         return found
 
-    def _read_rows(self) -> tuple[list[str], list[dict[str, str]]]:
-        if not self.path.exists():
-            return COLUMNS, []
-        try:
-            with open(self.path, encoding="utf-8-sig", newline="") as file:
-                reader = csv.DictReader(file, skipinitialspace=True)
-                return list(reader.fieldnames or ()), list(reader)
-        except UnicodeDecodeError:
-            raise ValueError(
-                f"{self.path} is not UTF-8. Save it again as CSV UTF-8."
-            ) from None
-
     def remove(self, student: str) -> None:
         """Removes a learner from the file of extensions."""
         if student in {name for name, _ in self.extensions}:
-            columns, rows = self._read_rows()
-            text = io.StringIO()
-            writer = csv.DictWriter(text, columns, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(row for row in rows if row["student"].strip() != student)
-            write(self.path, text.getvalue())
+            table = self._table()
+            place = table.column("student")
+            table.rows = [row for row in table.rows if row[place].strip() != student]
+            table.write(self.path, mode=0o644)
 
     @functools.cached_property
     def plugin(self) -> LateSubmissionPlugin:

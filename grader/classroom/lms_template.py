@@ -127,11 +127,7 @@ def fill(
 def canvas_columns(
     table: Table, classroom: Classroom, assignments: Iterable[str]
 ) -> dict[str, int]:
-    """Finds the column of each lesson in Canvas's gradebook.
-
-    Raises:
-        ValueError: a column that was named is not there, or several fit a lesson.
-    """
+    """Finds the column of each lesson in Canvas's gradebook."""
     headings = {
         place: found
         for place, heading in enumerate(table.columns)
@@ -176,11 +172,7 @@ def columns_with_numbers(table: Table) -> str:
 
 
 def moodle_lesson(template: Path, classroom: Classroom, graded: Collection[str]) -> str:
-    """Finds which lesson a grading worksheet is about: Grades-COURSE-TITLE-NUMBER.csv.
-
-    Raises:
-        ValueError: neither its name nor the grades say that.
-    """
+    """Finds which lesson a worksheet is about: Grades-COURSE-TITLE-NUMBER.csv."""
     fitting = [one for one in graded if is_about(template.stem, one, classroom)]
     chosen = fitting or [*graded]
     if len(chosen) != 1:

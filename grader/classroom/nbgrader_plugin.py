@@ -79,11 +79,7 @@ class FeedbackExporter(Exporter):
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **_: Any
     ) -> tuple[str, dict[str, Any]]:
-        """Returns the page that `python -m grader grade` writes.
-
-        Raises:
-            CourseError: the submission has no result.
-        """
+        """Returns the page that `python -m grader grade` writes."""
         names = resources["nbgrader"]
         classroom = Classroom(Path.cwd())
         student, name = names["student"], names["assignment"]

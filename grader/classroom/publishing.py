@@ -26,6 +26,7 @@ from grader.results import ExerciseResult, Record, Result, Status
 from grader.workers.cache_key import sha256
 
 SECRET = "submission_secret.txt"  # nbgrader's, by which a learner finds a page
+EXCHANGE_FILES = TIME, SECRET  # by which its exchange knows a submission again
 T = TypeVar("T")
 
 
@@ -120,6 +121,19 @@ def final_results(
             yield submission, final_result(record.result, entry, **facts)
 
 
+def results_of(
+    classroom: Classroom, lesson: str = ""
+) -> dict[Submission, Result | None]:
+    """Returns the results that count, of one lesson or all; None: not graded yet."""
+    only = classroom.lesson_named(lesson) if lesson else ""
+    wanted = {
+        one: classroom.publication(one)
+        for one in classroom.submissions()
+        if one.lesson == (only or one.lesson)
+    }
+    return dict.fromkeys(wanted) | dict(final_results(classroom, wanted))
+
+
 def final_result_of(classroom: Classroom, submission: Submission) -> Result:
     """Returns the result that counts; the submission must have one."""
     now = {submission: classroom.publication(submission)}
@@ -175,7 +189,7 @@ def write_page(
 
 def copy_exchange_files(submission: Submission, folder: Path) -> None:
     """Copies what `nbgrader submit` wrote beside the notebook, as nbgrader does."""
-    for name in (TIME, SECRET):
+    for name in EXCHANGE_FILES:
         if text := small_text(submission.folder / name):
             write(folder / name, text)
 

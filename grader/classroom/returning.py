@@ -5,10 +5,8 @@ Moodle and Canvas tell whose a file is by the name under which they let one down
 
 from __future__ import annotations
 
-import io
 import re
-import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import nbformat
@@ -16,13 +14,14 @@ from nbgrader.exchange import ExchangeError, ExchangeFactory
 from nbgrader.utils import temp_attrs
 
 from grader import CourseError
-from grader.atomic_files import read_text, write_file
+from grader.atomic_files import packed, read_text, write_file
 from grader.authoring.release import dumps
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.publishing import (
+    EXCHANGE_FILES,
     autograded_notebook,
-    final_result_of,
     publish_reports,
+    results_of,
 )
 from grader.classroom.roster import moodle_numbers, read_people
 from grader.results import Result
@@ -36,8 +35,6 @@ UNKNOWN = {
     "canvas": "Canvas's name of the file is not known: run `grade` with the download",
     EXCHANGE: "not submitted by the exchange",
 }
-# How nbgrader's exchange knows a submission again.
-EXCHANGE_FILES = ("timestamp.txt", "submission_secret.txt")
 MOODLE_FOLDER = re.compile(r".+_\d+_assignsubmission_[a-z]+(?=_|$)")
 Entry = tuple[str, bytes]  # a file's path in an archive, and its content
 
@@ -73,7 +70,7 @@ def return_feedback(
         returned = [*entries]
         file = f"feedback-{name}-{kind}.zip"
         path = to or classroom.folder / "grading" / file
-        write_file(path, archive(entries.values()), mode=0o600)
+        write_file(path, packed(entries.values()), mode=0o600)
         print(f"wrote {path}: feedback for {len(entries)} learners")
     nameless = [one for one in final if one not in returned]
     for one in nameless:
@@ -88,16 +85,13 @@ def final_results(
 ) -> tuple[dict[Submission, Result], dict[Submission, str]]:
     """Returns a lesson's results with a score, and why the others have none."""
     final, missing = {}, {}
-    for submission in classroom.submissions():
-        if submission.lesson == lesson:
-            if not classroom.published(submission):
-                missing[submission] = UNGRADED
-                continue
-            result = final_result_of(classroom, submission)
-            if result.score is None:
-                missing[submission] = f"{result.status}, no score: see `explain`"
-            else:
-                final[submission] = result
+    for submission, result in results_of(classroom, lesson).items():
+        if result is None:
+            missing[submission] = UNGRADED
+        elif result.score is None:
+            missing[submission] = f"{result.status}, no score: see `explain`"
+        else:
+            final[submission] = result
     return final, missing
 
 
@@ -144,7 +138,7 @@ def canvas_entry(
         return name, graded_notebook(classroom, submission, result)
     page = page_of(classroom, submission)
     if name.lower().endswith(".zip"):
-        page = archive([(f"{submission.lesson}.html", page)])
+        page = packed([(f"{submission.lesson}.html", page)])
     return name, page
 
 
@@ -173,18 +167,6 @@ def graded_notebook(
     first = nbformat.v4.new_raw_cell(text, id="feedback")
     notebook.cells.insert(0, first)
     return dumps(notebook).encode()
-
-
-def archive(entries: Iterable[Entry]) -> bytes:
-    """Packs files into a zip archive: for the same files, the same bytes."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, content in entries:
-            info = zipfile.ZipInfo(name)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            info.external_attr = 0o644 << 16
-            file.writestr(info, content)
-    return packed.getvalue()
 
 
 def release_to_exchange(

@@ -39,8 +39,8 @@ class Table:
     def column(self, *names: str) -> int | None:
         """Returns the place of the first column with one of these names."""
         wanted = {name.casefold() for name in names}
-        places = (i for i, c in enumerate(self.columns) if c.casefold() in wanted)
-        return next(places, None)
+        found = (one.strip().casefold() in wanted for one in self.columns)
+        return next((place for place, is_it in enumerate(found) if is_it), None)
 
     def write(self, path: Path, mode: int = 0o600) -> Path:
         """Replaces a file in one step; the cells are written as they are."""

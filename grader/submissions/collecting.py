@@ -94,7 +94,6 @@ class Collection:
 
     Attributes:
         placed: the files that are in their place, by student's id and lesson.
-        received: the paths in their downloads of the files that are in their place.
         names: display names by id, of these downloads.
         problems: one line for each file that could not be placed, and for each choice.
         account: each file that came in, and what became of it.
@@ -116,7 +115,6 @@ class Collection:
         self.known_lessons = [*lessons, *self.others]
         self.known_as = known_as or {}
         self.placed: dict[tuple[str, str], Version] = {}
-        self.received: dict[tuple[str, str], str] = {}
         self.names: dict[str, str] = {}
         self.problems: list[str] = []
         self.account: list[tuple[str, Fate]] = []
@@ -418,8 +416,8 @@ class Collection:
             return Fate.FOR_A_PERSON
         if old and old.digest == new.digest:
             newest = max(old, new, key=lambda one: one.time)
-            self.placed[student, lesson] = replace(newest, file=None)
-            self.received[student, lesson] = new.file.full_name
+            path = newest.path or new.path  # that of an earlier collection is unknown
+            self.placed[student, lesson] = replace(newest, path=path, file=None)
             return Fate.COUNTS
         supersedes = old is None or new.supersedes(old)
         if old:
@@ -431,7 +429,6 @@ class Collection:
             return Fate.OLDER
         write_file(path, new.file.read(), new.time)
         self.placed[student, lesson] = replace(new, file=None)  # which keeps an archive
-        self.received[student, lesson] = new.file.full_name
         return Fate.COUNTS
 
     def on_disk(self, path: Path, lesson: str) -> Version | None:

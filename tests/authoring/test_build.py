@@ -1,6 +1,5 @@
 """A build writes the same bytes each time, all or nothing, and names what is stale."""
 
-import base64
 import json
 import shutil
 import subprocess
@@ -500,43 +499,6 @@ def test_faulty_source_is_named_and_nothing_is_written(course):
     with pytest.raises(
         SourceError, match=r"02_faulty\.py:1: The setup cell is missing"
     ):
-        build(root=course)
-    assert files(course) == before
-
-
-DOT = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAAB"
-    "JRU5ErkJggg=="
-)
-
-
-@pytest.fixture
-def picture(course, monkeypatch):
-    """A README's picture, an old one, which the lesson draws by the title dot."""
-    monkeypatch.setattr(f"{build.__module__}.PICTURES", {"a.png": ("01_tiny", "dot")})
-    picture = course / "docs/pictures/a.png"
-    picture.parent.mkdir()
-    picture.write_bytes(b"another")
-    return picture
-
-
-def test_build_renews_a_picture_that_a_lesson_draws(course, picture):
-    shows = "from IPython.display import display\n"
-    for title in ("another", "dot: f32[1]", "dot"):
-        data = DOT if title.startswith("dot:") else ""
-        facts = {"image/png": {"alt": title}}
-        shows += f'display({{"image/png": "{data}"}}, metadata={facts}, raw=True)\n'
-    edit(course / SOURCE, 'print("a demonstration")', shows)
-    assert picture in build(root=course)
-    assert picture.read_bytes() == base64.b64decode(DOT)
-    assert build(root=course) == []
-    picture.write_bytes(b"another")
-    assert [*stale(root=course)] == [picture]
-
-
-def test_picture_that_no_lesson_draws_is_named(course, picture):
-    before = files(course)
-    with pytest.raises(BuildError, match="no picture of the title dot, which a"):
         build(root=course)
     assert files(course) == before
 

@@ -23,7 +23,8 @@ from pretended import (
 from grader.classroom import grade as grading
 from grader.classroom.explain import explain
 from grader.classroom.export import export
-from grader.classroom.lateness import in_words, moment
+from grader.classroom.folder import Classroom
+from grader.classroom.lateness import Lateness, in_words, moment
 from grader.classroom.purge import purge
 
 pytestmark = pytest.mark.usefixtures("pretended")
@@ -179,6 +180,12 @@ def test_an_extension_in_another_encoding_is_named(folder):
     path.write_bytes("student,lesson,until\nJos\u00e9,1,2026-04-01\n".encode("cp1252"))
     with pytest.raises(ValueError, match=r"extensions\.csv is not UTF-8"):
         grading.grade(folder / "class")
+
+
+def test_extensions_may_be_separated_as_a_spreadsheet_saves_them(folder):
+    path = folder / "class" / "grading" / "extensions.csv"
+    path.write_text("student;lesson;until\nbob;1;2026-04-01\n")
+    assert [*Lateness(Classroom(folder / "class")).extensions] == [("bob", NAME)]
 
 
 def test_an_extension_of_somebody_who_has_not_submitted_is_listed(folder):

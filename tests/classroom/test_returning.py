@@ -182,7 +182,7 @@ def test_the_download_tells_the_names_of_the_files_that_count(folder):
             archive.writestr(name, name)
     for _ in range(2):  # and again, when nothing is new
         found = collect([download], folder / "class", [NAME])
-        assert found.received["101", NAME].split("/")[-1] == names[1]
+        assert found.placed["101", NAME].path.split("/")[-1] == names[1]
 
 
 def test_the_same_feedback_is_packed_into_the_same_bytes(folder):

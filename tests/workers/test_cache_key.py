@@ -48,7 +48,7 @@ def edit(path):
         "pages/terminal.py",
         "classroom/export.py",
         "classroom/publishing.py",
-        "authoring/website.py",
+        "authoring/new.py",
         "authoring/build.py",
         "learner/progress.py",
         "workers/executor.py",

@@ -17,7 +17,7 @@ import pytest
 from bs4 import BeautifulSoup
 from servers import WCAG, axe_violations, browser_page
 
-from grader.authoring.website import (
+from tools.website import (
     FOLDERS,
     TEXTS,
     SiteError,
@@ -26,7 +26,7 @@ from grader.authoring.website import (
     write_lessons,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 LESSON = "lessons/02_collectives.html"
 PAGES = (
     *("index.html", LESSON, "lessons/ko/01_pmap_spmd.html", "handbook/grade.html"),
@@ -41,7 +41,7 @@ NAME = "02_collectives"
 def site(tmp_path_factory):
     """Builds the site once, by the command."""
     folder = tmp_path_factory.mktemp("site") / "made"
-    command = [sys.executable, "-m", "grader", "site", "--to", str(folder)]
+    command = [sys.executable, "-m", "tools.website", "--to", str(folder)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert run.stdout == f"wrote {folder / 'index.html'}\n"

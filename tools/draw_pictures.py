@@ -1,10 +1,12 @@
-"""Draws the card that the READMEs open with: right values, computed on one device.
+"""Draws the pictures that the READMEs open with, in docs/pictures/.
 
-It writes docs/pictures/card-light.png and card-dark.png, by Chromium. Each carries a
-digest of the page that it shows, so that a test notices without a browser when what the
-check says has changed.
+An array on a mesh is the one that a solved lesson draws. A card comes from Chromium,
+light and dark: right values, computed on one device. Each card carries a digest of the
+page that it shows, so that a test notices without a browser when what the check says
+has changed.
 """
 
+import base64
 import contextlib
 import hashlib
 import io
@@ -12,6 +14,7 @@ import sys
 from pathlib import Path
 from unittest import mock
 
+import nbformat
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
@@ -20,6 +23,7 @@ sys.path[:0] = [str(ROOT / name) for name in ("tests/lessons", "tests", "lessons
 
 from coursekit import learner, notebook, setup
 
+ARRAY = "04_sharding_api", 'x, P("data", "model")'  # a lesson, a picture's title
 LESSON, EXERCISE, ANSWER = "01_pmap_spmd", "parallel_predict", "one big product"
 FOLDER = ROOT / "docs" / "pictures"
 GROUNDS = {"light": ("#ffffff", "#1f2328"), "dark": ("#0d1117", "#f0f6fc")}
@@ -33,6 +37,16 @@ PAGE = """\
 </style>
 {card}
 """
+
+
+def array():
+    """Returns the lesson's first picture of the title."""
+    lesson, title = ARRAY
+    notebook = nbformat.read(ROOT / "solutions" / f"{lesson}.ipynb", 4)
+    outputs = [one for cell in notebook.cells for one in cell.get("outputs", ())]
+    drawn = [one for one in outputs if "image/png" in one.get("data", {})]
+    titled = (one.metadata["image/png"]["alt"].startswith(title) for one in drawn)
+    return base64.b64decode(drawn[[*titled].index(True)].data["image/png"])
 
 
 def pages():
@@ -70,6 +84,7 @@ def digest_in(path):
 def main():
     from servers import browser_page
 
+    (FOLDER / "array.png").write_bytes(array())
     with browser_page(width=WIDTH, scale=2) as browser:
         for path, page in pages().items():
             browser.set_content(page)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import copy
 import html
@@ -46,6 +47,17 @@ SITE_MARK = ".nojekyll"  # has GitHub Pages serve _static/; only a site is repla
 
 class SiteError(CourseError):
     """The site cannot be built."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.website", description=__doc__
+    )
+    parser.add_argument("--to", type=Path, help="the folder; default: _site/")
+    try:
+        print(f"wrote {build_site(parser.parse_args().to) / 'index.html'}")
+    except SiteError as error:
+        sys.exit(str(error))
 
 
 def build_site(to: Path | None = None) -> Path:
@@ -184,3 +196,7 @@ def links_of(name: str, folder: str, repository: str) -> str:
             spoken = f'lang="{language}" hreflang="{language}"'
             links.append(f'<a href="{path}" {spoken}>{TEXTS["name"][language]}</a>')
     return f'<p class="lesson-links">{" ".join(links)}</p>'
+
+
+if __name__ == "__main__":
+    main()
