@@ -114,11 +114,17 @@ def row(case, given):
     about = load(case.path).__doc__.strip().splitlines()[0]
     undeserved, text = 0, "no score"
     if given is not None:
-        over = {n: given[n] - case.points.get(n, 0) for n in FULL}
-        undeserved = sum(points for points in over.values() if points > 0)
-        text = f"**{undeserved:g} undeserved**" if undeserved else "0"
-    here = "a person looks at it" if Status.NEEDS_REVIEW in case.statuses else "0"
+        undeserved, text = over(case, given)
+    here = over(case, case.points | case.believed)[1]
+    if Status.NEEDS_REVIEW in case.statuses:
+        here = "a person looks at it"
     return f"| {case.path.stem} | {about} | {text} | {here} |", undeserved
+
+
+def over(case, given):
+    """Counts the undeserved points among those that are given, and writes them."""
+    points = sum(max(0, given[name] - case.points.get(name, 0)) for name in FULL)
+    return points, f"**{points:g} undeserved**" if points else "0"
 
 
 def main():

@@ -32,7 +32,7 @@ MAPS = "sdy.manual_computation"
 # checks those of `mhlo`.
 SAFE_CALLS = re.compile(
     r"Sharding|annotate_device_placement"
-    r"|LayoutConstraint|xla\.sdy\.\w+|mhlo\.(a?(cos|sin|tan)h?|erf|topk|ragged_dot)"
+    r"|LayoutConstraint|mhlo\.(a?(cos|sin|tan)h?|erf|topk|ragged_dot)"
 )
 COMPARES = re.compile(
     r" = stablehlo.compare [LG]T, , , (TOTALORDER|SIGNED|UNSIGNED) : .*"

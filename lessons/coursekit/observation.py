@@ -46,13 +46,23 @@ class Collective:
     times: int | None = 1
 
     @property
+    def bits(self) -> int:
+        """Bits of an element; a bool takes a byte."""
+        return int((re.findall(r"\d+", self.dtype) or [8])[0])
+
+    @property
+    def numbers(self) -> float:
+        """Numbers that a device puts in, in all; of 64 bits counts as two."""
+        each = max(1, self.bits // 32)
+        return each * math.prod(self.shape) * (self.times or math.inf)
+
+    @property
     def bytes_moved(self) -> float:
         """Bytes that a device sends in all, by ring algorithms.
 
         Source: the usual cost model; a collective-permute sends the array once.
         """
-        bits = int((re.findall(r"\d+", self.dtype) or [8])[0])  # bool takes a byte
-        num_bytes = math.prod(self.shape) * bits / 8 * (self.times or 1)
+        num_bytes = math.prod(self.shape) * self.bits / 8 * (self.times or 1)
         others = self.devices - 1
         once = min(1, others)  # a device alone sends nothing
         shares = {"collective-permute": once, "collective-broadcast": once}

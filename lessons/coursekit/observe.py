@@ -217,16 +217,6 @@ def num_compiles() -> int:
     return len(_compiled)
 
 
-def compiles_are_counted() -> bool:
-    """Tells whether JAX still reports here what it compiles."""
-    before = num_compiles()
-    jax.monitoring.record_event_duration_secs(COMPILES, 0.0)
-    if num_compiles() != before + 1:
-        return False
-    _compiled.pop()
-    return True
-
-
 def without_place(printed: str, error: Failure | None) -> str:
     """Drops a line that JAX 0.12 prints before it names the same place in an error."""
     named = re.search(r"occurs at source:  (.+)", error.message) if error else None

@@ -292,7 +292,7 @@ def compare_sent(seen: Observation, solved: Observation) -> None:
 def compare_put_in(seen: Observation, solved: Observation) -> None:
     """Compares the numbers that a device puts into collectives."""
     most, found = (
-        sum(math.prod(one.shape) * (one.times or math.inf) for one in collectives)
+        sum(one.numbers for one in collectives)
         for collectives in (expect_traced(solved), expect_traced(seen))
     )
     if found > most:

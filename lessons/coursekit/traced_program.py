@@ -86,7 +86,9 @@ class TracedProgram:
         arrays = self.symbols["main"].regions[0].blocks[0].arguments
         for array in arrays:
             one = WholeInput(self.symbols, array_type(array)[1][:1])
-            one.follow("main", tuple(array == other for other in arrays))
+            holds = tuple(one.WHOLE * (array == other) for other in arrays)
+            if one.rows > (1,):  # a single row cannot be split
+                one.follow("main", holds)
             found.append(one.use)
         return tuple(found)
 
@@ -288,55 +290,62 @@ class TracedProgram:
 
 
 class WholeInput:
-    """Follows one input through a program until it is split over the devices.
+    """Follows one input through a program: whole, until it is split over the devices.
 
     Attributes:
         rows: the length of its first axis, in a tuple; () of a scalar.
-        use: what happens to it first: `ONE_DEVICE`, `EVERY_DEVICE` or nothing.
+        use: what happens to it while it is whole: `ONE_DEVICE`, `EVERY_DEVICE`, also
+            where all devices are given its parts again, or nothing.
     """
+
+    NOTHING, SPLIT, WHOLE = range(3)  # what a value holds of it
 
     def __init__(self, symbols: mlir.ir.SymbolTable, rows: tuple[int, ...]):
         self.symbols, self.rows, self.use = symbols, rows, ""
-        self.known: dict[tuple[str, tuple[bool, ...]], tuple[bool, ...]] = {}
+        self.known: dict[tuple[str, tuple[int, ...]], tuple[int, ...]] = {}
 
-    def follow(self, name: str, is_whole: tuple[bool, ...]) -> tuple[bool, ...]:
-        """Follows it through a function; tells which results are not split."""
-        key = name, is_whole
+    def follow(self, name: str, holds: tuple[int, ...]) -> tuple[int, ...]:
+        """Follows it through a function; tells what its results hold."""
+        key = name, holds
         if key not in self.known:
-            self.known[key] = self.inside(name, is_whole)
+            self.known[key] = self.inside(name, holds)
         return self.known[key]
 
-    def inside(self, name: str, is_whole: tuple[bool, ...]) -> tuple[bool, ...]:
+    def inside(self, name: str, holds: tuple[int, ...]) -> tuple[int, ...]:
         block = self.symbols[name].regions[0].blocks[0]
-        whole = dict(zip(block.arguments, is_whole, strict=True))
+        known = dict(zip(block.arguments, holds, strict=True))
         # What is compiled in one piece is split from its beginning, if it is split
         # later. The operations of "main" run one by one.
         split = set() if name == "main" else self.before_splits(block)
         for line in block.operations:
             operation = line.operation
-            given = tuple(whole[operand] for operand in line.operands)
+            given = tuple(known[operand] for operand in line.operands)
+            most = max(given, default=self.NOTHING)
             if operation.name == "func.return":
                 return given
-            results = (any(given),) * len(line.results)
+            results = (most,) * len(line.results)
             if operation.name == MAP:
                 self.map(operation, given)
             if splits(operation):
-                results = (False,) * len(line.results)
+                results = (min(most, self.SPLIT),) * len(line.results)
             elif operation.name == "func.call" and not split & {*line.results}:
                 results = self.follow(callee(operation), given)
-            elif any(given) and not split & {*line.results}:
+            elif operation.name == "sdy.sharding_constraint" and most == self.SPLIT:
+                if array_type(line.results[0])[1][:1] == self.rows:
+                    self.use = self.use or EVERY_DEVICE
+            elif most == self.WHOLE and not split & {*line.results}:
                 if operation.name.partition(".")[2] not in MOVES:
                     self.use = self.use or ONE_DEVICE
-            whole |= dict(zip(line.results, results, strict=True))
+            known |= dict(zip(line.results, results, strict=True))
         return ()
 
-    def map(self, operation: Any, given: tuple[bool, ...]) -> None:
+    def map(self, operation: Any, given: tuple[int, ...]) -> None:
         arguments = operation.regions[0].blocks[0].arguments
-        for array, block, is_whole in zip(
+        for array, block, holds in zip(
             operation.operands, arguments, given, strict=True
         ):
-            has_all = array_type(array)[1][:1] == self.rows > (1,)
-            if is_whole and has_all and array.type == block.type:
+            has_all = array_type(array)[1][:1] == self.rows
+            if holds and has_all and array.type == block.type:
                 self.use = self.use or EVERY_DEVICE
 
     def before_splits(self, block: Any) -> set[Any]:

@@ -7,6 +7,7 @@ import pytest
 
 from coursekit.expect import difference
 from coursekit.observation import (
+    Collective,
     Failure,
     Opaque,
     Shard,
@@ -358,3 +359,11 @@ def test_a_call_is_written_as_it_was_made():
 def test_a_whole_number_stands_for_a_float_and_not_the_other_way_round():
     assert difference(3, 3.0, 0, 0, {}) is None
     assert difference(3.0, 3, 0, 0, {}) is not None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numbers"),
+    [("f32", 6), ("bool", 6), ("bf16", 6), ("c64", 12), ("f64", 12), ("c128", 24)],
+)
+def test_packed_numbers_count_each(dtype, numbers):
+    assert Collective("all-gather", "", dtype, (2, 3), 8).numbers == numbers

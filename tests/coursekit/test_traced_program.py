@@ -535,6 +535,18 @@ def placed(*spec):
     return NamedSharding(mesh(d=8), P(*spec))
 
 
+def by_rows(x):
+    return jax.device_put(x, placed("d"))
+
+
+def one_of_all(x):
+    def own(rows):
+        return one_of(rows, jax.lax.axis_index("d"))[None]
+
+    how = {"in_specs": P(), "out_specs": P("d"), "check_vma": False}
+    return jax.jit(jax.shard_map(own, mesh=mesh(d=8), **how))(x)
+
+
 @pytest.mark.parametrize(
     ("function", "is_whole"),
     [
@@ -550,10 +562,18 @@ def placed(*spec):
             True,
         ),
         (lambda x: jax.pmap(jnp.sin)(jax.jit(jnp.cos, in_shardings=placed())(x)), True),
+        (lambda x: by_rows(jax.pmap(jnp.sin)(by_rows(x))), False),
+        (lambda x: by_rows(jnp.sin(jax.device_put(by_rows(x), placed()))), True),
+        (
+            lambda x: by_rows(jax.jit(jnp.sin, in_shardings=placed())(by_rows(x))),
+            True,
+        ),
+        (lambda x: one_of_all(by_rows(x)), True),
     ],
-    ids="pmap inputs outputs placed flipped alone named to_all replicated".split(),
+    ids="pmap inputs outputs placed flipped alone named to_all replicated "
+    "split_again joined joined_inputs joined_by_map".split(),
 )
-def test_rows_that_are_used_before_they_are_split_are_found(function, is_whole):
+def test_rows_that_are_used_while_they_are_not_split_are_found(function, is_whole):
     [use] = traced(function, [X]).whole_inputs
     assert bool(use) == is_whole
 

@@ -6,7 +6,10 @@ A case is a file `<folder>/<name>.py`; the folder names the expected status. It 
 docstring, POINTS, `submission(lesson)`, and some of these constants: TAMPERING (tries
 to earn points without a correct answer; also run against stock nbgrader), SLOW (runs
 into a limit), STATUS (only in harmless/), ALSO (names of statuses that would be right
-as well, where the promises leave it open).
+as well, where the promises leave it open), LESSON (one of the course's, which it
+answers in place of the corpus's own), BELIEVED (points that it earns by false reports
+of what only the learner's process knows; see docs/handbook/not-defended.md), REASONS
+(texts that the reasons for a review must hold).
 """
 
 from __future__ import annotations
@@ -58,6 +61,61 @@ def parallel_square(x):
     return jax.pmap(lambda row: row * row)(x)""",
     "negate": "def negate(x):\n    return 0 - x",
 }
+# Answers the grader's requests by the notebook's functions, but says of every argument
+# that it is as it was.
+SERVES = """
+import ast
+import fcntl
+import json
+import stat
+import struct
+import sys
+
+REQUEST, RAN = struct.Struct(">I?I"), set()
+shell, channel = get_ipython(), get_ipython().channel
+responder = sys.modules["grader.kernel.inside.responder"]
+
+
+def pipe_of_requests():
+    for number in range(3, 64):
+        try:
+            is_pipe = stat.S_ISFIFO(os.fstat(number).st_mode)
+            reads = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        except OSError:
+            continue
+        if is_pipe and reads:
+            return number
+
+
+def serve(pipe):
+    os.set_blocking(pipe, True)
+    while header := os.read(pipe, REQUEST.size):
+        channel.cell, _, size = REQUEST.unpack(header)
+        source = b""
+        while len(source) < size:
+            source += os.read(pipe, size - len(source))
+        RAN.add("serve")
+        if b".answer(" in source:
+            asked = ast.parse(source).body[0].value.args[0].value
+            channel.send(b"r", json.dumps(answer(json.loads(asked))))
+        else:
+            exec(compile(source, "<cell>", "exec"), shell.user_ns)
+        channel.send(b"d")
+
+
+def answer(asked):
+    found = responder.reply(asked, responder.functions(shell.user_ns))
+    if "seen" in found:
+        found["seen"]["changed"], found["after"] = [], asked["arguments"]["list"]
+    return found
+
+
+def normalize(x):
+    if len(x) == 0:
+        raise ValueError("0 rows")
+    x -= x.mean(axis=0)
+    return x
+"""
 # For payloads that look for what is hidden; the needle is split, so that a payload
 # never finds itself.
 SEARCH = """
@@ -104,16 +162,22 @@ class Case:
         statuses: the expected status first, then others that would be right too.
         points: expected points per exercise; an upper bound of what may be seen as
             passed where the status is NEEDS_REVIEW.
+        believed: points that it earns undeserved; the handbook says so.
         tampering: whether it tries to earn points without a correct answer.
         slow: whether it runs into a limit of time.
+        lesson: the name of the lesson that it answers.
+        reasons: texts that the reasons for a review must hold.
         submission: makes it, from the solved lesson.
     """
 
     path: Path
     statuses: tuple[Status, ...]
     points: dict[str, float]
+    believed: dict[str, float]
     tampering: bool
     slow: bool
+    lesson: str
+    reasons: tuple[str, ...]
     submission: Callable[[NotebookNode], object]
 
     @property
@@ -133,8 +197,11 @@ def cases(*folders: str) -> Iterator[Case]:
                 path=path,
                 statuses=tuple(Status(name) for name in names),
                 points=module.POINTS,
+                believed=getattr(module, "BELIEVED", {}),
                 tampering=getattr(module, "TAMPERING", False),
                 slow=getattr(module, "SLOW", False),
+                lesson=getattr(module, "LESSON", NAME),
+                reasons=getattr(module, "REASONS", ()),
                 submission=module.submission,
             )
 
@@ -155,7 +222,7 @@ def write(case: Case, lesson: NotebookNode, folder: Path) -> None:
     if isinstance(content, NotebookNode):
         content = dumps(content)
     if isinstance(content, bytes):
-        content = named(f"{NAME}.ipynb", content)
+        content = named(f"{case.lesson}.ipynb", content)
     content(folder)
 
 
@@ -169,6 +236,30 @@ def solved(lesson: NotebookNode, **sources: str) -> NotebookNode:
     """Answers the released lesson: right, except for the exercises in `sources`."""
     notebook = release(lesson)
     for name, source in (ANSWERS | sources).items():
+        cell(notebook, name).source = f"# exercise: {name}\n" + source.strip("\n")
+    return notebook
+
+
+def attack(
+    lesson: NotebookNode, witness: str, marks: str, **sources: str
+) -> NotebookNode:
+    """Answers the exercises in `sources`, and `witness` rightly once they have run.
+
+    Each of their payloads adds one of the `marks` to the set RAN. Checks run in the
+    lesson's order: a later exercise that earns its points proves that all have run.
+    """
+    notebook = release(lesson)
+    solution = cell(lesson, witness).source.partition("\n")[2]
+    sources[witness] = f"""\
+{solution}
+
+right = {witness}
+
+
+def {witness}(*inputs):
+    assert RAN == {{*{marks.split()}}}, f"only {{RAN}} have run"
+    return right(*inputs)"""
+    for name, source in sources.items():
         cell(notebook, name).source = f"# exercise: {name}\n" + source.strip("\n")
     return notebook
 
