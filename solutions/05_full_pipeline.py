@@ -71,7 +71,8 @@ logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax's remarks as it tidie
 # %%
 def make_mesh(num_devices):  # of the first devices, with one axis, "data"
     if num_devices > jax.device_count():
-        raise ValueError(f"a mesh of {num_devices} on {jax.device_count()} devices")
+        text = f"a mesh of {num_devices} devices, but there are {jax.device_count()}"
+        raise ValueError(text)
     devices, types = jax.devices()[:num_devices], (AxisType.Auto,)
     return jax.make_mesh((num_devices,), ("data",), axis_types=types, devices=devices)
 
@@ -661,10 +662,15 @@ def restore_state(manager, fresh, settings, step=None):
         return 0, fresh, {}
     step = steps[-1] if step is None else step
     if newer := [one for one in steps if one > step]:
-        print(f"Restoring checkpoint {step}. Newer ones are left as they are: {newer}.")
+        print(
+            f"Continuing from checkpoint {step}. Newer ones are left as they are: {newer}."
+        )
     facts = read(facts=JsonRestore()).facts
     if other := [name for name in settings if facts.get(name) != settings[name]]:
-        raise ValueError(f"checkpoint {step} is another run's: {other} differ")
+        texts = [
+            f"{name}={facts.get(name)} there, {settings[name]} here" for name in other
+        ]
+        raise ValueError(f"checkpoint {step} is another run's: {'; '.join(texts)}")
     return step, read(state=StandardRestore(abstract(fresh))).state, facts
     ### END SOLUTION
 
@@ -913,15 +919,25 @@ def settings_of(config):  # what a resumed run must share with the one before
 
 
 # %%
-def check_config(config):
-    unknown = [*config.keys() - config_of("").keys()] or config["task"]
-    if unknown not in ("digits", "regression"):
-        raise ValueError(f"unknown: {unknown}")
-    pieces = config["num_devices"] * config["num_microbatches"]
-    if config["batch_size"] % pieces:
-        raise ValueError(f"a batch of {config['batch_size']} rows in {pieces} pieces")
+def check_config(config):  # names what is wrong, and the remedy
+    if unknown := config.keys() - config_of("").keys():
+        raise ValueError(f"there is no setting {sorted(unknown)}")
+    if config["task"] not in ("digits", "regression"):
+        raise ValueError(
+            f"there is no task {config['task']!r}: use digits or regression"
+        )
+    for name in ("num_devices", "num_microbatches", "batch_size", "save_every", "keep"):
+        if config[name] < 1:
+            raise ValueError(f"{name}={config[name]} must be a number from 1 up")
+    size, pieces = (
+        config["batch_size"],
+        config["num_devices"] * config["num_microbatches"],
+    )
+    if size % pieces:
+        text = "devices x microbatches"
+        raise ValueError(f"a batch of {size} does not divide by {pieces} {text}")
     if os.path.exists(folder := config["directory"]) and not os.path.isdir(folder):
-        raise NotADirectoryError(f"{folder} is no directory")
+        raise NotADirectoryError(f"cannot write to {folder}: it is not a directory")
 
 
 def digit_images(held_out):  # f32[N, 64] and i32[N]; every sixth is held out
@@ -986,11 +1002,17 @@ def keep_layout(state, step):  # the step, compiled so that states keep their sh
 # %%
 def open_log(config, step):  # returns write(step, metrics) and flush()
     path, kept, begun = Path(config["directory"], "metrics.jsonl"), [], time.time()
-    lines = path.read_text().splitlines(keepends=True)[:step] if path.exists() else []
-    is_first = jax.process_index() == 0
-    if is_first:
-        (part := path.with_suffix(".part")).write_text("".join(lines))
+    is_first, beside = jax.process_index() == 0, path.with_suffix(".cut.jsonl")
+    lines = path.read_text().splitlines() if is_first and path.exists() else []
+    if later := lines[step:]:  # of steps that are taken again
+        with beside.open("a") as file:
+            file.writelines(f"{line}\n" for line in later)
+        part = path.with_suffix(".part")
+        part.write_text("".join(f"{line}\n" for line in lines[:step]))
         part.replace(path)
+        print(
+            f"Moved {len(later)} lines of later steps from {path.name} to {beside.name}."
+        )
 
     def flush():
         for number, metrics in kept:
