@@ -883,7 +883,7 @@ def fit(
     step = start = checkpoints.step
     if start:
         newer = [n for n in sorted(checkpoints.source.all_steps()) if n > start]
-        left = f" Newer ones are left as they are: {newer}." if newer else ""
+        left = f" Newer ones stay: {newer}." if newer else ""
         say(
             f"Continuing from checkpoint {start} in {checkpoints.source.directory}.{left}"
         )

@@ -264,7 +264,7 @@ def test_an_older_checkpoint_continues_in_a_directory_of_its_own(
     again = run(tmp_path, **settings)
     said = capsys.readouterr().out
     assert f"Continuing from checkpoint 20 in {folder}" in said
-    assert "Newer ones are left as they are: [30, 40]." in said
+    assert "Newer ones stay: [30, 40]." in said
     assert same(again["params"], result["params"])
     assert again["losses"] == result["losses"][20:]
     assert contents(folder) == before
