@@ -1013,8 +1013,7 @@ def cut_log(path, step):  # moves lines of later steps, which are taken again, b
             file.writelines(f"{line}\n" for line in later)
         part.write_text("".join(f"{line}\n" for line in lines[:step]))
         part.replace(path)
-        moved = f"{len(later)} lines of later steps from {path.name}"
-        print(f"Moved {moved} to {beside.name}.")
+        print(f"Moved the lines of later steps from {path.name} to {beside.name}.")
 
 
 # %%

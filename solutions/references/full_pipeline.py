@@ -732,8 +732,10 @@ class Log:
             part = path.with_suffix(".part")
             part.write_text("".join(f"{line}\n" for line in kept))
             part.replace(path)
-            moved = f"{len(later)} lines of later steps from {path.name}"
-            print(f"Moved {moved} to {name}.cut.jsonl.", flush=True)
+            text = (
+                f"Moved the lines of later steps from {path.name} to {name}.cut.jsonl."
+            )
+            print(text, flush=True)
 
     def write(self, first_step: int, values: dict[str, list]) -> None:
         """Adds a line for each step of a call; values: a list of one per step, each."""

@@ -26,7 +26,7 @@ def test_the_log_keeps_lines_of_steps_that_are_taken_again_in_a_file_beside(
         lesson["open_log"](lesson["config_of"](tmp_path), step)
     assert log.read_text().splitlines() == lines[:2]
     assert beside.read_text().splitlines() == [*lines[3:], lines[2]]
-    moved = "Moved 2 lines of later steps from metrics.jsonl to metrics.cut.jsonl."
+    moved = "Moved the lines of later steps from metrics.jsonl to metrics.cut.jsonl."
     assert moved in capsys.readouterr().out
 
 

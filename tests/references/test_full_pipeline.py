@@ -300,7 +300,7 @@ def test_lines_of_steps_that_are_taken_again_move_into_a_file_beside(
     again = len(run(tmp_path)["losses"])
     cut = (tmp_path / "metrics.cut.jsonl").read_text().splitlines()
     assert cut == lines[40 - again :] and len(cut) >= 11
-    moved = f"Moved {len(cut)} lines of later steps from metrics.jsonl to metrics.cut.j"
+    moved = "Moved the lines of later steps from metrics.jsonl to metrics.cut.jsonl."
     assert moved in capsys.readouterr().out
     assert log(tmp_path) == log(whole[0])
 
