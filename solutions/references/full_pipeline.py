@@ -8,12 +8,11 @@ ends with the same parameters, bit for bit:
     python full_pipeline.py --directory /tmp/run3 --processes 2
 
 It uses the GPUs or TPUs that JAX finds, and simulates 8 devices where there are none.
-It trains a classifier of digits, a small language model, or your own task, for which
-`pipeline_template.py` is a start; `--task text` reads a text file of yours:
+It trains a classifier of digits, a language model, or a task of your own, for which
+`pipeline_template.py` is a start:
 
-    python full_pipeline.py --directory /tmp/run4 --model transformer --hidden 64
-    python full_pipeline.py --directory /tmp/run5 --task text --data book.txt
-    python full_pipeline.py --directory /tmp/run6 --task my_task.py:MyTask
+    python full_pipeline.py --directory /tmp/run4 --task text --data book.txt
+    python full_pipeline.py --directory /tmp/run5 --task my_task.py:MyTask
 
 After SIGTERM, which clusters send before they take a machine away, and after Ctrl-C it
 ends its step, saves, says so, and exits with code 143. `docs/training.md` explains how to
@@ -965,8 +964,7 @@ def launch(arguments: list[str], num_processes: int) -> int:
 
     SIGTERM and Ctrl-C are passed on to them as SIGTERM; after `GRACE_S` they are killed.
     """
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
+    with socket.create_server(("localhost", 0)) as probe:
         port = probe.getsockname()[1]
     command = [sys.executable, __file__, *arguments, "--process"]
     children: list[subprocess.Popen] = []
@@ -1018,9 +1016,7 @@ def read_mesh(text: str) -> dict[str, int]:
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Reads the command line."""
-    parser = argparse.ArgumentParser(
-        description="Trains on any mesh and any number of processes, resumably."
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--directory", required=True, help="where the run's files are")
     text = "such as data=4,model=2; default: all devices as data"
     parser.add_argument("--mesh", type=read_mesh, default={}, help=text)
@@ -1084,10 +1080,8 @@ def train(options: argparse.Namespace) -> int:
     if jax.process_index():
         return STOPPED * result["stopped"]
     if result["stopped"]:
-        print(
-            f"Stopped: step {result['step']} is saved. Run the same line again to "
-            "continue."
-        )
+        text = "is saved. Run the same line again to continue."
+        print(f"Stopped: step {result['step']} {text}")
         return STOPPED
     loss = f"loss {result['losses'][-1]:.4f}" if result["losses"] else "was done"
     means = (f"held-out {n} {value:.4f}" for n, value in result["evaluation"].items())
@@ -1099,7 +1093,5 @@ def train(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.modules["full_pipeline"] = sys.modules[
-        "__main__"
-    ]  # tasks import it by this name
+    sys.modules["full_pipeline"] = sys.modules[__name__]  # tasks import it
     sys.exit(main())
