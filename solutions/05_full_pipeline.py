@@ -71,7 +71,8 @@ logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax's remarks as it tidie
 # %%
 def make_mesh(num_devices):  # of the first devices, with one axis, "data"
     if num_devices > jax.device_count():
-        raise ValueError(f"a mesh of {num_devices} on {jax.device_count()} devices")
+        text = f"a mesh of {num_devices} devices, but there are {jax.device_count()}"
+        raise ValueError(text)
     devices, types = jax.devices()[:num_devices], (AxisType.Auto,)
     return jax.make_mesh((num_devices,), ("data",), axis_types=types, devices=devices)
 
@@ -579,7 +580,8 @@ with open_manager(tempfile.mkdtemp()) as manager:
 #
 # A careful trainer therefore does three things. It stops. It says which checkpoint it
 # could not read, and why. It touches nothing. An older checkpoint is taken only when a
-# person asks for it, and even then the newer one stays where it is.
+# person asks for it, and even then the newer one stays where it is. The trainer never
+# begins anew by itself, either: a person does that, by choosing a new directory.
 
 # %% [markdown]
 # ### Exercise 5.4: restore_state, and save_state
@@ -596,7 +598,7 @@ with open_manager(tempfile.mkdtemp()) as manager:
 # save_state(manager, 200, state, {"seed": 0})
 # restore_state(manager, fresh, {"seed": 0})            # (200, state, {"seed": 0})
 # restore_state(manager, fresh, {"seed": 1})            # ValueError: ... seed ...
-# restore_state(manager, fresh, {"seed": 0}, step=150)  # prints that 200 is left as it is
+# restore_state(manager, fresh, {"seed": 0}, step=150)  # prints that 200 stays
 # ```
 #
 # - [both come back] `restore_state` returns the values that `save_state` was given.
@@ -661,10 +663,10 @@ def restore_state(manager, fresh, settings, step=None):
         return 0, fresh, {}
     step = steps[-1] if step is None else step
     if newer := [one for one in steps if one > step]:
-        print(f"Restoring checkpoint {step}. Newer ones are left as they are: {newer}.")
+        print(f"Continuing from checkpoint {step}. Newer ones stay: {newer}.")
     facts = read(facts=JsonRestore()).facts
-    if other := [name for name in settings if facts.get(name) != settings[name]]:
-        raise ValueError(f"checkpoint {step} is another run's: {other} differ")
+    if other := {k: facts.get(k) for k in settings if facts.get(k) != settings[k]}:
+        raise ValueError(f"checkpoint {step} is another run's, with {other}")
     return step, read(state=StandardRestore(abstract(fresh))).state, facts
     ### END SOLUTION
 
@@ -709,7 +711,9 @@ def restore_state(manager, fresh, settings, step=None):
 #
 # There is only one thing that you may not do: gather an array on one device "for a
 # moment". Of a model with 70 billion parameters, weights and Adam's moments are 840 GB
-# in float32; an H100 has 80, and few hosts have so much memory either.
+# in float32; an H100 has 80, and few hosts have so much memory either. The end of a run
+# is no exception: a program that gathers the parameters for a last evaluation fails
+# after its last step, so evaluate and export the state as it is, sharded.
 
 # %% [markdown]
 # ### Exercise 5.5: restore_elsewhere
@@ -885,9 +889,17 @@ draw_losses(curves, "loss", "One script, three ways to run it")
 # | `settings_of(config)` | what a resumed run must share |
 # | `open_log(config, step)` | returns `write(step, metrics)` and `flush()`; keeps `step` lines |
 #
-# The schedule of `make_optimizer` ends at step 1000, whatever `num_steps` is. If its end
-# moved with `num_steps`, a finished run that you continue for longer would jump back to
-# a large learning rate in the middle of its training.
+# Three of them prevent what has cost people their runs:
+#
+# - A job may wait in a cluster's queue for hours, only to fail at its first save because
+#   `save_every` was 0. So `make_task` names a bad setting, and the remedy, before the
+#   first step.
+# - A restart takes the steps since the last checkpoint again, and their old lines must
+#   leave the log. They may be all that is left of what went wrong, so `open_log` moves
+#   them to `metrics.cut.jsonl` and says so.
+# - The schedule of `make_optimizer` ends at step 1000, whatever `num_steps` is: its end
+#   belongs to the run. If it moved with `num_steps`, a finished run that you continue for
+#   longer would jump back to a large learning rate in the middle of its training.
 #
 # To read a loss is to wait for its step. So `write` keeps a step's metrics until the
 # next ones come, **one step late**: while step k runs, `next(stream)` already prepares
@@ -913,17 +925,26 @@ def settings_of(config):  # what a resumed run must share with the one before
 
 
 # %%
-def check_config(config):
-    unknown = [*config.keys() - config_of("").keys()] or config["task"]
-    if unknown not in ("digits", "regression"):
-        raise ValueError(f"unknown: {unknown}")
-    pieces = config["num_devices"] * config["num_microbatches"]
-    if config["batch_size"] % pieces:
-        raise ValueError(f"a batch of {config['batch_size']} rows in {pieces} pieces")
+def check_config(config):  # names what is wrong, and the remedy
+    if unknown := config.keys() - config_of("").keys():
+        raise ValueError(f"there is no setting {sorted(unknown)}")
+    if config["task"] not in ("digits", "regression"):
+        raise ValueError(
+            f"there is no task {config['task']!r}: use digits or regression"
+        )
+    names = ("batch_size", "num_devices", "num_microbatches", "save_every", "keep")
+    for name in names:
+        if config[name] < 1:
+            raise ValueError(f"{name}={config[name]} must be a number from 1 up")
+    size, devices, count = map(config.get, names[:3])
+    if size % (pieces := devices * count):
+        text = f"{devices} devices x {count} microbatches = {pieces}"
+        raise ValueError(f"a batch of {size} does not divide by {text}")
     if os.path.exists(folder := config["directory"]) and not os.path.isdir(folder):
-        raise NotADirectoryError(f"{folder} is no directory")
+        raise NotADirectoryError(f"cannot write to {folder}: it is not a directory")
 
 
+# %%
 def digit_images(held_out):  # f32[N, 64] and i32[N]; every sixth is held out
     file = (
         "sklearn/datasets/data/digits.csv.gz"  # importing sklearn would take a second
@@ -984,13 +1005,22 @@ def keep_layout(state, step):  # the step, compiled so that states keep their sh
 
 
 # %%
+def cut_log(path, step):  # moves lines of later steps, which are taken again, beside
+    lines = path.read_text().splitlines() if path.exists() else []
+    if later := lines[step:]:
+        beside, part = path.with_suffix(".cut.jsonl"), path.with_suffix(".part")
+        with beside.open("a") as file:
+            file.writelines(f"{line}\n" for line in later)
+        part.write_text("".join(f"{line}\n" for line in lines[:step]))
+        part.replace(path)
+        print(f"Moved the lines of later steps from {path.name} to {beside.name}.")
+
+
+# %%
 def open_log(config, step):  # returns write(step, metrics) and flush()
     path, kept, begun = Path(config["directory"], "metrics.jsonl"), [], time.time()
-    lines = path.read_text().splitlines(keepends=True)[:step] if path.exists() else []
-    is_first = jax.process_index() == 0
-    if is_first:
-        (part := path.with_suffix(".part")).write_text("".join(lines))
-        part.replace(path)
+    if is_first := jax.process_index() == 0:
+        cut_log(path, step)
 
     def flush():
         for number, metrics in kept:
@@ -1104,19 +1134,26 @@ def fit(config):
 # srun python pipeline.py '{"directory": "/shared/run", "num_devices": 8}' cluster
 # ```
 #
-# The grown-up version is `solutions/references/full_pipeline.py`: it adds 5.3
-# (`--compute-dtype`) and 5.5 (`--mesh data=4,model=2`), and saves and ends at SIGTERM,
-# by which a cluster takes its machines back. It says first what it runs on, evaluates
-# held-out rows while the parameters stay sharded, keeps the best checkpoint besides the
-# last ones, and logs rows per second. From an older checkpoint it continues in a new
-# directory (`--start-from`). For a model and data of your own, copy
-# `pipeline_template.py` from the same folder, and change its four parts.
+# The grown-up version is `solutions/references/full_pipeline.py`, with the same names.
+# It adds 5.3 (`--compute-dtype`) and 5.5 (`--mesh data=4,model=2`), keeps the best
+# checkpoint besides the last ones, and saves and ends at Ctrl-C and at SIGTERM, by which
+# a cluster takes its machines back. It first says what it runs on, because JAX falls
+# back to the CPU where it finds no library for the GPU, and a warning that scrolls by is
+# all that you would see. From an older checkpoint it continues in a new directory
+# (`--start-from`).
+#
+# For a model and data of your own, copy `pipeline_template.py` from the same folder and
+# change its four parts; `docs/training.md` is the manual.
 
 # %% [markdown]
 # ## 8. What takes the time?
 #
 # Rows or tokens per second is the number that decides what a run costs, and the first
 # thing to ask is what limits it: the devices, or the host that feeds them.
+#
+# The **MFU** (model FLOPs utilization) says how much there is to gain: it is the model's
+# arithmetic per second as a share of the chips' peak. Llama 3 405B reached 38 to 43
+# percent ([the paper](https://arxiv.org/abs/2407.21783), table 4).
 #
 # **Predict, then run.** Below, the host takes 20 ms to make each batch, and a step of
 # the devices about as long. One loop reads each loss at once, as `print(float(loss))`
@@ -1177,6 +1214,9 @@ draw_profile(folder, "Three steps on eight devices")
 # A lot of orange means that each step should do more work (a larger batch), or for
 # fewer bytes to send. On your machine a bar also holds time in which its simulated
 # device had no core.
+#
+# `full_pipeline.py` writes rows per second into its log and, where it knows the chip's
+# peak, the MFU; `--profile 20` writes such a trace of twenty steps.
 
 # %% [markdown]
 # ## 9. The production checklist

@@ -8,22 +8,17 @@ ends with the same parameters, bit for bit:
     python full_pipeline.py --directory /tmp/run3 --processes 2
 
 It uses the GPUs or TPUs that JAX finds, and simulates 8 devices where there are none.
-It trains a classifier of digits, a small language model, or your own task, for which
-`pipeline_template.py` is a start; `--task text` reads a text file of yours:
+It trains a classifier of digits, a language model, or a task of your own, for which
+`pipeline_template.py` is a start:
 
-    python full_pipeline.py --directory /tmp/run4 --model transformer --hidden 64
-    python full_pipeline.py --directory /tmp/run5 --task text --data book.txt
-    python full_pipeline.py --directory /tmp/run6 --task my_task.py:MyTask
+    python full_pipeline.py --directory /tmp/run4 --task text --data book.txt
+    python full_pipeline.py --directory /tmp/run5 --task my_task.py:MyTask
 
-What is in the run's directory: `checkpoints/`, the last few and the best;
-`metrics.jsonl`, a line for each step; `evaluations.jsonl`, a line for each evaluation on
-held-out rows; `speed.jsonl`, a line for each call; `settings.json`. After SIGTERM, which
-clusters send before they take a machine away, the program ends its step, saves, says
-so, and exits with code 143.
+After SIGTERM, which clusters send before they take a machine away, and after Ctrl-C it
+ends its step, saves, says so, and exits with code 143. `docs/training.md` explains how to
+adapt it, what it writes, and its messages.
 
-On a cluster each process runs the same line with `--cluster`: under SLURM, Open MPI,
-Kubernetes and on Cloud TPU pods, `jax.distributed.initialize()` finds its settings
-itself. `docs/clusters.md` has an example of each.
+On a cluster each process runs the same line with `--cluster`: `docs/clusters.md`.
 
 Source: docs.jax.dev, "Introduction to multi-controller JAX"; Orbax, "Checkpointing".
 """
@@ -62,6 +57,7 @@ from jax.sharding import PartitionSpec as P
 
 FOLDER = Path(__file__).absolute().parent  # of the tasks in TASKS
 NUM_DEVICES = 8  # simulated, over all local processes
+SIGNALS = (signal.SIGTERM, signal.SIGINT)  # clusters send the first, Ctrl-C the second
 STOPPED = 128 + signal.SIGTERM  # the exit code, as of a shell
 GRACE_S = 25  # SLURM sends SIGKILL 30 s after SIGTERM
 TASKS = {
@@ -182,14 +178,14 @@ class Task:
 
     def optimizer(self) -> Any:
         """Makes AdamW after clipping, on a warm-up cosine schedule to a tenth."""
-        config = self.config
-        rate = optax.warmup_cosine_decay_schedule(
-            0,
-            config.peak_lr,
-            config.warmup_steps,
-            config.schedule_steps,
-            config.peak_lr / 10,
-        )
+        config, peak = self.config, self.config.peak_lr
+        rises, ends = config.warmup_steps, config.schedule_steps
+        if rises >= ends:
+            raise RunError(
+                f"warmup_steps={rises} must be less than {ends}, the step where the "
+                "learning rate's schedule ends: choose fewer, or a larger --num-steps."
+            )
+        rate = optax.warmup_cosine_decay_schedule(0, peak, rises, ends, peak / 10)
         adamw = optax.adamw(rate, weight_decay=config.weight_decay)
         return optax.chain(optax.clip_by_global_norm(config.max_norm), adamw)
 
@@ -226,7 +222,7 @@ def make_task(config: Config) -> Task:
     return getattr(module, name)(config)
 
 
-def check(config: Config) -> None:
+def check_config(config: Config) -> None:
     """Raises `RunError` for settings that do not fit together or the machine."""
     counts = ("num_steps", "batch_size", "num_microbatches", "steps_per_call")
     least = dict.fromkeys((*counts, "save_every", "keep", "hidden"), 1)
@@ -242,11 +238,6 @@ def check(config: Config) -> None:
         raise RunError(
             f"compute_dtype={config.compute_dtype}: use {', '.join(dtypes)}."
         )
-    if config.warmup_steps >= config.schedule_steps:
-        raise RunError(
-            f"warmup_steps={config.warmup_steps} leaves nothing of "
-            f"schedule_steps={config.schedule_steps}: choose fewer, or a longer schedule."
-        )
     for name in ("save_every", "eval_every", "num_steps"):
         if getattr(config, name) % config.steps_per_call:
             raise RunError(
@@ -258,14 +249,15 @@ def check(config: Config) -> None:
     num_devices, num_processes = jax.device_count(), jax.process_count()
     sizes = mesh_sizes(config)
     needed = sizes[0] * sizes[1]
+    mesh = f"A mesh of data={sizes[0]}, model={sizes[1]}"
     if min(sizes) < 1:
-        raise RunError(f"A mesh of {sizes}: each axis takes at least one device.")
+        raise RunError(f"{mesh} is empty: each axis takes at least one device.")
     if needed > num_devices:
-        raise RunError(f"A mesh of {sizes} needs {needed} of {num_devices} devices.")
+        raise RunError(f"{mesh} needs {needed} devices; there are {num_devices}.")
     if num_processes > 1 and needed < num_devices:
         raise RunError(
-            f"A mesh of {sizes} takes {needed} of the {num_devices} devices of "
-            f"{num_processes} processes: take all, as in --mesh data={num_devices}."
+            f"{mesh} takes {needed} of the {num_devices} devices of {num_processes} "
+            f"processes: take all, as in --mesh data={num_devices}."
         )
     share = sizes[0] * config.num_microbatches
     if config.batch_size % share:
@@ -704,7 +696,7 @@ def compare(step: int, there: dict[str, Any], here: dict[str, Any]) -> None:
         )
 
 
-class Metrics:
+class Log:
     """Writes JSON lines: metrics of each step, evaluations, and the speed of each call.
 
     Metrics and evaluations are, to the byte, those of a run that nothing interrupted.
@@ -739,6 +731,10 @@ class Metrics:
             part = path.with_suffix(".part")
             part.write_text("".join(f"{line}\n" for line in kept))
             part.replace(path)
+            text = (
+                f"Moved the lines of later steps from {path.name} to {name}.cut.jsonl."
+            )
+            print(text, flush=True)
 
     def write(self, first_step: int, values: dict[str, list]) -> None:
         """Adds a line for each step of a call; values: a list of one per step, each."""
@@ -799,34 +795,24 @@ def make_logger(kind: str, config: Config) -> Callable:
     return lambda values, step: None
 
 
-class Termination:
-    """Notices SIGTERM, by which a cluster says that a run must end soon."""
+@contextlib.contextmanager
+def asked_to_end(act: Callable[[int], Any], numbers: tuple = SIGNALS) -> Iterator[None]:
+    """Calls `act` at SIGTERM and at a first Ctrl-C; a second one ends all at once."""
 
-    def __enter__(self) -> Termination:
-        self.is_asked, self.before = False, None
-        # Of several processes, JAX's own handler tells all, and at which step.
-        if jax.process_count() == 1:
-            self.before = signal.signal(signal.SIGTERM, self.ask)
-        return self
+    def handle(number, _):
+        act(number)
+        if number == signal.SIGINT:
+            signal.signal(number, signal.default_int_handler)
+            text = "\nStopping after this step. Ctrl-C again ends at once, unsaved.\n"
+            with contextlib.suppress(OSError):
+                os.write(2, text.encode())  # print is not safe in a handler
 
-    def ask(self, *_: Any) -> None:
-        """Asks the run to end after this step."""
-        self.is_asked = True
-
-    def is_due(self, call: int) -> bool:
-        """Tells, after a call, whether to end here: the same in all processes.
-
-        They agree on one that none has begun, so calls are counted without gaps.
-        """
-        from jax.experimental.multihost_utils import reached_preemption_sync_point
-
-        if jax.process_count() == 1:
-            return self.is_asked
-        return reached_preemption_sync_point(call)
-
-    def __exit__(self, *_: Any) -> None:
-        if self.before is not None:
-            signal.signal(signal.SIGTERM, self.before)
+    before = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def machine() -> str:
@@ -864,7 +850,7 @@ def fit(
 
     Returns:
         {"step", "stopped", "losses", "evaluation", "best", "params", "shown"}: whether
-        SIGTERM ended it before the last step, the losses of the steps taken now, means
+        a signal ended it before the last step, the losses of the steps taken now, means
         over the held-out rows, the step of the best checkpoint, params, sharded, and
         what the model makes, as text.
 
@@ -872,6 +858,7 @@ def fit(
         RunError: settings or checkpoints that do not fit, before any step; later, a
             file that cannot be written.
     """
+    from jax.experimental.multihost_utils import reached_preemption_sync_point
     from tqdm import tqdm
 
     is_first = jax.process_index() == 0
@@ -882,7 +869,7 @@ def fit(
     if not config.schedule_steps:
         horizon = facts.get("schedule_steps", config.num_steps)
         config = dataclasses.replace(config, schedule_steps=horizon)
-    check(config)
+    check_config(config)
     task, mesh = make_task(config), make_mesh(config)
     train, held_out = task.load()
     check_rows(config, train, held_out)
@@ -896,18 +883,33 @@ def fit(
     check_folder(Path(config.directory))
     step = start = checkpoints.step
     if start:
-        say(f"Continuing from checkpoint {start} in {checkpoints.source.directory}.")
+        newer = [n for n in sorted(checkpoints.source.all_steps()) if n > start]
+        left = f" Newer ones stay: {newer}." if newer else ""
+        say(
+            f"Continuing from checkpoint {start} in {checkpoints.source.directory}.{left}"
+        )
     if config.num_steps > config.schedule_steps:
-        say(f"From step {config.schedule_steps} on, the schedule's rate is constant.")
+        say(
+            f"From step {config.schedule_steps} on, the learning rate is constant: its "
+            "schedule ends there."
+        )
     state = checkpoints.state(abstract) if start else init()
     train_step = make_train_step(task, mesh)
     evaluate = make_evaluate(task, mesh, held_out, abstract)
     per_second = amounts(task, mesh, abstract)
-    metrics = Metrics(config, start, log, per_second) if is_first else None
+    metrics = Log(config, start, log, per_second) if is_first else None
     losses, evaluation, stopped, running = [], None, False, collections.deque()
     silent = not (progress and is_first)
     bar = tqdm(total=config.num_steps, initial=step, disable=silent)
-    with bar, Termination() as termination, contextlib.ExitStack() as trace:
+
+    def ask(number):
+        nonlocal is_asked
+        is_asked = True
+        bar.disable |= number == signal.SIGINT  # `| tee`, which read it, may have ended
+
+    # Of several processes, JAX's own handler tells all, and at which step.
+    is_asked, numbers = False, SIGNALS if jax.process_count() == 1 else ()
+    with bar, asked_to_end(ask, numbers), contextlib.ExitStack() as trace:
         for batch in batches(train, config, mesh, start):
             if config.profile and is_first and step == start + config.steps_per_call:
                 folder = str(Path(config.directory) / "profile")
@@ -917,8 +919,9 @@ def fit(
             running.append((step, found))
             step += config.steps_per_call
             is_last = step == config.num_steps
-            is_due = termination.is_due(step // config.steps_per_call)
-            stopped = is_due and not is_last
+            if not numbers:  # they agree on a call that none has begun
+                is_asked = reached_preemption_sync_point(step // config.steps_per_call)
+            stopped = is_asked and not is_last
             evaluates = is_last or (config.eval_every and step % config.eval_every == 0)
             evaluates = evaluates and not stopped  # then there is little time left
             saves = evaluates or stopped or step % config.save_every == 0
@@ -956,42 +959,37 @@ def fit(
     return found | {"evaluation": evaluation, "shown": task.show(run)}
 
 
-def launch(arguments: list[str], num_processes: int, port: int = 0) -> int:
+def launch(arguments: list[str], num_processes: int) -> int:
     """Runs the script as several processes here; ends all when one fails.
 
-    SIGTERM is passed on to them; after `GRACE_S` they are killed.
+    SIGTERM and Ctrl-C are passed on to them as SIGTERM; after `GRACE_S` they are killed.
     """
-    try:
-        with socket.socket() as probe:
-            probe.bind(("localhost", port))
-            port = probe.getsockname()[1]
-    except OSError:
-        print(
-            f"Port {port} belongs to another process: choose another, or leave --port "
-            "out to have a free one found.",
-            file=sys.stderr,
-        )
-        return 2
-    command = [sys.executable, __file__, *arguments, f"--port={port}", "--process"]
+    with socket.create_server(("localhost", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, __file__, *arguments, "--process"]
     children: list[subprocess.Popen] = []
     asked: list[float] = []
 
-    def ask(*_):
+    def ask(_):
         asked.append(time.monotonic())
         for child in children:
             child.terminate()
 
-    before = signal.signal(signal.SIGTERM, ask)
-    try:
+    with asked_to_end(ask), contextlib.ExitStack() as ended:
+        # A terminal sends Ctrl-C to the children, too: they begin with it ignored.
+        handle = signal.signal(signal.SIGINT, signal.SIG_IGN)
         for number in range(num_processes):
-            one = [*command, f"{number}/{num_processes}"]
-            children.append(subprocess.Popen(one))
+            one = [*command, f"{number}/{num_processes}/{port}"]
+            children.append(child := subprocess.Popen(one))
+            ended.callback(child.wait)
+            ended.callback(child.kill)
+        signal.signal(signal.SIGINT, handle)
         while any(child.poll() is None for child in children):
             codes = [child.poll() for child in children]
             fine = (None, 0, STOPPED)
             failed = {n: code for n, code in enumerate(codes) if code not in fine}
             if asked and (failed or time.monotonic() > asked[0] + GRACE_S):
-                print("Ended by SIGTERM, with no step to save.", file=sys.stderr)
+                print("Ended before a step could be saved.", file=sys.stderr)
                 return STOPPED
             if failed:
                 ends = (f"process {n} with code {code}" for n, code in failed.items())
@@ -1003,24 +1001,25 @@ def launch(arguments: list[str], num_processes: int, port: int = 0) -> int:
                 )
                 return 1
             time.sleep(0.1)
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
-        signal.signal(signal.SIGTERM, before)
     codes = [child.returncode for child in children]
     return STOPPED if asked or STOPPED in codes else int(any(codes))
 
 
+def read_mesh(text: str) -> dict[str, int]:
+    """Returns {"data": 4, "model": 2} of "data=4,model=2"."""
+    try:
+        return {k: int(v) for k, v in (part.split("=") for part in text.split(","))}
+    except ValueError:
+        why = f"{text!r} is not written as data=4,model=2"
+        raise argparse.ArgumentTypeError(why) from None
+
+
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Reads the command line."""
-    parser = argparse.ArgumentParser(
-        description="Trains on any mesh and any number of processes, resumably."
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--directory", required=True, help="where the run's files are")
-    parser.add_argument(
-        "--mesh", default="", help="data=4,model=2; default: all as data"
-    )
+    text = "such as data=4,model=2; default: all devices as data"
+    parser.add_argument("--mesh", type=read_mesh, default={}, help=text)
     parser.add_argument(
         "--log", default="json", choices=("json", "tensorboard", "wandb")
     )
@@ -1030,8 +1029,6 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     several.add_argument("--processes", type=int, help=text)
     several.add_argument("--cluster", action="store_true", help="one of a cluster's")
     parser.add_argument("--process", help=argparse.SUPPRESS)
-    text = "where --processes meet, on this machine; default: a free one"
-    parser.add_argument("--port", type=int, default=0, help=text)
     for field in dataclasses.fields(Config):
         if field.metadata:
             kind, name = type(field.default), f"--{field.name.replace('_', '-')}"
@@ -1046,13 +1043,16 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Runs the command line; returns the exit code."""
     options = parse()
-    if options.processes and not options.process:
-        return launch(sys.argv[1:], options.processes, options.port)
     try:
+        if options.processes and not options.process:
+            return launch(sys.argv[1:], options.processes)
         code = train(options)
     except RunError as error:
         print(error, file=sys.stderr)
         code = 2
+    except KeyboardInterrupt:
+        print("Ended at once. Run the same line again to continue.", file=sys.stderr)
+        code = 128 + signal.SIGINT
     except Exception:
         traceback.print_exc()
         code = 1
@@ -1064,7 +1064,7 @@ def main() -> int:
 
 def train(options: argparse.Namespace) -> int:
     """Trains as the one process, or as one of several; returns the exit code."""
-    number, _, count = (options.process or "0/1").partition("/")
+    number, count, port = (options.process or "0/1/").split("/")
     if options.cluster:
         jax.distributed.initialize()
     else:  # simulated devices, for where there are no others
@@ -1073,22 +1073,15 @@ def train(options: argparse.Namespace) -> int:
         os.environ["NPROC"] = os.environ["PJRT_NPROC"] = "32"
     if options.process:
         jax.config.update("jax_platforms", "cpu")  # two cannot share a GPU's memory
-        jax.distributed.initialize(f"localhost:{options.port}", int(count), int(number))
-    try:
-        pairs = (part.split("=") for part in options.mesh.split(",") if part)
-        mesh = {name: int(size) for name, size in pairs}
-    except ValueError:
-        raise RunError(f"--mesh {options.mesh}: write it as data=4,model=2.") from None
-    names = [field.name for field in dataclasses.fields(Config) if field.name != "mesh"]
-    config = Config(mesh=mesh, **{name: getattr(options, name) for name in names})
+        jax.distributed.initialize(f"localhost:{port}", int(count), int(number))
+    names = [field.name for field in dataclasses.fields(Config)]
+    config = Config(**{name: getattr(options, name) for name in names})
     result = fit(config, options.log, not options.quiet)
     if jax.process_index():
         return STOPPED * result["stopped"]
     if result["stopped"]:
-        print(
-            f"Stopped by SIGTERM: step {result['step']} is saved. Run the same line "
-            "again to go on."
-        )
+        text = "is saved. Run the same line again to continue."
+        print(f"Stopped: step {result['step']} {text}")
         return STOPPED
     loss = f"loss {result['losses'][-1]:.4f}" if result["losses"] else "was done"
     means = (f"held-out {n} {value:.4f}" for n, value in result["evaluation"].items())
@@ -1100,7 +1093,5 @@ def train(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.modules["full_pipeline"] = sys.modules[
-        "__main__"
-    ]  # tasks import it by this name
+    sys.modules["full_pipeline"] = sys.modules[__name__]  # tasks import it
     sys.exit(main())

@@ -35,7 +35,9 @@ class MyTask(Task):
 
     # 3. The loss of each row, its weight (1, or its number of valid tokens, if the loss
     #    is their sum), and further metrics of each row, which are averaged in the same
-    #    way. `key` is None in an evaluation.
+    #    way: of two rows with 3 and 1 valid tokens, 2 and 1 of them right, return the
+    #    weights [3, 1] and {"accuracy": [2, 1]}; what is logged is (2 + 1) / (3 + 1).
+    #    `key` is None in an evaluation.
     def loss(self, params, batch, key, step):
         h = jax.nn.relu(batch["x"] @ params["hidden"]["w"])
         if key is not None:

@@ -65,9 +65,9 @@ def dying(act, finish=lambda self: None):
             finish(self)
             os.kill(os.getpid(), signal.SIGKILL)
     return last_act
-metrics, checkpoints = full_pipeline.Metrics, full_pipeline.Checkpoints
+log, checkpoints = full_pipeline.Log, full_pipeline.Checkpoints
 if {after!r} == "metrics":
-    metrics.write = dying(metrics.write)
+    log.write = dying(log.write)
 else:
     finish = lambda self: self.manager.wait_until_finished()
     checkpoints.save = dying(checkpoints.save, finish)

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,7 +22,7 @@ pytest.importorskip("orbax.checkpoint")
 import full_pipeline
 import pipeline_tasks
 import sharded_pipeline
-from full_pipeline import Checkpoints, Config, Metrics, RunError, fit
+from full_pipeline import Checkpoints, Config, Log, RunError, fit
 from orbax.checkpoint import CheckpointManager
 
 SMALL = {
@@ -263,7 +262,9 @@ def test_an_older_checkpoint_continues_in_a_directory_of_its_own(
     before = contents(folder)
     settings = {"start_from": f"{folder}/checkpoints/20"}
     again = run(tmp_path, **settings)
-    assert f"Continuing from checkpoint 20 in {folder}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"Continuing from checkpoint 20 in {folder}" in said
+    assert "Newer ones stay: [30, 40]." in said
     assert same(again["params"], result["params"])
     assert again["losses"] == result["losses"][20:]
     assert contents(folder) == before
@@ -289,7 +290,7 @@ def test_of_two_processes_one_that_cannot_read_ends_both(whole, tmp_path):
 
 
 def test_lines_of_steps_that_are_taken_again_move_into_a_file_beside(
-    whole, tmp_path, kill_a_run
+    whole, tmp_path, kill_a_run, capsys
 ):
     kill_a_run(tmp_path, SMALL, "metrics", 10)
     path = tmp_path / "metrics.jsonl"
@@ -299,6 +300,8 @@ def test_lines_of_steps_that_are_taken_again_move_into_a_file_beside(
     again = len(run(tmp_path)["losses"])
     cut = (tmp_path / "metrics.cut.jsonl").read_text().splitlines()
     assert cut == lines[40 - again :] and len(cut) >= 11
+    moved = "Moved the lines of later steps from metrics.jsonl to metrics.cut.jsonl."
+    assert moved in capsys.readouterr().out
     assert log(tmp_path) == log(whole[0])
 
 
@@ -415,53 +418,91 @@ def test_parameters_end_sharded_as_they_were_trained(tmp_path):
     assert {shard.data.shape for shard in w1.addressable_shards} == {(64, 16)}
 
 
-def test_sigterm_ends_a_run_after_its_step_and_it_goes_on_with_the_same_bits(
-    whole, tmp_path, monkeypatch
-):
-    before, write = signal.getsignal(signal.SIGTERM), Metrics.write
+def send(monkeypatch, *numbers):
+    """Has signals come, one after the other, when the first steps are logged."""
+    write = Log.write
 
-    def dying(self, step, values):
+    def writing(self, step, values):
         write(self, step, values)
-        if step == 0:
-            os.kill(os.getpid(), signal.SIGTERM)
+        for number in numbers if step == 0 else ():
+            os.kill(os.getpid(), number)
 
+    monkeypatch.setattr(Log, "write", writing)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=str)
+def test_a_signal_ends_a_run_after_its_step_and_it_goes_on_with_the_same_bits(
+    number, whole, tmp_path, monkeypatch
+):
+    before = signal.getsignal(number)
     with monkeypatch.context() as patch:
-        patch.setattr(Metrics, "write", dying)
+        send(patch, number)
         stopped = run(tmp_path, save_every=40)
     assert stopped["stopped"] and stopped["step"] < 40
     assert len(log(tmp_path)) == stopped["step"]
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.getsignal(number) == before
     folder, result = whole
     assert same(run(tmp_path, save_every=40)["params"], result["params"])
     assert log(tmp_path) == log(folder)
+
+
+def test_a_second_ctrl_c_ends_a_run_at_once(tmp_path, monkeypatch, capfd):
+    before = signal.getsignal(signal.SIGINT)
+    send(monkeypatch, signal.SIGINT, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, save_every=40)
+    assert "Ctrl-C again ends at once" in capfd.readouterr().err
+    assert signal.getsignal(signal.SIGINT) == before
+    assert not list((tmp_path / "checkpoints").iterdir())
+
+
+def test_ctrl_c_before_the_first_step_prints_a_line_and_no_traceback(
+    monkeypatch, capsys
+):
+    monkeypatch.setattr(sys, "argv", ["full_pipeline.py", "--directory", "unused"])
+    monkeypatch.setattr(
+        full_pipeline, "train", mock.Mock(side_effect=KeyboardInterrupt)
+    )
+    assert full_pipeline.main() == 130
+    said = capsys.readouterr().err
+    assert said == "Ended at once. Run the same line again to continue.\n"
 
 
 STOPS = """
 import os, signal, sys
 sys.path.append({references!r})
 import full_pipeline
-write = full_pipeline.Metrics.write
+write = full_pipeline.Log.write
 def stopping(self, step, values):
     write(self, step, values)
     if step == 0:
-        os.kill(os.getpid(), signal.SIGTERM)
-full_pipeline.Metrics.write = stopping
+        {kill}
+full_pipeline.Log.write = stopping
 full_pipeline.__file__ = __file__
 sys.exit(full_pipeline.main())
 """
 
 
+KILLS = {  # a terminal sends Ctrl-C to all of its processes
+    "SIGTERM to one": "os.kill(os.getpid(), signal.SIGTERM)",
+    "Ctrl-C": "os.killpg(os.getpgrp(), signal.SIGINT)",
+}
+
+
+@pytest.mark.parametrize("kill", KILLS.values(), ids=KILLS.keys())
 @pytest.mark.parametrize("processes", [[], ["--processes=2"]], ids=["one", "two"])
-def test_sigterm_to_one_process_ends_all_after_the_same_step(processes, tmp_path):
+def test_a_signal_ends_all_processes_after_the_same_step(processes, kill, tmp_path):
     (script := tmp_path / "script.py").write_text(
-        STOPS.format(references=str(REFERENCES))
+        STOPS.format(references=str(REFERENCES), kill=kill)
     )
     settings = SMALL | REGRESSION | {"num_steps": 10**6, "save_every": 10**6}
     line = [sys.executable, str(script), "--quiet", *options(settings)]
     line += ["--directory", str(tmp_path / "run"), *processes]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=200)
+    kept = {"capture_output": True, "text": True, "timeout": 200}
+    done = subprocess.run(line, **kept, start_new_session=True)
     assert done.returncode == 143, done.stderr
-    [step] = re.findall(r"Stopped by SIGTERM: step (\d+) is saved", done.stdout)
+    assert "Traceback" not in done.stderr
+    [step] = re.findall(r"Stopped: step (\d+) is saved\. Run the same", done.stdout)
     assert len(log(tmp_path / "run")) == int(step)
     more = settings | {"num_steps": int(step) + 50, "save_every": 50}
     assert len(run(tmp_path / "run", **more)["losses"]) == 50
@@ -477,8 +518,8 @@ BAD = {
     "batch": ({"batch_size": 60}, ["60", "8"]),
     "microbatches": ({"num_microbatches": 3}, ["64", "24"]),
     "large batch": ({"batch_size": 2048}, ["2048", "1437"]),
-    "large mesh": ({"mesh": {"data": 16}}, ["16", "8"]),
-    "empty mesh": ({"mesh": {"data": 8, "model": 0}}, ["(8, 0)", "at least one"]),
+    "large mesh": ({"mesh": {"data": 16}}, ["data=16, model=1", "there are 8"]),
+    "empty mesh": ({"mesh": {"data": 8, "model": 0}}, ["model=0", "at least one"]),
     "unknown axis": ({"mesh": {"rows": 8}}, ["rows", "data"]),
     "hidden": ({"mesh": {"data": 1, "model": 3}}, ["32", "3"]),
     "steps": ({"num_steps": 45}, ["num_steps=45", "10"]),
@@ -492,7 +533,11 @@ BAD = {
     "norm": ({"max_norm": 0.0}, ["max_norm=0.0", "above 0"]),
     "decay": ({"weight_decay": float("inf")}, ["weight_decay=inf", "from 0 up"]),
     "dtype": ({"compute_dtype": "int8"}, ["int8", "bfloat16"]),
-    "warm-up": ({"warmup_steps": 1000}, ["warmup_steps=1000", "schedule_steps=1000"]),
+    "warm-up": ({"warmup_steps": 1000}, ["warmup_steps=1000 must be less than 1000"]),
+    "short run": (
+        {"num_steps": 10, "schedule_steps": 0},
+        ["warmup_steps=20 must be less than 10", "--num-steps"],
+    ),
     "no folder": ({"directory": "/dev/null/x"}, ["/dev/null/x"]),
 }
 
@@ -504,6 +549,11 @@ def test_bad_settings_are_named_before_any_step(settings, named, tmp_path):
     assert all(word in str(error.value) for word in named)
     assert "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_optimizer_without_warm_up_takes_any_number_of_steps(tmp_path):
+    settings = {"num_steps": 10, "schedule_steps": 0, "warmup_steps": 20}
+    assert run(tmp_path, task="regression", **settings)["step"] == 10
 
 
 def test_a_checkpoint_of_another_model_is_refused(whole):
@@ -690,17 +740,6 @@ def test_a_process_that_raises_ends_though_others_still_run(
     said = capfd.readouterr().err
     assert "the disk of process 1 is gone" in said
     assert "Of 2 processes ended process 1 with code 1" in said
-
-
-def test_a_port_that_another_process_has_is_named(tmp_path):
-    with socket.socket() as other:
-        other.bind(("localhost", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        done = command("--directory", tmp_path, "--processes", 2, "--port", port)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"Port {port} belongs to another process: choose another" in done.stderr
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_mesh_that_cannot_be_read_is_shown(tmp_path):

@@ -1,6 +1,8 @@
 """The full pipeline trains tasks that others wrote: trees, weights, state, own text."""
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -67,7 +69,7 @@ def test_the_template_is_short():
     [{}, {"num_microbatches": 4}, {"mesh": {"data": 2, "model": 4}}],
     ids=["data=8", "microbatches", "data=2, model=4"],
 )
-def test_the_loss_is_the_mean_over_valid_tokens_not_over_rows(settings, tmp_path):
+def test_loss_and_metrics_are_means_over_valid_tokens_not_over_rows(settings, tmp_path):
     result = run(tmp_path, "Tokens", **settings)
     train, _ = full_pipeline.make_task(Config("unused", task=f"{OWN}:Tokens")).load()
     rows = full_pipeline.rows_between(0, 64, 128, seed=0)
@@ -76,12 +78,29 @@ def test_the_loss_is_the_mean_over_valid_tokens_not_over_rows(settings, tmp_path
     shift = sum(leaves(result))
     held_out = ((train["x"] - shift) ** 2)[train["valid"]].mean()
     assert result["evaluation"]["loss"] == pytest.approx(held_out, rel=1e-5)
+    above = (train["x"] > 0)[train["valid"]].mean()
+    assert result["evaluation"]["above"] == pytest.approx(above, rel=1e-5)
 
 
 def test_nested_parameters_are_sharded_by_their_path(tmp_path):
     result = run(tmp_path, "Tokens", mesh={"data": 2, "model": 4})
     for layer in result["params"]["layers"]:
         assert {s.data.shape for s in layer["w"].addressable_shards} == {(2,)}
+
+
+def test_the_manual_s_example_reads_the_parameters_on_one_device(tmp_path):
+    result = run(tmp_path / "run", "Tokens", mesh={"data": 2, "model": 4})
+    manual = (REFERENCES.parents[1] / "docs" / "training.md").read_text()
+    [example] = re.findall(r"```python\n(import jax.*?)```", manual, re.DOTALL)
+    example = example.replace(
+        "/tmp/run/checkpoints/200", f"{tmp_path}/run/checkpoints/20"
+    )
+    shows = "print([params['layers'][n]['w'].tolist() for n in (0, 1)])"
+    env = {name: text for name, text in os.environ.items() if name != "XLA_FLAGS"}
+    line = [sys.executable, "-c", example + shows]
+    done = subprocess.run(line, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [leaf.tolist() for leaf in leaves(result)]
 
 
 def test_a_path_that_no_parameter_has_is_named(tmp_path):

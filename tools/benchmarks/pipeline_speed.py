@@ -133,13 +133,13 @@ def trained(num_steps: int, save_every: int, **settings: Any) -> float:
     """
     written = []
 
-    class TimedMetrics(full_pipeline.Metrics):
+    class TimedLog(full_pipeline.Log):
         def write(self, first_step, values):
             super().write(first_step, values)
             written.append((first_step + len(values["loss"]), time.perf_counter()))
 
-    plain = full_pipeline.Metrics
-    full_pipeline.Metrics = TimedMetrics
+    plain = full_pipeline.Log
+    full_pipeline.Log = TimedLog
     settings |= {"num_steps": num_steps, "save_every": save_every, "eval_every": 0}
     try:
         with (
@@ -148,7 +148,7 @@ def trained(num_steps: int, save_every: int, **settings: Any) -> float:
         ):
             full_pipeline.fit(Config(folder, **settings), progress=False)
     finally:
-        full_pipeline.Metrics = plain
+        full_pipeline.Log = plain
     warm = next(place for place in written if place[0] > SAVE_EVERY)
     return (written[-1][0] - warm[0]) / (written[-1][1] - warm[1])
 
