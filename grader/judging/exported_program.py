@@ -16,7 +16,7 @@ from jax.interpreters import mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from coursekit.observation import Collective, Opaque, Shard, leaves, plain
-from coursekit.observe import AS_WRITTEN, compiled_facts, shards, traced_facts
+from coursekit.observe import compiled_facts, shards, traced_facts
 from coursekit.traced_program import TracedProgram
 from coursekit.tracing import executable, ir_context, mesh_for, program_of
 from grader.judging.observation_reader import encode_facts
@@ -130,7 +130,6 @@ class Program:
         if not 1 <= found.num_devices <= jax.device_count():
             raise ProgramError(f"it wants {found.num_devices} devices")
         self.compiled: Any = None
-        self.is_mapped = axis is not None
         self.num_outputs = len(found.outputs)
         self.facts, self.traced = traced_facts(found), found
 
@@ -178,8 +177,7 @@ class Program:
         try:
             placed = [jax.device_put(array, everywhere) for array in self.arrays]
             if self.compiled is None:
-                run = jax.jit(self.exported.call).lower(*placed)
-                self.compiled = run.compile(AS_WRITTEN if self.is_mapped else None)
+                self.compiled = jax.jit(self.exported.call).lower(*placed).compile()
             if (needed := mebibytes(self.compiled, mesh.size)) > MAX_MEMORY_MIB:
                 raise ProgramError(f"it needs {needed:,.0f} MiB of memory")
             outputs = jax.block_until_ready(self.compiled(*placed))

@@ -33,8 +33,6 @@ from .traced_program import TracedProgram
 _compiled: list[str] = []  # one entry for each program that XLA has compiled
 MAX_SHOWN = 2000  # characters that are shown of what a function prints
 TRACE = 3  # lines of the notebook's code that a learner is shown of an error
-# XLA would make a selection of a product with a mask, which drops nan.
-AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
 COMPILES = "/jax/core/compile/backend_compile_duration"
 
 
@@ -189,10 +187,7 @@ def on_devices(function: Callable, axis: str) -> Callable:
         run, arrays = tracing.program_of(function, arguments)
         if not arrays:
             raise ValueError("no argument has an axis for the devices")
-        map_rows = over_devices(run, axis, len(arrays[0]))
-        if any(isinstance(array, jax.core.Tracer) for array in arrays):
-            return map_rows(*arrays)
-        return map_rows.lower(*arrays).compile(AS_WRITTEN)(*arrays)
+        return over_devices(run, axis, len(arrays[0]))(*arrays)
 
     return mapped
 

@@ -240,7 +240,7 @@ def masked_mean(x, mask, axis_name):
     return total / jnp.maximum(count, 1)
 
 
-# %% wrong="multiplies by the mask" fails="padding ignored; empty mask"
+# %% wrong="multiplies by the mask" fails="padding ignored"
 # cause: nan times 0 is nan: jnp.where drops it
 """Multiplies by the mask, which is right only where the compiler makes it a selection."""
 
