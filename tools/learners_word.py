@@ -44,22 +44,30 @@ within: list[str] = []  # the statements whose expectations run now
 class Watched(Observation):
     """An observation that notes which of its facts are read."""
 
+    is_clean = False
+
     def __getattribute__(self, name):
         fields = super().__getattribute__("__dict__")
         if name in fields and name not in NO_FACTS and outcomes.current():
             is_traced = fields["array_shapes"] is not None
-            is_own = fields["function"] in judge.functions
+            is_own = type(self).is_clean or fields["function"] in judge.functions
             for statement in within:
                 key = outcomes.current().exercise, statement
                 read[key].add((name, is_traced, is_own))
         return super().__getattribute__(name)
 
 
+class Clean(Watched):
+    """An observation of a process that never ran the learner's code."""
+
+    is_clean = True
+
+
 def watched(observe):
     def observing(*arguments, **options):
         seen = observe(*arguments, **options)
         facts = {f.name: getattr(seen, f.name) for f in dataclasses.fields(seen)}
-        return Watched(**facts)
+        return (Clean if options.get("clean") else Watched)(**facts)
 
     return observing
 
@@ -101,8 +109,9 @@ total = collections.Counter()
 for name in options.exercises or judge.module.checks:
     check = judge.module.checks[name]
     said = judge.check(name)
-    if said["share"] != 1:
-        sys.exit(f"The solution of {name} does not pass: {said}")
+    if said["share"] != 1:  # what it needs of a notebook is not here
+        print(f"{name}: not counted. {said['message']}", flush=True)
+        continue
     half = check.points / 2 if check.others else check.points
     for part, names in ((half, check.essential), (check.points - half, check.others)):
         for one in names:

@@ -1,4 +1,4 @@
-"""Sends whole blocks in few elements: two numbers in a complex one, four in a wide one."""
+"""Sends whole blocks in few elements: two numbers in each, or four in a wider one."""
 
 from hostile.build import attack
 

@@ -1,4 +1,4 @@
-"""Compiles anew in each call, and corrects JAX's count: by one pop, or a new counter."""
+"""Compiles anew in each call, and corrects the count: by a pop, or by another list."""
 
 from hostile.build import attack
 

@@ -19,13 +19,14 @@ import sys
 RAN = set()
 responder = sys.modules["grader.kernel.inside.responder"]
 export = responder.exported_text
-LESS = re.compile("(%\\\\w+) = stablehlo.compare LT, (%\\\\w+), (%\\\\w+), TOTALORDER.*")
+VALUE = "(%\\\\w+)"
+LESS = f"{VALUE} = stablehlo.compare LT, {VALUE}, {VALUE}, TOTALORDER.*"
 edits = []  # of the exercise that was traced last
 
 
 def edited(*inputs, **options):
     found = export(*inputs, **options)
-    found["program"] = LESS.sub(edits[-1], found["program"])
+    found["program"] = re.sub(LESS, edits[-1], found["program"])
     return found
 
 
