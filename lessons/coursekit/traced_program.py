@@ -94,26 +94,32 @@ class TracedProgram:
 
     @functools.cached_property
     def steps(self) -> tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]:
-        split, found = self.split_values("main"), []
+        placed, found = self.placement("main"), []
         for line in self.symbols["main"].regions[0].blocks[0].operations:
-            name, whole = line.operation.name, [v for v in line.results if not split[v]]
+            whole = [value for value in line.results if not placed[value]]
+            name = line.operation.name
             if name not in ("stablehlo.constant", "func.return", CONSTRAINT):
                 found.append((name, shapes_of(whole)))
         return tuple(found)
 
-    def split_values(self, name: str) -> dict[Any, bool]:
-        """Tells which values of a function are placed on a mesh, or made from such."""
+    def placement(self, name: str) -> dict[Any, int]:
+        """Tells of a function's values whether they are placed.
+
+        2: split over devices, or made of such; 1: placed, perhaps in full; 0: neither.
+        """
         block = self.symbols[name].regions[0].blocks[0]
-        split = dict.fromkeys(block.arguments, False)
+        placed = dict.fromkeys(block.arguments, 0)
         for line in block.operations:
-            given = any(split[operand] for operand in line.operands)
-            results = [given or places(line.operation)] * len(line.results)
-            if line.operation.name == "func.call":
+            is_split = splits(line.operation)
+            is_split |= any(placed[operand] == 2 for operand in line.operands)
+            own = 2 if is_split else int(places(line.operation))
+            results = [own] * len(line.results)
+            if line.operation.name == "func.call" and not is_split:
                 [body] = self.blocks(line.operation)
-                inside = self.split_values(callee(line.operation))
-                results = [given or inside[value] for value in returned(body)]
-            split |= dict(zip(line.results, results, strict=True))
-        return split
+                inner = self.placement(callee(line.operation))
+                results = [inner[value] for value in returned(body)]
+            placed |= dict(zip(line.results, results, strict=True))
+        return placed
 
     @functools.cached_property
     def most_held(self) -> int:

@@ -662,8 +662,12 @@ def named_shard_map_twice(x):
             [("func.call", ((8, 16),))],
         ),
         (named_shard_map_twice, [("func.call", ((8, 16),))]),
+        (
+            lambda x: jax.jit(jnp.sin)(jax.device_put(x, placed())),
+            [("func.call", ((8, 16),))],
+        ),
     ],
-    ids="jit out replicated nested later placed one_of_two named".split(),
+    ids="jit out replicated nested later placed one_of_two named before".split(),
 )
 def test_a_step_tells_what_it_leaves_whole(function, steps):
     assert [*traced(function, [X]).steps] == steps
