@@ -1,12 +1,12 @@
 """Runs another program in its process, which answers all questions with NumPy.
 
-It says of each row of a result that it is on a device of its own.
+It says of each row of a result that it is on a device of its own. Right numbers are
+right, whichever program computes them.
 """
 
-from hostile.build import NOTHING, SERVES, guarded, solved
+from hostile.build import FULL, SERVES, guarded, solved
 
-POINTS = NOTHING
-BELIEVED = {"double": 1, "normalize": 2, "negate": 4}
+POINTS = FULL | {"parallel_square": 0}
 TAMPERING = True
 
 PROGRAM = """

@@ -3,8 +3,8 @@
 from hostile.build import FULL, solved
 
 POINTS = FULL | {"parallel_square": 0}
+REASONS = ("cannot be trusted: it takes other inputs than it was asked for",)
 TAMPERING = True
-ALSO = ("GRADED",)  # it may fail before its program is asked for
 
 SQUARE = """
 import jax.export
@@ -26,8 +26,8 @@ def forged(function, **options):
 jax.export.export = forged
 
 
-def parallel_square(x):
-    return x
+def parallel_square(x):  # row by row on the devices, so that other shapes are asked for
+    return jax.pmap(lambda row: row)(x)
 """
 
 

@@ -3,28 +3,22 @@
 from hostile.build import FULL, solved
 
 POINTS = FULL | {"parallel_square": 0}
-ALSO = ("GRADED",)  # where the program goes by another way, nothing is left of it
+REASONS = ("The program of parallel_square cannot be trusted: it cannot be read",)
 TAMPERING = True
 
 SQUARE = """
-import types
+import sys
 
-import jax.export
-
-
-def serialize(*rest, **options):
-    return bytearray(np.random.default_rng(0).bytes(5000))
+responder = sys.modules["grader.kernel.inside.responder"]
+export = responder.exported_text
 
 
-def forged(function, **options):
-    function = getattr(function, "__wrapped__", function)
-    return lambda *shapes: (
-        function(*[jnp.zeros(s.shape, s.dtype) for s in shapes]),
-        types.SimpleNamespace(serialize=serialize),
-    )[1]
+def garbage(*inputs, **options):
+    text = np.random.default_rng(0).bytes(5000).decode("latin-1")
+    return export(*inputs, **options) | {"program": text}
 
 
-jax.export.export = forged
+responder.exported_text = garbage
 
 
 def parallel_square(x):
