@@ -584,10 +584,12 @@ class Checkpoints:
         handlers = {"state": state, "facts": ocp.JsonCheckpointHandler()}
 
         def manager(folder):
-            folder = Path(folder).absolute()
-            return ocp.CheckpointManager(
-                folder, options=options, item_handlers=handlers
-            )
+            folder, more = Path(folder).absolute(), {"item_handlers": handlers}
+            found = ocp.CheckpointManager(folder, options=options, **more)
+            # It would count steps where `fit` counts calls, and so delay the end of a run
+            # after SIGTERM by as many calls as steps were taken.
+            found.reached_preemption = lambda step: False
+            return found
 
         self.ocp = ocp
         self.manager = self.source = manager(Path(config.directory) / "checkpoints")
@@ -989,7 +991,8 @@ def launch(arguments: list[str], num_processes: int) -> int:
             fine = (None, 0, STOPPED)
             failed = {n: code for n, code in enumerate(codes) if code not in fine}
             if asked and (failed or time.monotonic() > asked[0] + GRACE_S):
-                print("Ended before a step could be saved.", file=sys.stderr)
+                text = f"Ended before a step could be saved; codes: {codes}."
+                print(text, file=sys.stderr)
                 return STOPPED
             if failed:
                 ends = (f"process {n} with code {code}" for n, code in failed.items())

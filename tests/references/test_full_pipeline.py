@@ -23,6 +23,7 @@ import full_pipeline
 import pipeline_tasks
 import sharded_pipeline
 from full_pipeline import Checkpoints, Config, Log, RunError, fit
+from jax.experimental import multihost_utils
 from orbax.checkpoint import CheckpointManager
 
 SMALL = {
@@ -506,6 +507,15 @@ def test_a_signal_ends_all_processes_after_the_same_step(processes, kill, tmp_pa
     assert len(log(tmp_path / "run")) == int(step)
     more = settings | {"num_steps": int(step) + 50, "save_every": 50}
     assert len(run(tmp_path / "run", **more)["losses"]) == 50
+
+
+def test_saving_does_not_ask_for_the_end_of_a_run_which_is_counted_in_calls(
+    tmp_path, monkeypatch
+):
+    asked = mock.Mock(return_value=False)
+    monkeypatch.setattr(multihost_utils, "reached_preemption_sync_point", asked)
+    run(tmp_path, num_steps=20)
+    asked.assert_not_called()
 
 
 BAD = {
