@@ -604,7 +604,9 @@ class Checkpoints:
                 )
             self.step = int(path.name)
 
-    def save(self, step: int, state: Any, facts: dict, evaluation: dict | None) -> None:
+    def save_state(
+        self, step: int, state: Any, facts: dict, evaluation: dict | None
+    ) -> None:
         """Starts to save; the state may be donated right after.
 
         Raises:
@@ -616,7 +618,7 @@ class Checkpoints:
             self.manager.save(step, args=items, metrics=evaluation)
 
     def wait(self) -> None:
-        """Waits until all is written; raises as `save`."""
+        """Waits until all is written; raises as `save_state`."""
         with self.writing():
             self.manager.wait_until_finished()
 
@@ -637,7 +639,7 @@ class Checkpoints:
         """Reads the settings of the run that the checkpoint belongs to; {} without one."""
         return self.read("facts", self.ocp.args.JsonRestore()) if self.step else {}
 
-    def state(self, abstract: Any) -> Any:
+    def restore_state(self, abstract: Any) -> Any:
         """Reads the state, sharded as the abstract arrays say."""
         of_arrays = self.ocp.checkpoint_utils.construct_restore_args(abstract)
         args = self.ocp.args.PyTreeRestore(abstract, restore_args=of_arrays)
@@ -895,7 +897,7 @@ def fit(
             f"From step {config.schedule_steps} on, the learning rate is constant: its "
             "schedule ends there."
         )
-    state = checkpoints.state(abstract) if start else init()
+    state = checkpoints.restore_state(abstract) if start else init()
     train_step = make_train_step(task, mesh)
     evaluate = make_evaluate(task, mesh, held_out, abstract)
     per_second = amounts(task, mesh, abstract)
@@ -940,7 +942,7 @@ def fit(
             if evaluates and metrics:
                 metrics.evaluation(step, evaluation)
             if saves:
-                checkpoints.save(step, state, settings, evaluation)
+                checkpoints.save_state(step, state, settings, evaluation)
             if saves and metrics:
                 metrics.since = time.perf_counter()
             if step >= start + config.steps_per_call + config.profile:

@@ -129,7 +129,7 @@ def test_split_parameters_lie_split_after_a_restore(whole):
     _, abstract = full_pipeline.first_state(task, make_mesh(4, 2))
     checkpoints = Checkpoints(config)
     assert checkpoints.step == 40
-    state = checkpoints.state(abstract)
+    state = checkpoints.restore_state(abstract)
     for tree in (state["params"], *[s for s in state["opt_state"][1][:1]]):
         w1 = tree["w1"] if isinstance(tree, dict) else tree.mu["w1"]
         assert {s.data.shape for s in w1.addressable_shards} == {(64, 16)}
@@ -310,13 +310,13 @@ LIMITED = """
 import resource, sys
 sys.path.append({references!r})
 import full_pipeline
-save = full_pipeline.Checkpoints.save
+save = full_pipeline.Checkpoints.save_state
 def limited(self, step, *more):
     if step == 20:
         self.manager.wait_until_finished()
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, -1))
     save(self, step, *more)
-full_pipeline.Checkpoints.save = limited
+full_pipeline.Checkpoints.save_state = limited
 sys.exit(full_pipeline.main())
 """
 
