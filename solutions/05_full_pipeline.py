@@ -71,8 +71,8 @@ logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax's remarks as it tidie
 # %%
 def make_mesh(num_devices):  # of the first devices, with one axis, "data"
     if num_devices > jax.device_count():
-        text = f"a mesh of {num_devices} devices, but there are {jax.device_count()}"
-        raise ValueError(text)
+        there = f"{num_devices} devices; there are {jax.device_count()}"
+        raise ValueError(f"a mesh of data={num_devices} needs {there}")
     devices, types = jax.devices()[:num_devices], (AxisType.Auto,)
     return jax.make_mesh((num_devices,), ("data",), axis_types=types, devices=devices)
 
@@ -891,9 +891,9 @@ draw_losses(curves, "loss", "One script, three ways to run it")
 #
 # Three of them prevent what has cost people their runs:
 #
-# - A job may wait in a cluster's queue for hours, only to fail at its first save because
-#   `save_every` was 0. So `make_task` names a bad setting, and the remedy, before the
-#   first step.
+# - A job may wait in a cluster's queue for hours, only to fail after its first step
+#   because `save_every` was 0. So `make_task` names a bad setting, and the remedy, before
+#   anything is trained or written.
 # - A restart takes the steps since the last checkpoint again, and their old lines must
 #   leave the log. They may be all that is left of what went wrong, so `open_log` moves
 #   them to `metrics.cut.jsonl` and says so.
@@ -1134,7 +1134,7 @@ def fit(config):
 # srun python pipeline.py '{"directory": "/shared/run", "num_devices": 8}' cluster
 # ```
 #
-# The grown-up version is `solutions/references/full_pipeline.py`, with the same names.
+# The grown-up version, with the same names, is `solutions/references/full_pipeline.py`.
 # It adds 5.3 (`--compute-dtype`) and 5.5 (`--mesh data=4,model=2`), keeps the best
 # checkpoint besides the last ones, and saves and ends at Ctrl-C and at SIGTERM, by which
 # a cluster takes its machines back. It first says what it runs on, because JAX falls

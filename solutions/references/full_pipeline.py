@@ -584,10 +584,12 @@ class Checkpoints:
         handlers = {"state": state, "facts": ocp.JsonCheckpointHandler()}
 
         def manager(folder):
-            folder = Path(folder).absolute()
-            return ocp.CheckpointManager(
-                folder, options=options, item_handlers=handlers
-            )
+            folder, more = Path(folder).absolute(), {"item_handlers": handlers}
+            found = ocp.CheckpointManager(folder, options=options, **more)
+            # It would count steps where `fit` counts calls, and so delay the end of a run
+            # after SIGTERM by as many calls as steps were taken.
+            found.reached_preemption = lambda step: False
+            return found
 
         self.ocp = ocp
         self.manager = self.source = manager(Path(config.directory) / "checkpoints")
@@ -602,7 +604,9 @@ class Checkpoints:
                 )
             self.step = int(path.name)
 
-    def save(self, step: int, state: Any, facts: dict, evaluation: dict | None) -> None:
+    def save_state(
+        self, step: int, state: Any, facts: dict, evaluation: dict | None
+    ) -> None:
         """Starts to save; the state may be donated right after.
 
         Raises:
@@ -614,7 +618,7 @@ class Checkpoints:
             self.manager.save(step, args=items, metrics=evaluation)
 
     def wait(self) -> None:
-        """Waits until all is written; raises as `save`."""
+        """Waits until all is written; raises as `save_state`."""
         with self.writing():
             self.manager.wait_until_finished()
 
@@ -635,7 +639,7 @@ class Checkpoints:
         """Reads the settings of the run that the checkpoint belongs to; {} without one."""
         return self.read("facts", self.ocp.args.JsonRestore()) if self.step else {}
 
-    def state(self, abstract: Any) -> Any:
+    def restore_state(self, abstract: Any) -> Any:
         """Reads the state, sharded as the abstract arrays say."""
         of_arrays = self.ocp.checkpoint_utils.construct_restore_args(abstract)
         args = self.ocp.args.PyTreeRestore(abstract, restore_args=of_arrays)
@@ -893,7 +897,7 @@ def fit(
             f"From step {config.schedule_steps} on, the learning rate is constant: its "
             "schedule ends there."
         )
-    state = checkpoints.state(abstract) if start else init()
+    state = checkpoints.restore_state(abstract) if start else init()
     train_step = make_train_step(task, mesh)
     evaluate = make_evaluate(task, mesh, held_out, abstract)
     per_second = amounts(task, mesh, abstract)
@@ -938,7 +942,7 @@ def fit(
             if evaluates and metrics:
                 metrics.evaluation(step, evaluation)
             if saves:
-                checkpoints.save(step, state, settings, evaluation)
+                checkpoints.save_state(step, state, settings, evaluation)
             if saves and metrics:
                 metrics.since = time.perf_counter()
             if step >= start + config.steps_per_call + config.profile:
@@ -989,7 +993,8 @@ def launch(arguments: list[str], num_processes: int) -> int:
             fine = (None, 0, STOPPED)
             failed = {n: code for n, code in enumerate(codes) if code not in fine}
             if asked and (failed or time.monotonic() > asked[0] + GRACE_S):
-                print("Ended before a step could be saved.", file=sys.stderr)
+                text = f"Ended before a step could be saved; codes: {codes}."
+                print(text, file=sys.stderr)
                 return STOPPED
             if failed:
                 ends = (f"process {n} with code {code}" for n, code in failed.items())

@@ -70,7 +70,7 @@ if {after!r} == "metrics":
     log.write = dying(log.write)
 else:
     finish = lambda self: self.manager.wait_until_finished()
-    checkpoints.save = dying(checkpoints.save, finish)
+    checkpoints.save_state = dying(checkpoints.save_state, finish)
 full_pipeline.fit(full_pipeline.Config(directory={directory!r}, **{settings!r}))
 """
 

@@ -23,6 +23,7 @@ import full_pipeline
 import pipeline_tasks
 import sharded_pipeline
 from full_pipeline import Checkpoints, Config, Log, RunError, fit
+from jax.experimental import multihost_utils
 from orbax.checkpoint import CheckpointManager
 
 SMALL = {
@@ -128,7 +129,7 @@ def test_split_parameters_lie_split_after_a_restore(whole):
     _, abstract = full_pipeline.first_state(task, make_mesh(4, 2))
     checkpoints = Checkpoints(config)
     assert checkpoints.step == 40
-    state = checkpoints.state(abstract)
+    state = checkpoints.restore_state(abstract)
     for tree in (state["params"], *[s for s in state["opt_state"][1][:1]]):
         w1 = tree["w1"] if isinstance(tree, dict) else tree.mu["w1"]
         assert {s.data.shape for s in w1.addressable_shards} == {(64, 16)}
@@ -309,13 +310,13 @@ LIMITED = """
 import resource, sys
 sys.path.append({references!r})
 import full_pipeline
-save = full_pipeline.Checkpoints.save
+save = full_pipeline.Checkpoints.save_state
 def limited(self, step, *more):
     if step == 20:
         self.manager.wait_until_finished()
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, -1))
     save(self, step, *more)
-full_pipeline.Checkpoints.save = limited
+full_pipeline.Checkpoints.save_state = limited
 sys.exit(full_pipeline.main())
 """
 
@@ -506,6 +507,15 @@ def test_a_signal_ends_all_processes_after_the_same_step(processes, kill, tmp_pa
     assert len(log(tmp_path / "run")) == int(step)
     more = settings | {"num_steps": int(step) + 50, "save_every": 50}
     assert len(run(tmp_path / "run", **more)["losses"]) == 50
+
+
+def test_saving_does_not_ask_for_the_end_of_a_run_which_is_counted_in_calls(
+    tmp_path, monkeypatch
+):
+    asked = mock.Mock(return_value=False)
+    monkeypatch.setattr(multihost_utils, "reached_preemption_sync_point", asked)
+    run(tmp_path, num_steps=20)
+    asked.assert_not_called()
 
 
 BAD = {
