@@ -1211,8 +1211,9 @@ print("as of all four:", np.isclose(total, np.exp(blocks - blocks.max()).sum()))
 # - [exact attention] The result is this device's rows of the attention over all
 #   positions.
 # - [nothing is stacked] No array grows with the number of devices: the blocks' keys,
-#   values, scores or results are never stacked or joined, nor are the scores of a block
-#   kept until the last one. (Sends whose result nobody uses do not count.)
+#   values, scores or results are never stacked or joined, nor are the scores or the
+#   result of a block kept until the last one. (Sends whose result nobody uses do not
+#   count.)
 # - [only keys and values travel] A device sends `D - 1` blocks of keys and of values by
 #   `lax.ppermute`, and nothing else.
 # - [no overflow] Scores of ±10,000 (after the division by `sqrt(F)`) give finite, right

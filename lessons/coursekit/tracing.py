@@ -167,13 +167,11 @@ def programs_inside(step: Any) -> list[Any]:
 def num_alive(program: Any, size: int) -> int:
     """Counts the arrays of a size that are alive at a time, in a program's order.
 
-    An array of n times the size counts as n. What a program gets is alive where it is
-    made.
+    What a program gets is alive where it is made.
     """
 
     def count(array):
-        size_of = math.prod(getattr(array.aval, "shape", ()))
-        return 0 if size_of % size else size_of // size
+        return math.prod(getattr(array.aval, "shape", ())) == size
 
     last = {}  # the step that uses an array last
     for number, one in enumerate([*program.eqns, program]):

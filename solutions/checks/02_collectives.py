@@ -78,7 +78,8 @@ def entries_and_mask(num_devices):  # device 0 has nothing that counts
 
 def mean_without_compiler(x, mask):  # which may turn x * mask into a selection
     def one_device(*own):
-        program = jax.make_jaxpr(lambda *own: masked_mean(*own, "i"))(*own)
+        with jax.disable_jit():  # of the answer's own programs
+            program = jax.make_jaxpr(lambda *own: masked_mean(*own, "i"))(*own)
         (mean,) = jax.core.eval_jaxpr(program.jaxpr, program.consts, *own)
         return mean  # made by one operation after another
 
@@ -150,7 +151,7 @@ def cases_of_masked_mean():
         free=OPEN | NO_ERROR | TRACED | {"collectives sent": "counted below"},
     )
     x, mask = entries_and_mask(9)
-    x, mask = np.tile(x[:8], (1, 2, 2)), np.tile(mask[1:], (1, 2, 2))
+    x, mask = np.tile(x[:8], (1, 9, 9)), np.tile(mask[1:], (1, 9, 9))
     mean = x[mask].mean(dtype=np.float64)
     x[~mask] = -np.inf
     seen = observe(masked_mean, x, mask, "i", axis="i", traced=True)
@@ -264,7 +265,7 @@ def cases_of_sharded_log_softmax():
         value=("log-softmax of all", "any axis"),
         free=OPEN | NO_ERROR | TRACED | {"collectives sent": "counted below"},
     )
-    low = np.float32(np.random.default_rng(5).normal(size=(8, 1, 40)) * 3 - 1e4)
+    low = np.float32(np.random.default_rng(5).normal(size=(8, 1, 400)) * 3 - 1e4)
     seen = observe(sharded_log_softmax, low, "i", axis="i", traced=True)
     with statement("no overflow"):
         expect_close(seen, log_softmax(low), rtol=1e-4, atol=5e-3)
@@ -365,6 +366,7 @@ def cases_of_reshard_rows_to_columns():
             ((2, 3, 2), bool, dtypes),  # each travels as it is, not as a wider one
             ((2, 3, 2), np.int8, dtypes),
             ((2, 3, 2), jnp.bfloat16, dtypes),
+            ((2, 3, 2), np.complex64, dtypes),
         ):
             x = np.asarray(9 * rng.normal(size=shape), np.int8)
             yield Case(x.astype(dtype), "i", axis="i", statements=what)
@@ -617,7 +619,11 @@ def cases_of_ring_all_reduce():
         | TRACED
         | {"collectives sent": "loops are free: they are counted below"},
     )
-    for shape, dtype in (((3, 9, 7, 5), np.float32), ((4, 4), np.int32)):
+    for shape, dtype in (
+        ((2, 6), np.float32),
+        ((3, 9, 7, 5), np.float32),
+        ((4, 4), np.int32),
+    ):
         x = np.asarray(np.random.default_rng(1).normal(size=shape) * 100, dtype)
         seen = observe(ring_all_reduce, x, "i", axis="i", traced=True)
         with statement("any axis"):
@@ -806,7 +812,7 @@ def cases_of_sync_batch_norm():
         value=("statistics of all rows", "any axis"),
         free=OPEN | NO_ERROR | TRACED | {"collectives sent": "counted below"},
     )
-    rows = np.random.default_rng(7).normal(size=(8, 21, 2))
+    rows = np.random.default_rng(7).normal(size=(8, 210, 2))
     far = np.float32(3 * rows + [10_500, -24_900])  # means on both sides of 10,500
     seen = observe(sync_batch_norm, far, "i", 2, axis="i", traced=True)
     with statement("accurate far from 0"):
@@ -996,12 +1002,12 @@ def expect_travelling_blocks(seen, q, v):  # D - 1 of keys, and as many of value
     expect(seen, numbers <= others * block, headline, causes=causes, **rows)
 
 
-def scores_alive(q, k, v):  # of how many blocks, at a time
+def alive_of_blocks(q, k, v):  # arrays of scores, and of a number for each row
     def on_each(*own):
         return ring_attention(*own, "i")
 
-    run = over_devices(on_each, "i", len(q))
-    return num_alive(program_steps(run, q, k, v), q.shape[1] ** 2)
+    program = program_steps(over_devices(on_each, "i", len(q)), q, k, v)
+    return [num_alive(program, size) for size in (q.shape[1] ** 2, q.shape[1])]
 
 
 @visible(
@@ -1031,13 +1037,21 @@ def examples_of_ring_attention():
         expect_travelling_blocks(seen, q, v)
     with statement("nothing is stacked"):  # two blocks' scores are too many
         expect_arrays(seen, largest=max(2 * 9 * 9 - 1, v.size))
-    few, many = (observe(scores_alive, q[:n], k[:n], v[:n]) for n in (2, num_devices))
-    was = f"{many.value} arrays of scores, of {num_devices} blocks"
-    rows = {"seen": was, "expected": f"{few.value}, as of two blocks"}
-    headline = "Scores of several blocks are alive at once."
+    half = max(2, num_devices // 2)
+    few, many = (
+        observe(alive_of_blocks, q[:n], k[:n], v[:n]) for n in (half, num_devices)
+    )
     with statement("nothing is stacked"):
         expect_result(few)
-        expect(many, many.error or many.value <= few.value, headline, **rows)
+        expect_result(many)
+        headlines = (
+            "Scores of several blocks are alive at once.",
+            "Results of several blocks are alive at once.",
+        )
+        for headline, least, most in zip(headlines, few.value, many.value, strict=True):
+            was = f"{most} arrays, of {num_devices} blocks"
+            rows = {"seen": was, "expected": f"{least}, as of {half} blocks"}
+            expect(many, most <= least, headline, **rows)
     levels = 100 * np.float32([1, 3, 2, 3] * num_devices)[:num_devices, None]
     q[..., 0], k[..., 0] = 100 * (-1.0) ** np.arange(9), levels
     k[:, 0, 0] /= 10  # in a block, too, scores lie far apart
@@ -1204,7 +1218,7 @@ def cases_of_expert_layer():
             (1, 5, (2, 3), 3, 1, devices),
             (3, 7, (1, 4), 1, 3, devices),
             (2, 3, (4, 4), 5, 2, "each token by its expert"),  # more slots than tokens
-            (2, 300, (3, 1), 4, 1, full),  # all to the first: 8 bits do not count them
+            (2, 300, (3, 1), 290, 1, full),  # more than 8 bits of a float count
             (6, 11, (3, 2), 3, 6, devices),
         ):
             case = experts_case(rng, num_devices, num_tokens, sizes, experts)
