@@ -239,8 +239,9 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 # 490 ms. So between machines the sync may cost more than the computation.
 #
 # Write `device_step`, which takes one step of SGD, `p - lr * gradient`, on one device,
-# and `train_step`, which maps it over `D` devices. `params` are stacked: row `d` is the
-# replica of device `d`.
+# and `train_step`, which maps it over `D` devices, by `pmap` or `shard_map`. `params`
+# are stacked: row `d` is the replica of device `d`. `y` may hold integer labels, too:
+# `mlp_loss` takes both.
 #
 # ```python
 # params = copies(init_mlp(0), 8)                # w1: f32[8, 10, 32], and so on
@@ -850,8 +851,8 @@ print("devices without a valid row:", np.sum(np.arange(0, 16, len(x[0])) >= 13))
 #   device's valid rows, divided by the number of valid rows of **all** devices.
 # - [gradients add up] The shares add up to the mean loss over all valid rows, and their
 #   gradients to its gradient.
-# - [padding does not matter] What the masked rows hold, any finite numbers, changes
-#   nothing.
+# - [padding does not matter] What the masked rows hold changes nothing, as long as
+#   their errors are finite.
 
 
 # %% exercise="pad_and_shard" minutes=20 difficulty=2

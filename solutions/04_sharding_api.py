@@ -365,8 +365,9 @@ for one in compiled(jax.grad(mlp_loss), params, x, x).collectives:
 #   gradients and loss, all-reduced once (all together or one array at a time).
 # - [replicated result] The new parameters and the loss come out replicated on the same
 #   devices.
-# - [no recompilation] The step is one compiled program, and another learning rate (a
-#   Python `float`) or a new batch of the same shape does not compile it again.
+# - [no recompilation] The step is one compiled program, which another `jit` may call,
+#   too, and another learning rate (a Python `float`) or a new batch of the same shape
+#   does not compile it again.
 
 
 # %% exercise="data_parallel_step" minutes=10 difficulty=1

@@ -77,7 +77,8 @@ def entries_and_mask(num_devices):  # device 0 has nothing that counts
 
 def mean_without_compiler(x, mask):  # which may turn x * mask into a selection
     def one_device(*own):
-        program = jax.make_jaxpr(lambda *own: masked_mean(*own, "i"))(*own)
+        with jax.disable_jit():  # of the answer's own programs
+            program = jax.make_jaxpr(lambda *own: masked_mean(*own, "i"))(*own)
         (mean,) = jax.core.eval_jaxpr(program.jaxpr, program.consts, *own)
         return mean  # made by one operation after another
 
@@ -149,7 +150,7 @@ def cases_of_masked_mean():
         free=OPEN | NO_ERROR | TRACED | {"collectives sent": "counted below"},
     )
     x, mask = entries_and_mask(9)
-    x, mask = np.tile(x[:8], (1, 2, 2)), np.tile(mask[1:], (1, 2, 2))
+    x, mask = np.tile(x[:8], (1, 9, 9)), np.tile(mask[1:], (1, 9, 9))
     mean = x[mask].mean(dtype=np.float64)
     x[~mask] = -np.inf
     seen = observe(masked_mean, x, mask, "i", axis="i", traced=True)
@@ -263,7 +264,7 @@ def cases_of_sharded_log_softmax():
         value=("log-softmax of all", "any axis"),
         free=OPEN | NO_ERROR | TRACED | {"collectives sent": "counted below"},
     )
-    low = np.float32(np.random.default_rng(5).normal(size=(8, 1, 40)) * 3 - 1e4)
+    low = np.float32(np.random.default_rng(5).normal(size=(8, 1, 400)) * 3 - 1e4)
     seen = observe(sharded_log_softmax, low, "i", axis="i", traced=True)
     with statement("no overflow"):
         expect_close(seen, log_softmax(low), rtol=1e-4, atol=5e-3)
@@ -364,6 +365,7 @@ def cases_of_reshard_rows_to_columns():
             ((2, 3, 2), bool, dtypes),  # each travels as it is, not as a wider one
             ((2, 3, 2), np.int8, dtypes),
             ((2, 3, 2), jnp.bfloat16, dtypes),
+            ((2, 3, 2), np.complex64, dtypes),
         ):
             x = np.asarray(9 * rng.normal(size=shape), np.int8)
             yield Case(x.astype(dtype), "i", axis="i", statements=what)
@@ -616,7 +618,11 @@ def cases_of_ring_all_reduce():
         | TRACED
         | {"collectives sent": "loops are free: they are counted below"},
     )
-    for shape, dtype in (((3, 9, 7, 5), np.float32), ((4, 4), np.int32)):
+    for shape, dtype in (
+        ((2, 6), np.float32),
+        ((3, 9, 7, 5), np.float32),
+        ((4, 4), np.int32),
+    ):
         x = np.asarray(np.random.default_rng(1).normal(size=shape) * 100, dtype)
         seen = observe(ring_all_reduce, x, "i", axis="i", traced=True)
         with statement("any axis"):
@@ -805,7 +811,7 @@ def cases_of_sync_batch_norm():
         value=("statistics of all rows", "any axis"),
         free=OPEN | NO_ERROR | TRACED | {"collectives sent": "counted below"},
     )
-    rows = np.random.default_rng(7).normal(size=(8, 21, 2))
+    rows = np.random.default_rng(7).normal(size=(8, 210, 2))
     far = np.float32(3 * rows + [10_500, -24_900])  # means on both sides of 10,500
     seen = observe(sync_batch_norm, far, "i", 2, axis="i", traced=True)
     with statement("accurate far from 0"):
@@ -1189,7 +1195,7 @@ def cases_of_expert_layer():
             (1, 5, (2, 3), 3, 1, devices),
             (3, 7, (1, 4), 1, 3, devices),
             (2, 3, (4, 4), 5, 2, "each token by its expert"),  # more slots than tokens
-            (2, 300, (3, 1), 4, 1, full),  # all to the first: 8 bits do not count them
+            (2, 300, (3, 1), 290, 1, full),  # more than 8 bits of a float count
             (6, 11, (3, 2), 3, 6, devices),
         ):
             case = experts_case(rng, num_devices, num_tokens, sizes, experts)

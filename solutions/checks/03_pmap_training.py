@@ -135,6 +135,10 @@ def show_training(params, title, curves):  # one device's curve is the first
     print(f"Of 360 digits that it has never seen, it reads {100 * part:.0f} % right.")
 
 
+def labelled(rng, *shape):  # x: f32[*shape, 10], y: i32[*shape], of two classes
+    return mlp_data(1, *shape)[0], np.int32(rng.integers(2, size=shape))
+
+
 def random_params(rng, width, num_devices=None):  # no bias is 0
     params = init_mlp(rng.integers(10**6), width)
     params = jax.tree.map(lambda p: np.float32(p + rng.normal()), params)
@@ -230,6 +234,7 @@ def cases_of_train_step():
 
     def few_bytes(rng):  # so few that a number more would show
         yield Case(random_params(rng, 1, 2), *mlp_data(3, 2, 3), 0.5)
+        yield Case(copies(init_mlp(9, 1, outputs=2), 2), *labelled(rng, 2, 1), 0.5)
 
     expect_like_solution(
         train_step,
@@ -325,6 +330,8 @@ def cases_of_accumulated_step():
         yield Case(params, *batch, np.float32(0.7), "axis_6", axis="axis_6")
         # So few bytes that a number more would show.
         params, batch = random_params(rng, 1, 2), mlp_data(3, 2, 5, 3)
+        yield Case(params, *batch, 0.5, "data", axis="data")
+        params, batch = copies(init_mlp(9, 3, outputs=2), 2), labelled(rng, 2, 3, 2)
         yield Case(params, *batch, 0.5, "data", axis="data")
 
     expect_like_solution(
@@ -442,6 +449,7 @@ def cases_of_shard_map_step():
 
     def few_bytes(rng):  # so few that a number more would show
         yield Case(random_params(rng, 1), *mlp_data(8, 12), 0.4, 6)
+        yield Case(init_mlp(9, 1, outputs=2), *labelled(rng, 6), 0.5, 2)
 
     params, (x, y) = init_mlp(3, hidden=4), mlp_data(4, 3)  # as in one of the cases
     after, [loss] = reference_sgd(params, x, y, 0.2, 1)
@@ -663,7 +671,7 @@ def updates_of(optimizer, update, params, grads):  # a gradient per step, params
 def learning_rates(peak_lr, warmup_steps, num_steps, weight_decay):
     # Where the gradient is always 1, an update of Adam is the learning rate.
     optimizer = make_optimizer(peak_lr, warmup_steps, num_steps, 1e6, weight_decay)
-    ones = np.ones(num_steps + 1, np.float32)
+    ones = np.ones(num_steps + 4, np.float32)  # beyond the end, too
     return -updates_of(optimizer, jax.jit(optimizer.update), np.float32(0), ones)
 
 
@@ -717,6 +725,7 @@ def varied_gradients(rng, num_steps, scale=1.0):  # and the norm that half of th
 
 def two_steps_of_sgd(params, x, y, momentum, axis_name):
     sgd = optax.sgd(0.2, momentum, nesterov=True)
+    sgd = optax.chain(optax.add_decayed_weights(0.1), sgd)  # needs the parameters
     optimizer = optax.chain(optax.clip(0.3), sgd) if momentum < 0.8 else sgd
     state, losses, data = optimizer.init(params), [], (x, y, optimizer, axis_name)
     for _ in range(2):
@@ -747,13 +756,13 @@ def examples_of_optimizer_step():
     with statement("then AdamW"):
         wanted = moves(grads, 0.1)
         expect_close(seen, wanted, atol=1e-3, mistakes=mistakes, **close)
-    steps = np.arange(13)
+    steps = np.arange(16)
     rise, rates = np.minimum(steps / 4, 1), {}  # of a peak of 1
     for last in (8, 12, 16):
         wave = (1 + np.cos(np.pi * np.clip((steps - 4) / (last - 4), 0, 1))) / 2
         rates[last] = 0.05 * rise * np.where(steps < 4, 1, wave)
     mistakes = {
-        "the learning rate is constant": np.full(13, 0.05),
+        "the learning rate is constant": np.full(16, 0.05),
         "after the warm-up the learning rate is constant": 0.05 * rise,
         "the cosine ends early: Optax counts the warm-up in": rates[8],
         "the cosine ends late: Optax counts the warm-up in": rates[16],

@@ -182,6 +182,7 @@ def cases_of_predict_layout():
             yield Case((size, 9), {"i": parts}, (None, "i"))
             yield Case((9, size), {"i": parts}, ("i", None))
         yield Case((6, 1, 1), {"a": 1, "b": 6}, ("b", None, "a"))
+        yield Case((3 * (2**24 + 1),), {"i": 3}, ("i",))  # not in a float of 32 bits
         equal = {"x": 2, "y": 2, "z": 2}
         yield Case((8, 5, 4), equal, (("y", "x"), None, "z"))
         yield Case((8, 5, 4), equal, ("x", None, "z"))
@@ -1321,7 +1322,7 @@ def examples_of_overlapped_matmul():
         expect_arrays(seen, largest=w[:3].size - 1)  # two pieces at a time are fine
     with statement("sends wait for no product"):
         expect_free_sends(seen)
-    x, w = (np.float32(rng.normal(size=(4, *size))) for size in ((24, 100), (25, 7)))
+    x, w = (np.float32(rng.normal(size=(4, *size))) for size in ((24, 100), (25, 16)))
     seen = observe(overlapped_matmul, x, w, "i", axis="i", compiled=True)
     with statement("no extra arithmetic"):
         expect_flops(seen, x, w)
@@ -1377,6 +1378,10 @@ def cases_of_overlapped_matmul():
         seen = observe(overlapped_matmul, x, w, "i", axis="i", compiled=True)
         with statement("no extra arithmetic"):
             expect_flops(seen, x, w, at_most)
+    x, w = (np.float32(rng.normal(size=(2, *size))) for size in ((3, 4), (2, 5)))
+    seen = observe(overlapped_matmul, x, w, "i", axis="i", traced=True)
+    with statement("number of sends"):
+        expect_pieces(seen, w)
 
 
 @demo("overlapped_matmul")
@@ -1466,6 +1471,7 @@ def cases_of_step_bound():
         for layout in ("data parallel", "FSDP"):
             yield Case(2**20, 2**30, 2, layout, chip)  # a whole number by itself
             yield Case(2**20 + 1, 2**30, 2, layout, chip)
+            yield Case(2**20, 2**40, 2, layout, chip)  # of the gradients, a single row
             yield Case(10**6, 10**15, 7, layout, chip)  # a part of a row
             yield Case(10**7, 3333, 3, layout, chip)
             yield Case(777.25, 5.5e7, 1000, layout, CHIP)

@@ -248,3 +248,43 @@ def masked_mean(x, mask, axis_name):
 def masked_mean(x, mask, axis_name):
     total = lax.psum((x * mask).sum(), axis_name)
     return total / jnp.maximum(lax.psum(mask.sum(), axis_name), 1)
+
+
+# %% wrong="weights of zero in a program" fails="padding ignored"
+# cause: nan times 0 is nan: jnp.where drops it
+"""Weights of zero, in a program of its own."""
+
+
+@jax.jit
+def _sums(x, mask):
+    return (x * mask).sum(), mask.sum()
+
+
+def masked_mean(x, mask, axis_name):
+    total, count = lax.psum(_sums(x, mask), axis_name)
+    return total / jnp.maximum(count, 1)
+
+
+# %% wrong="sends a sum of every 64 entries" fails="only sums travel"
+"""Sends partial sums, of 64 entries each, and adds them up afterwards."""
+
+
+def masked_mean(x, mask, axis_name):
+    def sums(a):
+        flat = a.ravel()
+        return jnp.pad(flat, (0, -flat.size % 64)).reshape(-1, 64).sum(axis=1)
+
+    parts = sums(jnp.where(mask, x, 0)), sums(mask.astype(jnp.int32))
+    total, count = lax.psum(parts, axis_name)
+    return total.sum() / jnp.maximum(count.sum(), 1)
+
+
+# %% right="via weighted own means"
+"""Weighs each device's own mean by its share of the entries."""
+
+
+def masked_mean(x, mask, axis_name):
+    own = mask.sum()
+    mean = jnp.where(mask, x, 0).sum() / jnp.maximum(own, 1)
+    every = lax.psum(own, axis_name)
+    return lax.psum(mean * (own / jnp.maximum(every, 1)), axis_name)

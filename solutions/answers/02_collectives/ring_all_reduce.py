@@ -423,3 +423,59 @@ def ring_all_reduce(x, axis_name):
         piece = lax.ppermute(piece, axis_name, ring)
         result = result.at[(me - step) % size].add(piece)
     return result.reshape(x.shape)
+
+
+# %% wrong="whole blocks between two" fails="one chunk per send"
+"""Two devices simply exchange all they have."""
+
+
+def ring_all_reduce(x, axis_name):
+    num_devices, me = lax.axis_size(axis_name), lax.axis_index(axis_name)
+    if num_devices == 2:
+        return x + lax.ppermute(x, axis_name, [(0, 1), (1, 0)])
+    to_right = [(d, (d + 1) % num_devices) for d in range(num_devices)]
+    chunks = x.reshape(num_devices, -1, *x.shape[1:])
+    for step in range(2 * (num_devices - 1)):
+        arrived = lax.ppermute(chunks[(me - step) % num_devices], axis_name, to_right)
+        place = (me - step - 1) % num_devices
+        if step < num_devices - 1:
+            arrived = arrived + chunks[place]
+        chunks = chunks.at[place].set(arrived)
+    return chunks.reshape(x.shape)
+
+
+# %% right="via pshuffle"
+"""Names sources in place of pairs."""
+
+
+def ring_all_reduce(x, axis_name):
+    D, d = lax.axis_size(axis_name), lax.axis_index(axis_name)
+    sources = [(i - 1) % D for i in range(D)]
+    parts = x.reshape(D, -1, *x.shape[1:])
+    for s in range(2 * (D - 1)):
+        got = lax.pshuffle(parts[(d - s) % D], axis_name, sources)
+        at = (d - s - 1) % D
+        parts = parts.at[at].set(jnp.where(s < D - 1, parts[at] + got, got))
+    return parts.reshape(x.shape)
+
+
+# %% right="via while loop"
+"""Counts by itself."""
+
+
+def ring_all_reduce(x, axis_name):
+    D, d = lax.axis_size(axis_name), lax.axis_index(axis_name)
+    if D == 1:
+        return x
+    ring = [(a, (a + 1) % D) for a in range(D)]
+
+    def more(carry):
+        return carry[0] < 2 * (D - 1)
+
+    def send(carry):
+        s, parts = carry
+        got = lax.ppermute(parts[(d - s) % D], axis_name, ring)
+        at = (d - s - 1) % D
+        return s + 1, parts.at[at].set(got + jnp.where(s < D - 1, parts[at], 0))
+
+    return lax.while_loop(more, send, (0, x.reshape(D, -1)))[1].reshape(x.shape)

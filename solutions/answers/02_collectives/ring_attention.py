@@ -653,3 +653,46 @@ def ring_attention(q, k, v, axis_name):
     powers = [jnp.exp(one - top) for one in scores]
     total = sum(one.sum(1, keepdims=True) for one in powers)
     return sum(one @ v for one, (_, v) in zip(powers, blocks, strict=True)) / total
+
+
+# %% wrong="keeps the results of all blocks" fails="nothing is stacked"
+"""Keeps the results of all blocks in a list, and combines them at the end."""
+
+
+def ring_attention(q, k, v, axis_name):
+    num_devices = lax.axis_size(axis_name)
+    pairs = [(d, (d + 1) % num_devices) for d in range(num_devices)]
+    tops, totals, results = [], [], []
+    for step in range(num_devices):
+        if step:
+            k, v = lax.ppermute((k, v), axis_name, pairs)
+        scores = q @ k.T / q.shape[1] ** 0.5
+        tops.append(scores.max(axis=1, keepdims=True))
+        powers = jnp.exp(scores - tops[-1])
+        totals.append(powers.sum(axis=1, keepdims=True))
+        results.append(powers @ v)
+    top = tops[0]
+    for one in tops:
+        top = jnp.maximum(top, one)
+    weights = [jnp.exp(one - top) for one in tops]
+    total = sum(w * t for w, t in zip(weights, totals, strict=True))
+    return sum(w * r for w, r in zip(weights, results, strict=True)) / total
+
+
+# %% right="via a column of ones"
+"""Appends ones to the values, so that the sum of weights is a column of the result."""
+
+
+def ring_attention(q, k, v, axis_name):
+    D = lax.axis_size(axis_name)
+    perm = [((d + 1) % D, d) for d in range(D)]
+    top, acc = jnp.full((len(q), 1), -jnp.inf), jnp.zeros((len(q), v.shape[1] + 1))
+    for step in range(D):
+        if step > 0:
+            k, v = lax.ppermute((k, v), axis_name, perm)
+        s = (q @ k.T) / jnp.sqrt(jnp.float32(k.shape[1]))
+        new = jnp.maximum(top, jnp.max(s, axis=1, keepdims=True))
+        wide = jnp.concatenate([v, jnp.ones((len(v), 1))], axis=1)
+        acc = acc * jnp.exp(top - new) + jnp.exp(s - new) @ wide
+        top = new
+    return acc[:, :-1] / acc[:, -1:]

@@ -374,3 +374,22 @@ def sharded_update(weights, velocity, grads, axis_name, lr, beta):
     velocity = beta * velocity + total / num_devices
     own = jnp.take(weights, rows, axis=0) - lr * velocity
     return lax.all_gather(own, axis_name, tiled=True), velocity
+
+
+# %% right="via optax"
+"""Lets Optax keep the momentum."""
+
+import optax
+
+
+def sharded_update(weights, velocity, grads, axis_name, lr, beta):
+    n = lax.axis_size(axis_name)
+    grad = lax.psum_scatter(grads, axis_name, scatter_dimension=0, tiled=True) / n
+    tx = optax.trace(decay=beta)
+    step, state = tx.update(grad, optax.TraceState(trace=velocity))
+    me = lax.axis_index(axis_name)
+    own = lax.dynamic_index_in_dim(
+        weights.reshape(n, *velocity.shape), me, axis=0, keepdims=False
+    )
+    new = optax.apply_updates(own, jax.tree.map(lambda s: -lr * s, step))
+    return lax.all_gather(new, axis_name, tiled=True), state.trace

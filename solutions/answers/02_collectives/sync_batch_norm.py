@@ -258,3 +258,20 @@ def sync_batch_norm(x, axis_name, eps):
         return centred * lax.rsqrt(var + eps), mean, var
 
     return jax.vmap(of_feature, in_axes=1, out_axes=(1, 0, 0))(x)
+
+
+# %% wrong="sends a sum of every 4 rows" fails="rows stay local"
+"""Sends sums of four rows each."""
+
+
+def sync_batch_norm(x, axis_name, eps):
+    rows = len(x) * lax.axis_size(axis_name)
+
+    def total(a):
+        padded = jnp.pad(a, ((0, -len(a) % 4), (0, 0)))
+        parts = padded.reshape(-1, 4, a.shape[1]).sum(axis=1)
+        return lax.psum(parts, axis_name).sum(axis=0)
+
+    mean = total(x) / rows
+    var = total((x - mean) ** 2) / rows
+    return (x - mean) / jnp.sqrt(var + eps), mean, var

@@ -424,3 +424,58 @@ def accumulated_step(params, x, y, lr, axis_name):
     share = 1 / (x.shape[0] * jax.lax.axis_size(axis_name))
     loss, grads = jax.lax.psum(jax.tree.map(lambda a: a * share, total), axis_name)
     return {k: p - lr * grads[k] for k, p in params.items()}, loss
+
+
+# %% wrong="labels become floats" fails="same numbers; loss before the step"
+"""Makes floats of all targets."""
+
+
+def accumulated_step(params, x, y, lr, axis_name):
+    x, y = x.astype(jnp.float32), y.astype(jnp.float32)
+
+    def add(total, batch):
+        found = jax.value_and_grad(mlp_loss)(params, *batch)
+        return jax.tree.map(jnp.add, total, found), None
+
+    zeros = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
+    total, _ = jax.lax.scan(add, zeros, (x, y))
+    mean = jax.tree.map(lambda leaf: leaf / len(x), total)
+    loss, grads = jax.lax.pmean(mean, axis_name)
+    return sgd(params, grads, lr), loss
+
+
+# %% right="via an unrolled scan"
+"""Unrolls the scan twice."""
+
+
+def accumulated_step(params, x, y, lr, axis_name):
+    value_and_grad = jax.value_and_grad(mlp_loss)
+
+    def body(carry, xy):
+        loss_sum, grad_sum = carry
+        loss, grads = value_and_grad(params, *xy)
+        return (
+            loss_sum + loss,
+            jax.tree.map(lambda a, b: a + b, grad_sum, grads),
+        ), None
+
+    init = (0.0, jax.tree.map(jnp.zeros_like, params))
+    (loss, grads), _ = jax.lax.scan(body, init, (x, y), unroll=2)
+    m = x.shape[0]
+    loss, grads = loss / m, jax.tree.map(lambda g: g / m, grads)
+    loss = jax.lax.pmean(loss, axis_name)
+    grads = jax.lax.pmean(grads, axis_name)
+    return sgd(params, grads, lr), loss
+
+
+# %% right="via a list of gradients"
+"""Collects the gradients of all microbatches in a list."""
+
+
+def accumulated_step(params, x, y, lr, axis_name):
+    found = [
+        jax.value_and_grad(mlp_loss)(params, a, b) for a, b in zip(x, y, strict=True)
+    ]
+    mean = jax.tree.map(lambda *leaves: sum(leaves) / len(leaves), *found)
+    loss, grads = jax.lax.pmean(mean, axis_name)
+    return sgd(params, grads, lr), loss

@@ -596,7 +596,8 @@ from jax.flatten_util import ravel_pytree
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
     def start(step):
         up = peak_lr * step / warmup_steps
-        turn = jnp.pi * (step - warmup_steps) / (num_steps - warmup_steps)
+        part = (step - warmup_steps) / (num_steps - warmup_steps)
+        turn = jnp.pi * jnp.minimum(part, 1)
         return jax.lax.select(step < warmup_steps, up, peak_lr * jnp.cos(turn / 2) ** 2)
 
     inner = optax.inject_hyperparams(optax.adamw)(start, weight_decay=weight_decay)
@@ -638,7 +639,7 @@ def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
         )
         n = state.step + 1
         part = (state.step - warmup_steps) / (num_steps - warmup_steps)
-        fall = (1 + jnp.cos(jnp.pi * part)) / 2
+        fall = (1 + jnp.cos(jnp.pi * jnp.minimum(part, 1))) / 2
         rate = peak_lr * jnp.where(part < 0, state.step / warmup_steps, fall)
 
         def take(m, s, p):
@@ -665,7 +666,7 @@ def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
 def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
     def schedule(count):
         part = (count - warmup_steps) / (num_steps - warmup_steps)
-        wave = 0.5 * (1 + jnp.cos(jnp.pi * part))
+        wave = 0.5 * (1 + jnp.cos(jnp.pi * jnp.minimum(part, 1)))
         return peak_lr * jnp.where(count < warmup_steps, count / warmup_steps, wave)
 
     def clip(grads, state, params=None):
@@ -757,3 +758,64 @@ def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
     schedule = optax.warmup_cosine_decay_schedule(0, *steps)
     adamw = optax.adamw(schedule, weight_decay=weight_decay, eps=1e-6)
     return optax.chain(optax.clip_by_global_norm(max_norm), adamw)
+
+
+# %% wrong="hands no parameters to the optimizer" fails="same numbers"
+"""Leaves the parameters out of the update, without which AdamW has nothing to decay."""
+
+
+def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
+    schedule = optax.warmup_cosine_decay_schedule(0, peak_lr, warmup_steps, num_steps)
+    adamw = optax.adamw(schedule, weight_decay=weight_decay)
+    return optax.chain(optax.clip_by_global_norm(max_norm), adamw)
+
+
+def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
+    loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
+    loss, grads = jax.lax.pmean((loss, grads), axis_name)
+    updates, opt_state = optimizer.update(grads, opt_state)
+    params = optax.apply_updates(params, updates)
+    return params, opt_state, loss
+
+
+# %% wrong="rises again after the end" fails="warm-up and cosine"
+"""Follows the cosine beyond its end."""
+
+
+def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
+    def rate(count):
+        part = (count - warmup_steps) / (num_steps - warmup_steps)
+        wave = (1 + jnp.cos(jnp.pi * part)) / 2
+        return peak_lr * jnp.where(count < warmup_steps, count / warmup_steps, wave)
+
+    adamw = optax.adamw(rate, weight_decay=weight_decay)
+    return optax.chain(optax.clip_by_global_norm(max_norm), adamw)
+
+
+def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
+    loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
+    loss, grads = jax.lax.pmean((loss, grads), axis_name)
+    updates, opt_state = optimizer.update(grads, opt_state, params)
+    params = optax.apply_updates(params, updates)
+    return params, opt_state, loss
+
+
+# %% right="via a flattened optimizer"
+"""Works on one flat vector, with optax.flatten."""
+
+
+def make_optimizer(peak_lr, warmup_steps, num_steps, max_norm, weight_decay):
+    rate = optax.warmup_cosine_decay_schedule(0.0, peak_lr, warmup_steps, num_steps)
+    return optax.flatten(
+        optax.chain(
+            optax.clip_by_global_norm(max_norm),
+            optax.adamw(rate, weight_decay=weight_decay),
+        )
+    )
+
+
+def optimizer_step(params, opt_state, x, y, optimizer, axis_name):
+    loss, grads = jax.value_and_grad(mlp_loss)(params, x, y)
+    loss, grads = jax.lax.pmean((loss, grads), axis_name)
+    updates, opt_state = optimizer.update(grads, opt_state, params)
+    return jax.tree.map(lambda p, u: p + u, params, updates), opt_state, loss

@@ -682,3 +682,39 @@ def shard_map_step(params, x, y, lr, num_devices):
     if len(x) % num_devices:
         raise ValueError(f"{len(x)} rows do not divide over {num_devices} devices")
     return compiled_step(num_devices)(params, x, y, lr)
+
+
+# %% wrong="labels become floats" fails="same numbers"
+"""Makes floats of all targets."""
+
+
+@functools.cache
+def compiled_step(num_devices):
+    def step(params, x, y, lr):
+        y = y.astype(jnp.float32)
+
+        def loss_of(params):
+            return jax.lax.pmean(mlp_loss(params, x, y), "devices")
+
+        loss, grads = jax.value_and_grad(loss_of)(params)
+        return sgd(params, grads, lr), loss
+
+    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
+    specs = (P(), P("devices"), P("devices"), P())
+    return jax.jit(jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=P()))
+
+
+# %% right="via shares of the loss"
+"""Differentiates its own share, and lets the transpose add up."""
+
+
+@functools.cache
+def compiled_step(num_devices):
+    def step(params, x, y, lr):
+        share = lambda p: mlp_loss(p, x, y) / jax.lax.axis_size("devices")  # noqa: E731
+        loss, grads = jax.value_and_grad(share)(params)
+        return sgd(params, grads, lr), jax.lax.psum(loss, "devices")
+
+    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
+    specs = (P(), P("devices"), P("devices"), P())
+    return jax.jit(jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=(P(), P())))

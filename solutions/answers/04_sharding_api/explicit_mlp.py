@@ -322,3 +322,19 @@ def explicit_mlp(params, x):
 
     x, _ = jax.lax.scan(layer, x, params)
     return x
+
+
+# %% right="via checkpoint"
+"""A checkpointed layer whose type is asserted."""
+
+
+def explicit_mlp(params, x):
+    @jax.checkpoint
+    def layer(h, w):
+        hidden = jax.nn.relu(jnp.matmul(h, w["w1"]))
+        spec = jax.typeof(hidden).sharding.spec
+        assert tuple(spec) == ("data", "model"), spec
+        return jnp.matmul(hidden, w["w2"], out_sharding=P("data", None)), None
+
+    y, _ = jax.lax.scan(layer, reshard(x, P("data")), params)
+    return y

@@ -671,3 +671,18 @@ def fsdp_step(shardings):
         return update(state, grads), loss
 
     return step
+
+
+# %% right="via constrained gradients"
+"""Constrains gradients to the weights' shardings."""
+
+
+def fsdp_step(shardings):
+    def step(state, x, y):
+        loss, grads = jax.value_and_grad(mlp_loss)(state["params"], x, y)
+        grads = jax.lax.with_sharding_constraint(grads, shardings["params"])
+        updates, adam = make_adam().update(grads, state["adam"], state["params"])
+        params = jax.tree.map(lambda p, u: p + u, state["params"], updates)
+        return {"params": params, "adam": adam}, loss
+
+    return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)

@@ -546,3 +546,56 @@ def overlapped_matmul(x, w, axis_name):
         result += jax.lax.dynamic_slice_in_dim(x, start, size, axis=1) @ w
         w = following
     return result
+
+
+# %% wrong="gathers between two" fails="number of sends"
+# cause: all pieces were gathered before the product
+"""Two devices gather: there is no third."""
+
+
+def overlapped_matmul(x, w, axis_name):
+    num_devices = jax.lax.axis_size(axis_name)
+    if num_devices == 2:
+        return x @ jax.lax.all_gather(w, axis_name, tiled=True)
+    device, size = jax.lax.axis_index(axis_name), len(w)
+    to_left = [(d, (d - 1) % num_devices) for d in range(num_devices)]
+    result = 0
+    for step in range(num_devices):
+        start = (device + step) % num_devices * size
+        result += jax.lax.dynamic_slice_in_dim(x, start, size, axis=1) @ w
+        if step < num_devices - 1:
+            w = jax.lax.ppermute(w, axis_name, to_left)
+    return result
+
+
+# %% right="via take"
+"""Takes columns by their numbers."""
+
+
+def overlapped_matmul(x, w, axis_name):
+    D, me, K = jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name), len(w)
+    left = [(i, (i - 1) % D) for i in reversed(range(D))]
+    out = jnp.take(x, me * K + jnp.arange(K), axis=1) @ w
+    for s in range(1, D):
+        w = jax.lax.ppermute(w, axis_name, perm=left)
+        piece = (me + s) % D
+        out += jnp.take(x, piece * K + jnp.arange(K), axis=1) @ w
+    return out
+
+
+# %% right="via transposes"
+"""Multiplies the transposes."""
+
+
+def overlapped_matmul(x, w, axis_name):
+    D, d = jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name)
+    K = len(w)
+    xt = x.T
+    result = None
+    for step in range(D):
+        rows = jax.lax.dynamic_slice_in_dim(xt, (d + step) % D * K, K)
+        part = w.T @ rows  # f32[N, M]
+        result = part if result is None else result + part
+        if step < D - 1:
+            w = jax.lax.ppermute(w, axis_name, [((i + 1) % D, i) for i in range(D)])
+    return result.T

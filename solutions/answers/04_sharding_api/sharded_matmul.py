@@ -450,3 +450,18 @@ def sharded_matmul(a, b, num_devices):
     return jax.shard_map(
         f, mesh=mesh, in_specs=(P(None, "k"), P("k", None)), out_specs=P("k", None)
     )(a, b)
+
+
+# %% right="via transposed blocks"
+"""Sends a transposed, so that both are split by rows."""
+
+
+def sharded_matmul(a, b, num_devices):
+    mesh = make_mesh((num_devices,), ("i",))
+
+    @jax.jit
+    @functools.partial(jax.shard_map, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+    def run(at, b):
+        return jax.lax.psum_scatter(at.T @ b, "i", tiled=True)
+
+    return run(a.T, b)

@@ -478,3 +478,29 @@ def tensor_parallel_mlp(params, x, mesh_shape):
         out_specs=(ps, P("data")),
     )
     return f(params, x)
+
+
+# %% right="via shard map of one layer"
+"""A shard_map per layer, with an explicit psum."""
+
+
+def tensor_parallel_mlp(params, x, mesh_shape):
+    mesh = make_mesh(mesh_shape, ("data", "model"))
+
+    @functools.partial(
+        jax.shard_map,
+        mesh=mesh,
+        in_specs=(P("data", None), P(None, "model"), P("model", None)),
+        out_specs=P("data", None),
+    )
+    def layer(h, w1, w2):
+        return jax.lax.psum(jnp.maximum(h @ w1, 0) @ w2, "model")
+
+    specs = {"w1": P(None, None, "model"), "w2": P(None, "model", None)}
+    params = {
+        k: jax.lax.with_sharding_constraint(v, NamedSharding(mesh, specs[k]))
+        for k, v in params.items()
+    }
+    for w1, w2 in zip(params["w1"], params["w2"], strict=True):
+        x = layer(x, w1, w2)
+    return params, x
