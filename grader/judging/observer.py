@@ -82,6 +82,7 @@ class Observer:
         traced: bool = False,
         compiled: bool = False,
         axis: str | None = None,
+        clean: bool = False,
     ) -> Observation:
         """Reports what one call did; see `observe` in lessons/coursekit/observe.py.
 
@@ -117,7 +118,7 @@ class Observer:
                 if end.kind != "unreadable":
                     raise
                 fails = end
-        reply = self.question("call", name, inputs, axis)
+        reply = self.question("call", name, inputs, axis, clean)
         seen = self.read_call(reply, name, call, arguments)
         if seen.error is not None:
             self.raised.add(seen.error.kinds[0])
@@ -184,11 +185,17 @@ class Observer:
         raise NoObservation("unreadable", f"The traced program fails: {why}.")
 
     def question(
-        self, kind: str, name: str, arguments: Any, axis: str | None
+        self,
+        kind: str,
+        name: str,
+        arguments: Any,
+        axis: str | None,
+        clean: bool = False,
     ) -> dict[str, Any]:
         number = secrets.token_hex(8)
         question = {"ask": kind, "function": name, "arguments": arguments}
-        outcome = self.ask(question | {"axis": axis, "id": number})
+        question |= {"axis": axis, "id": number, "clean": clean}
+        outcome = self.ask(question)
         if "ended" in outcome:
             timed_out = outcome["ended"] == "timed out"
             raise NoObservation("timed out" if timed_out else "died", outcome["ended"])

@@ -17,7 +17,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from nbformat import NotebookNode
@@ -99,6 +99,8 @@ class Trial:
         self.session_options = session_options
         self.sessions, self.begun = 0, time.monotonic()
         self.cpu_s = 0.0  # of sessions that have ended
+        self.clean: Session | None = None  # no cell of the learner's runs in it
+        self.cleanup = contextlib.ExitStack()
         self.stopped: dict[str, CheckedExercise] = {}  # exercises that ended a session
         self.endings = collections.Counter[str]()  # how many sessions a cell has ended
         self.limits_hit: dict[str, None] = {}
@@ -112,6 +114,10 @@ class Trial:
         Raises:
             SessionError, JudgeError, ContainmentError: our fault; nothing is known.
         """
+        with self.cleanup:
+            return self.run_all(on_exercise)
+
+    def run_all(self, on_exercise: Callable[[], None]) -> dict[str, CheckedExercise]:
         found = {
             name: CheckedExercise(
                 Outcome.NOT_ATTEMPTED, f"{name} still holds its stub."
@@ -158,7 +164,7 @@ class Trial:
             return self.check(name, session, errors, to_beat)
 
     def spent(self, session: Session | None = None) -> bool:
-        cpu_s = self.cpu_s + (session.cpu_s if session else 0)
+        cpu_s = self.cpu_s + sum(one.cpu_s for one in (session, self.clean) if one)
         took_s = time.monotonic() - self.begun
         if not session and self.sessions >= MAX_SESSIONS:
             return True
@@ -184,6 +190,16 @@ class Trial:
                 yield session
             finally:
                 self.cpu_s += session.cpu_s
+
+    def clean_session(self) -> Session:
+        """Returns a session that runs the lesson's code alone, started when needed."""
+        if self.clean is None or self.clean.ended:
+            self.cleanup.close()
+            self.clean = self.cleanup.enter_context(self.session())
+            setup = next(step.source for step in self.steps if step.kind == "setup")
+            for source in (setup, self.define):
+                self.clean.run(source, wall_s=START_S)
+        return self.clean
 
     def load(
         self, session: Session, *, alone: str = "", whole: bool = False
@@ -277,16 +293,17 @@ class Trial:
         errors: dict[str, list[str]],
         to_beat: float | None = None,
     ) -> CheckedExercise:
-        why, begins, is_late = "", True, False
+        why, is_late, asked = "", False, set()
 
         def ask(question: dict) -> dict:
-            nonlocal why, begins, is_late
+            nonlocal why, is_late
             if is_late := self.spent(session):
                 return {"ended": "timed out"}
-            words = f"{json.dumps(question)!r}, begins={begins}"
-            code, begins = f"{RESPONDER}.answer({words})", False
             try:
-                replies = session.run(code, silent=True).replies
+                one = self.clean_session() if question.get("clean") else session
+                words = f"{json.dumps(question)!r}, begins={one not in asked}"
+                asked.add(one)
+                replies = one.run(f"{RESPONDER}.answer({words})", silent=True).replies
             except SessionEnded as end:
                 why = end.why
                 return {"ended": why}

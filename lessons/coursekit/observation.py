@@ -165,6 +165,8 @@ def describe(value: Any, limit: int = 120) -> str:
         text = "[" + ", ".join(describe(item) for item in value) + "]"
     elif isinstance(value, Opaque):
         text = f"an object of type {value.type_name}"
+    elif isinstance(value, bytes) and len(value) > limit:
+        text = "<bytes>"  # files; what they begin with may be a time
     elif value is None or isinstance(value, bool | int | float | complex | str | bytes):
         text = repr(value)
     else:

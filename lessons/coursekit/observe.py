@@ -48,6 +48,7 @@ def observe(
     traced: bool = False,
     compiled: bool = False,
     axis: str | None = None,
+    clean: bool = False,
 ) -> Observation:
     """Calls `function` on copies of `arguments` and reports what happened.
 
@@ -63,6 +64,8 @@ def observe(
         axis: map the function over the devices by `shard_map`, under this axis name:
             each device receives its row of every array's leading axis (the row, without
             that axis), and everything else in full.
+        clean: a function of the check's that calls none of the learner's: where work is
+            graded, a process that never runs the learner's code calls it.
     """
     name = getattr(function, "__name__", type(function).__name__)
     call = describe_call(name, arguments, axis)

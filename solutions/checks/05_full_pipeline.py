@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import dataclasses
 import functools
 import io
 import itertools
 import json
 import os
 import re
+import shutil
 import tempfile
+import zipfile
 from pathlib import Path
 from unittest import mock
 
@@ -21,9 +24,15 @@ import optax
 import orbax.checkpoint as ocp
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from orbax.checkpoint.args import Composite, JsonRestore, JsonSave, StandardSave
+from orbax.checkpoint.args import (
+    Composite,
+    JsonRestore,
+    JsonSave,
+    StandardRestore,
+    StandardSave,
+)
 
-from coursekit import tracing
+from coursekit import reference_checks, tracing
 from coursekit.checks import demo, hidden, visible
 from coursekit.compiled_program import CompiledProgram
 from coursekit.expect import (
@@ -33,6 +42,7 @@ from coursekit.expect import (
     expect_error,
     expect_result,
     expect_shapes,
+    expect_unchanged,
 )
 from coursekit.expect_program import (
     expect_arrays,
@@ -43,11 +53,13 @@ from coursekit.expect_program import (
 )
 from coursekit.hidden_cases import Case
 from coursekit.learner import (
+    abstract,
     accuracy,
     batches,
     config_of,
     digits_loss,
     epoch_order,
+    first_state,
     fit,
     gpipe,
     init_params,
@@ -77,11 +89,11 @@ from coursekit.learner import (
     stage,
     updated,
 )
-from coursekit.observation import plain, same
-from coursekit.observe import num_compiles, observe
+from coursekit.observation import Observation, leaves, plain, same
+from coursekit.observe import num_compiles, observe, shards
 from coursekit.outcomes import statement
 from coursekit.processes import run_script
-from coursekit.reference_checks import expect_like_solution
+from coursekit.reference_checks import compare_layout, expect_like_solution
 from coursekit.references import reference_clip, reference_norm, reference_perceptron
 from coursekit.script import write_script
 
@@ -97,6 +109,33 @@ def expect_among(seen, entries, *, mistakes=None, **options):  # of a dict's ent
     expect_entries(seen, {})
     others = {cause: seen.value | part for cause, part in (mistakes or {}).items()}
     expect_close(seen, seen.value | entries, mistakes=others, **options)
+
+
+# What a run leaves, its files, is what is judged. They are made and read by a process
+# in which no code of the learner's has run: observe(..., clean=True).
+
+
+def packed(folder):
+    archive = shutil.make_archive(f"{tempfile.mkdtemp()}/files", "zip", folder)
+    return Path(archive).read_bytes()
+
+
+def unpacked(files):  # a folder with them, and nothing outside of it
+    folder = tempfile.mkdtemp()
+    with zipfile.ZipFile(io.BytesIO(files)) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def made(maker, *arguments):  # by our own code: it must not fail
+    seen = observe(maker, *arguments, clean=True)
+    if seen.error:
+        raise RuntimeError(f"{seen.call}: {seen.error.text}")
+    return seen.value
+
+
+def drawn(*numbers):  # random numbers of this class
+    return np.random.default_rng([reference_checks.seed, *numbers])
 
 
 # Exercise 5.1
@@ -795,34 +834,67 @@ def save_by_orbax(manager, step, state, facts):
     manager.save(step, args=Composite(state=StandardSave(state), facts=JsonSave(facts)))
 
 
-def stop_and_go_on(kind, stops, devices, keep=2, by_hand=False):
-    directory, began, lost, other = f"{tempfile.mkdtemp()}/run", [], [], []
-    for number, stop in enumerate(stops):
-        if number:  # a save that was under way when the process died
-            half = Path(directory, f"{stops[number - 1] + 1}.orbax-checkpoint-tmp")
-            half.mkdir()
-        with open_manager(directory, keep) as manager:
-            fresh = state_of(kind, devices[number], 0)
-            settings = run_settings(run={"heads": 4, "layers": [2, 3]})  # the same
-            step, state, facts = restore_state(manager, fresh, settings)
-            began, other = [*began, step], [*other, unlike(state, fresh)]
-            lost += lost_entries(state, state_of(kind, devices[number], step))
-            has = run_settings(position=100 + step) if step else {}
-            lost += ["facts"] * (facts != has)
-            now = state_of(kind, devices[number], stop)
-            saves = save_by_orbax if by_hand else save_state
-            saves(manager, stop, now, run_settings(position=100 + stop))
-            manager.wait_until_finished()
-            if number + 1 == len(stops):  # by the same manager once more
-                began.append(restore_state(manager, fresh, run_settings())[0])
-            parts = os.listdir(f"{directory}/{stop}")
-    found = {"began": began, "lost": sorted({*lost}), "unlike": sorted({*other} - {""})}
-    return found | {"items": sorted(name for name in parts if name.isalpha())}
+def checkpoints_of(kind, seeds, devices):  # and half of a newer one
+    directory = f"{tempfile.mkdtemp()}/run"
+    with open_manager(directory, 9) as manager:
+        for step, seed in seeds.items():
+            state, facts = state_of(kind, devices, seed), run_settings(position=step)
+            save_by_orbax(manager, step, state, facts)
+    Path(directory, f"{max(seeds) + 1}.orbax-checkpoint-tmp").mkdir()
+    return packed(directory)
 
 
-def expect_back(seen):
-    expect_result(seen)
-    lost, items = seen.value["lost"], seen.value["items"]
+def go_on(files, kind, devices, stop, seed, keep):  # from these checkpoints to `stop`
+    directory = unpacked(files) if files else f"{tempfile.mkdtemp()}/run"
+    with open_manager(directory, keep) as manager:
+        fresh = state_of(kind, devices, 0)
+        settings = run_settings(run={"heads": 4, "layers": [2, 3]})  # the same
+        step, state, facts = restore_state(manager, fresh, settings)
+        found = {"state": plain(state), "facts": facts, "unlike": unlike(state, fresh)}
+        now = state_of(kind, devices, seed)
+        save_state(manager, stop, now, run_settings(position=stop))
+        manager.wait_until_finished()
+        again = restore_state(manager, fresh, run_settings())[0]
+    return found | {"began": [step, again], "files": packed(directory)}
+
+
+def newest(folder, fresh):  # step, state and facts, as our own code reads them
+    with open_manager(folder, 9) as manager:
+        step = manager.latest_step()
+        wanted = Composite(state=StandardRestore(abstract(fresh)), facts=JsonRestore())
+        found = manager.restore(step, args=wanted)
+    return step, found.state, found.facts
+
+
+def newest_checkpoint(files, kind, devices):  # what it holds
+    folder = unpacked(files)
+    step, state, facts = newest(folder, state_of(kind, devices, 0))
+    items = sorted(filter(str.isalpha, os.listdir(f"{folder}/{step}")))
+    return {"began": [step], "state": state, "facts": facts, "items": items}
+
+
+def gone_on(kind, steps, saved_on, devices, stop, keep=2):
+    """Lets a run go on from `steps` to `stop`: what it did, its checkpoint, all states.
+
+    The learner's process is not told how the states that it restores were drawn.
+    """
+    rng = drawn(stop)
+    seeds = {step: int(rng.integers(2**31)) for step in (*steps, stop)}
+    states = {n: plain(state_of(kind, devices, s)) for n, s in ({0: 0} | seeds).items()}
+    seed, files = seeds.pop(stop), None
+    if seeds:
+        files = made(checkpoints_of, kind, seeds, saved_on)
+    seen = observe(go_on, files, kind, devices, stop, seed, keep)
+    files = seen.value["files"] if isinstance(seen.value, dict) else None
+    return seen, observe(newest_checkpoint, files, kind, devices, clean=True), states
+
+
+def expect_back(seen, states):  # the values that were saved
+    expect_entries(seen, {})
+    step, items = seen.value["began"][0], seen.value.get("items", ["facts", "state"])
+    lost = lost_entries(seen.value["state"], states.get(step, states[0]))
+    facts = run_settings(position=step) if step else {}
+    lost += ["facts"] * (seen.value["facts"] != facts)
     headline = f"Not as it was saved: {', '.join(lost)}."
     expect(seen, not lost, headline, expected="the values that were saved")
     headline = f"A checkpoint holds {' and '.join(items)}."
@@ -830,7 +902,7 @@ def expect_back(seen):
 
 
 def expect_began(seen, began):
-    expect_result(seen)
+    expect_entries(seen, {})
     found, wanted = (
         ", ".join(map(str, steps)) for steps in (seen.value["began"], began)
     )
@@ -840,7 +912,7 @@ def expect_began(seen, began):
 
 def expect_like_fresh(seen):
     expect_result(seen)
-    headline = f"Not like that of fresh: the state's {', '.join(seen.value['unlike'])}."
+    headline = f"Not like that of fresh: the state's {seen.value['unlike']}."
     expect(seen, not seen.value["unlike"], headline)
 
 
@@ -856,8 +928,8 @@ def deleted_arguments(kind, devices):
 
 def expect_not_deleted(seen):
     expect_result(seen)
-    headline = f"Donated or deleted: {' and '.join(seen.value)}."
-    expect(seen, not seen.value, headline)
+    headline = f"Donated or deleted: {' and '.join(seen.value or ())}."
+    expect(seen, seen.value == [], headline)
 
 
 def other_run(facts, settings, older=()):  # raises as restore_state, if no file changes
@@ -986,14 +1058,15 @@ def expect_older(seen, step, newer):
     others=["another run", "stops if unreadable", "older on request", "arguments stay"],
 )
 def examples_of_restore_state():
-    for stops in ([4], [4, 7, 12]):
-        seen = observe(stop_and_go_on, "optimizer", stops, [8] * len(stops))
+    for steps, stop in (([], 4), ([4, 7], 12)):
+        seen, saved, states = gone_on("optimizer", steps, 8, 8, stop)
         with statement("newest"):
-            expect_began(seen, [0, *stops])
+            expect_began(seen, [max(steps, default=0), stop])
         with statement("sharded as fresh"):
             expect_like_fresh(seen)
         with statement("both come back"):
-            expect_back(seen)
+            expect_back(seen, states)
+            expect_back(saved, states)
     seen = observe(other_run, run_settings(hidden=32), {"hidden": 64}, [3])
     with statement("another run"):
         expect_error(seen, "ValueError", ["hidden"])
@@ -1010,18 +1083,18 @@ def examples_of_restore_state():
 
 @hidden("restore_state")
 def cases_of_restore_state():
-    for arguments in (
-        ("lists", [3, 12], [8, [5]]),
-        ("lists", [3, 5, 10], [[1, 2], 6, 4], 1, True),
-        ("optimizer", [5, 10, 20], [4, [7, 3], 6], 3),
+    for kind, steps, *others in (
+        ("lists", [3, 5], 8, 6, 10, 1),
+        ("optimizer", [5, 10], [1, 2], [7, 3, 4], 20, 3),
     ):
-        seen = observe(stop_and_go_on, *arguments)
+        seen, saved, states = gone_on(kind, steps, *others)
         with statement("newest"):
-            expect_began(seen, [0, *arguments[1]])
+            expect_began(seen, [steps[-1], others[2]])
         with statement("sharded as fresh"):
             expect_like_fresh(seen)
         with statement("both come back"):
-            expect_back(seen)
+            expect_back(seen, states)
+            expect_back(saved, states)
     seen = observe(waits_of_save, 3)
     with statement("both come back"):
         expect_no_waiting(seen)
@@ -1090,7 +1163,7 @@ def restore_state_at_work():
 # Exercise 5.5
 
 
-def saved_twice(tree, devices):  # two checkpoints and half of one; their directory
+def saved_twice(tree, devices):  # two checkpoints and half of one
     mesh = mesh_of(devices, ("data",))
     with open_manager(directory := tempfile.mkdtemp()) as manager:
         for step, values in ((9, jax.tree.map(np.zeros_like, tree)), (10, tree)):
@@ -1100,14 +1173,17 @@ def saved_twice(tree, devices):  # two checkpoints and half of one; their direct
             )
             manager.save(step, args=Composite(state=StandardSave(state)))
     Path(directory, "11.orbax-checkpoint-tmp", "state").mkdir(parents=True)
-    return directory
+    return packed(directory)
 
 
-def moved(tree, saved_on, devices, names, specs, explicit=False):
+def moved(files, devices, names, specs, explicit=False):
     types = (AxisType.Explicit if explicit else AxisType.Auto,) * len(names)
     mesh = jax.sharding.Mesh(mesh_of(devices, names).devices, names, axis_types=types)
-    specs = jax.tree.map(lambda s: P(*s), specs, is_leaf=lambda s: isinstance(s, tuple))
-    return restore_elsewhere(saved_twice(tree, saved_on), mesh, specs)
+    return restore_elsewhere(unpacked(files), mesh, partitions(specs))
+
+
+def partitions(specs):
+    return jax.tree.map(lambda s: P(*s), specs, is_leaf=lambda s: isinstance(s, tuple))
 
 
 def from_nothing(name, half):  # no directory, or one with half a checkpoint
@@ -1119,7 +1195,7 @@ def from_nothing(name, half):  # no directory, or one with half a checkpoint
 
 def saved_in_between():  # by another run, into the same directory
     tree = {"w": np.arange(6, dtype=np.float32)}
-    directory, mesh = saved_twice(tree, 2), mesh_of(2, ("x",))
+    directory, mesh = unpacked(saved_twice(tree, 2)), mesh_of(2, ("x",))
     first = restore_elsewhere(directory, mesh, {"w": P("x")})
     with open_manager(directory) as manager:
         state = jax.tree.map(lambda a: place(a + 100, a.sharding), first)
@@ -1161,6 +1237,22 @@ def whole_on_their_way(*arguments):  # arrays that were whole somewhere
     return sorted({*problems})
 
 
+def expect_in_parts(seen):
+    was = "; ".join(seen.value or ())
+    headline = "Orbax restored arrays in another layout than specs say."
+    if not was.startswith("Orbax"):
+        headline = "A split array was fetched to the host."
+    rows = {"seen": was, "expected": "parts, where they belong"}
+    expect(seen, seen.value == [], headline, **rows)
+
+
+def expect_placed(seen, tree, devices, names, specs):  # as our own code places it
+    mesh, specs = mesh_of(devices, names), partitions(specs)
+    tree = jax.tree.map(lambda a, s: place(a, NamedSharding(mesh, s)), tree, specs)
+    layout = {path: shards(array) for path, array in leaves(tree)}
+    compare_layout(seen, Observation("", "", plain(tree), layout))
+
+
 @visible(
     "restore_elsewhere",
     points=3,
@@ -1175,12 +1267,13 @@ def whole_on_their_way(*arguments):  # arrays that were whole somewhere
 def examples_of_restore_elsewhere():
     w = np.arange(64, dtype=np.float32).reshape(16, 4)
     tree, many = {"w": w, "b": np.arange(8, dtype=np.int32)}, {"w": ("data",), "b": ()}
+    files = made(saved_twice, tree, 8)
     older = {"this is an older checkpoint": jax.tree.map(np.zeros_like, tree)}
     for devices, names, specs in (
         ([0, 1, 2, 3], ["data"], many),
         (PAIRS, ["i", "j"], {"w": ("j", "i"), "b": (("j", "i"),)}),
     ):
-        seen = observe(moved, tree, 8, devices, names, specs)
+        seen = observe(moved, files, devices, names, specs)
         with statement("newest values"):
             expect_close(seen, tree, mistakes=older)
         where = {name: (f'["{name}"]', spec) for name, spec in specs.items()}
@@ -1188,72 +1281,56 @@ def examples_of_restore_elsewhere():
         order = order if "i" in names else {}
         with statement("sharded by specs"):
             expect_layout(seen, where, np.shape(devices), names, mistakes=order)
-        seen = observe(whole_on_their_way, tree, 8, devices, names, specs)
         with statement("never gathered"):
-            was = "; ".join(seen.value or ())
-            headline = "Orbax restored arrays in another layout than specs say."
-            if not was.startswith("Orbax"):
-                headline = "A split array was fetched to the host."
-            rows = {"seen": was, "expected": "parts, where they belong"}
-            expect(seen, not seen.value, headline, **rows)
+            expect_in_parts(observe(whole_on_their_way, files, devices, names, specs))
     seen = observe(from_nothing, "no-runs", False)
     with statement("nothing there"):
         expect_error(seen, "FileNotFoundError", ["no-runs"])
-    seen = observe(moved, tree, 8, 4, ["data"], many | {"w": ("rows",)})
+    seen = observe(moved, files, 4, ["data"], many | {"w": ("rows",)})
     with statement("unknown axis"):
         expect_error(seen, "ValueError", ["rows"])
 
 
 @hidden("restore_elsewhere")
 def cases_of_restore_elsewhere():
-    def cases(rng):
-        def array(*shape, dtype="float32"):
-            return np.asarray(30 * rng.normal(size=shape), dtype)
+    rng = drawn(5)
 
-        deep = {"a": {"b": {"c": array(4, 6, 2)}, "c": array(6, 3)}, "d": array()}
-        where = {"a": {"b": {"c": ("x", "y")}, "c": (None, "y")}, "d": ()}
-        deep["e"], where["e"] = (
-            [array(12, 3), [array(12)]],
-            [("x", "y"), [(("y", "x"),)]],
-        )
-        yield Case(deep, 2, [[7, 5, 3], [6, 4, 2]], ["x", "y"], where, rtol=0)
-        low = {"q": array(6, dtype="int8"), "w": array(3, 5, dtype=jnp.bfloat16)}
-        yield Case(low, 3, [6], ["one"], {"q": ("one",), "w": ()}, rtol=0)
-        where = {"q": ("rows",), "w": ("rows",)}
-        yield Case(low, [4], [2, 1, 0], ["rows"], where, True, rtol=0)
+    def array(*shape, dtype="float32"):
+        return np.asarray(30 * rng.normal(size=shape), dtype)
 
-    def errors(rng):
-        low, axis = {"q": np.arange(6)}, "".join(rng.choice([*"bcdfghjk"], 6))
-        yield Case(low, 2, 2, ["x"], {"q": (axis,)}, mentions=[axis])
-        yield Case(low, 2, 2, ["x"], {"q": (("x", axis),)}, mentions=[axis])
-
-    def nowhere(rng):
-        yield Case("no-such-place", False, mentions=["no-such-place"])
-        yield Case("half-done", True, mentions=["half-done"])
-
-    free = {"compiles sent arrays collectives": "nothing is said of programs"}
-    stay, axis, there = "arguments stay", "unknown axis", "nothing there"
-    both = free | {"error": "it raises none"}
-    none = free | {"layout arguments value": "it raises"}
-    expect_like_solution(
-        moved,
-        cases,
-        value="newest values",
-        layout="sharded by specs",
-        arguments=stay,
-        free=both,
+    deep = {"a": {"b": {"c": array(4, 6, 2)}, "c": array(6, 3)}, "d": array()}
+    where = {"a": {"b": {"c": ("x", "y")}, "c": (None, "y")}, "d": ()}
+    deep["e"], where["e"] = (
+        [array(12, 3), [array(12)]],
+        [("x", "y"), [(("y", "x"),)]],
     )
-    expect_like_solution(
-        whole_on_their_way,
-        cases,
-        value="never gathered",
-        free=both | {"layout arguments": "seen above"},
-    )
+    low = {"q": array(6, dtype="int8"), "w": array(3, 5, dtype=jnp.bfloat16)}
+    for tree, saved_on, devices, names, specs, *explicit in (
+        (low, 3, [6], ["one"], {"q": ("one",), "w": ()}),
+        (low, [4], [2, 1, 0], ["rows"], {"q": ("rows",), "w": ("rows",)}, True),
+        (deep, 2, [[7, 5, 3], [6, 4, 2]], ["x", "y"], where),
+    ):
+        to = made(saved_twice, tree, saved_on), devices, names, specs, *explicit
+        seen = observe(moved, *to)
+        with statement("newest values"):
+            expect_close(seen, tree, rtol=0, atol=0)
+        with statement("sharded by specs"):
+            expect_placed(seen, tree, devices, names, specs)
+        with statement("arguments stay"):
+            expect_unchanged(seen)
+        with statement("never gathered"):
+            expect_in_parts(observe(whole_on_their_way, *to))
     seen = observe(saved_in_between)
     with statement("nothing is remembered"):
         expect_close(seen, {"w": np.arange(100, 106, dtype=np.float32)})
-    expect_like_solution(moved, errors, error=axis, free=none)
-    expect_like_solution(from_nothing, nowhere, error=there, free=none)
+    axis, files = "".join(rng.choice([*"bcdfghjk"], 6)), made(saved_twice, low, 3)
+    for spec in (axis,), (("x", axis),):
+        with statement("unknown axis"):
+            seen = observe(moved, files, 2, ["x"], {"q": spec, "w": ()})
+            expect_error(seen, "ValueError", [axis])
+    for name, half in (("no-such-place", False), ("half-done", True)):
+        with statement("nothing there"):
+            expect_error(observe(from_nothing, name, half), "FileNotFoundError", [name])
 
 
 @demo("restore_elsewhere")
@@ -1276,7 +1353,7 @@ KILLED = "The process was killed by SIGKILL."
 
 
 @contextlib.contextmanager
-def early_saves(folder):  # its log, and steps that are saved before their line
+def early_saves(folder):  # steps that are saved before their line is in the log
     log, early = Path(folder, "metrics.jsonl"), []
     save = ocp.CheckpointManager.save
 
@@ -1286,7 +1363,7 @@ def early_saves(folder):  # its log, and steps that are saved before their line
         return save(manager, step, *arguments, **options)
 
     with mock.patch.object(ocp.CheckpointManager, "save", saving):
-        yield log, early
+        yield early
 
 
 def kept_steps(folder, settings):  # and what the newest one's facts differ in
@@ -1313,25 +1390,17 @@ def in_other_layouts(params, num_devices):  # the parameters that are
     ]
 
 
-def run_once(changes, folder=None):  # a run that is done only restores
+def run_once(changes, files=None):  # goes on from files; one that is done only restores
     new = f"{os.path.relpath(tempfile.mkdtemp())}/new/run/"
-    config = config_of(folder or new, **changes)
-    saves = early_saves(config["directory"])
-    with saves as (log, early):
+    config = config_of(unpacked(files) if files else new, **changes)
+    with early_saves(config["directory"]) as early:
         params = fit(given := {**config})
-    other = in_other_layouts(params, config["num_devices"])
-    params = jax.tree.map(np.asarray, params)
-    rows = [json.loads(line) for line in log.read_text().splitlines()]
-    steps, losses = (np.array([row[name] for row in rows]) for name in ("step", "loss"))
-    found = {"params": params, "logged": steps, "losses": losses}
-    found["in other layouts"] = other
-    saved = kept_steps(log.parent / "checkpoints", settings_of(config))
-    saved += f", {early} before their line" * bool(early)
-    found |= {"ended": "finished", "saved": saved, "config stays": given == config}
-    return found | {"kept": sum("before" in row for row in rows)}  # of the run before
+    found = {"in other layouts": in_other_layouts(params, config["num_devices"])}
+    found |= {"params": plain(params), "early": early, "config stays": given == config}
+    return found | {"ended": "finished", "files": packed(config["directory"])}
 
 
-def run_twice(changes, num_processes, later):  # in processes, then once more here
+def begin(changes, num_processes):  # in processes, or here
     folder, ended = tempfile.mkdtemp(), "finished"
     if num_processes:
         write_script(script := Path(folder, "pipeline.py"), run_fit)
@@ -1339,11 +1408,57 @@ def run_twice(changes, num_processes, later):  # in processes, then once more he
         ended = run_script(script, settings, num_processes, timeout_s=40)
     else:
         fit(config_of(folder, **changes))
-    if ended != "finished" and "SIGKILL" not in ended:
-        return {"ended": ended}
-    log = Path(folder, "metrics.jsonl")
+    return {"ended": ended, "files": packed(folder)}
+
+
+def handed_on(files, changes, shift):  # log lines marked, the parameters shifted
+    log = Path(folder := unpacked(files), "metrics.jsonl")
     log.write_text(log.read_text().replace("}", ', "before": true}'))
-    return run_once(changes | later, folder) | {"ended": ended}
+    checkpoints, step = f"{folder}/checkpoints", 0
+    if shift:
+        config = config_of(folder, **changes)
+        fresh = first_state(make_task(config)[2], make_optimizer(config), make_mesh(8))
+        step, state, facts = newest(checkpoints, fresh)
+        state["params"] = jax.tree.map(lambda a: a + shift, state["params"])
+        shutil.rmtree(checkpoints)
+        with open_manager(checkpoints) as manager:
+            save_by_orbax(manager, step, state, facts)
+    return {"files": packed(folder), "begun": step}
+
+
+def left_by_run(files, changes):  # what its log and its checkpoints hold
+    text = Path(folder := unpacked(files), "metrics.jsonl").read_text()
+    rows = [json.loads(line) for line in text.splitlines()]
+    steps, losses = (np.array([row[name] for row in rows]) for name in ("step", "loss"))
+    saved = kept_steps(f"{folder}/checkpoints", settings_of(config_of("", **changes)))
+    kept = sum("before" in row for row in rows)  # lines of the run before
+    return {"logged": steps, "losses": losses, "saved": saved, "kept": kept}
+
+
+def ran(changes, *files):  # one run, and what it leaves
+    seen = observe(run_once, changes, *files)
+    if seen.error or not isinstance(seen.value, dict):
+        return seen
+    read = observe(left_by_run, seen.value.get("files"), changes, clean=True)
+    value = {**seen.value, "saved": "", **(read.value or {}), "files": None}
+    if early := value.get("early"):
+        value["saved"] += f", {early} before their line"
+    return dataclasses.replace(seen, value=value, error=read.error)
+
+
+def ran_twice(changes, num_processes, later, shift=0.0):  # in processes, then once more
+    first = observe(begin, changes, num_processes)
+    if first.error or not isinstance(first.value, dict):
+        return first
+    if first.value["ended"] not in ("finished", KILLED):
+        return first
+    changes = changes | {"cut_at": None} | later
+    given = observe(handed_on, first.value["files"], changes, shift, clean=True)
+    if given.error:
+        return dataclasses.replace(first, error=given.error)
+    second = ran(changes, given.value["files"])
+    found = {"ended": first.value["ended"], "begun": given.value["begun"]}
+    return dataclasses.replace(second, value=(second.value or {}) | found)
 
 
 def refused(changes):  # raises what fit does, if nothing was written
@@ -1355,7 +1470,7 @@ def refused(changes):  # raises what fit does, if nothing was written
             raise OSError(f"{' and '.join(written)} was written before")
 
 
-def alone(changes, begun=0, lost=""):  # one device, whole batches; lost at begun
+def alone(changes, begun=0, lost="", shift=0):  # one device; lost, shifted at begun
     config = config_of("", **changes)
     (x, y), loss_fn, init = make_task(config)
     optimizer, size, losses = make_optimizer(config), config["batch_size"], []
@@ -1370,6 +1485,8 @@ def alone(changes, begun=0, lost=""):  # one device, whole batches; lost at begu
     num_epochs = config["num_steps"] * size // len(x) + 2
     line = endless_line(config["seed"], num_epochs, len(x))
     for number in range(config["num_steps"]):
+        if number == begun:
+            state["params"] = jax.tree.map(lambda a: a + shift, state["params"])
         if number == begun and lost == "optimizer":
             state |= {"opt_state": optimizer.init(state["params"])}
         back = {"stream": begun, "batch": -1}.get(lost, 0) if number >= begun else 0
@@ -1423,7 +1540,7 @@ def expect_config_stays(seen):
 
 
 def expect_ended(seen, ended, kept):  # kept: lines of the run before
-    expect_result(seen)
+    expect_entries(seen, {})
     waits = "one process waits for another: all make the same calls (section 6)"
     waits = {waits: lambda s: "did not finish" in s.value["ended"]}
     rows = {"seen": seen.value["ended"], "expected": ended, "causes": waits}
@@ -1449,7 +1566,7 @@ def expect_ended(seen, ended, kept):  # kept: lines of the run before
 )
 def examples_of_fit():
     changes = {"num_steps": 40, "save_every": 15, "keep": 3, "hidden": 16}
-    wanted, straight = alone(changes), observe(run_once, changes)
+    wanted, straight = alone(changes), ran(changes)
     with statement("trains to the last step"):
         expect_trained(straight, changes, wanted)
     with statement("stays sharded"):
@@ -1465,7 +1582,7 @@ def examples_of_fit():
             ({"num_devices": 16}, "ValueError", "16"),
         ):
             expect_error(observe(refused, bad), kind, [says])
-    seen = observe(run_twice, changes | {"cut_at": 37}, 1, {"cut_at": None})
+    seen = ran_twice(changes | {"cut_at": 37}, 1, {})
     with statement("goes on"):
         expect_ended(seen, KILLED, [15, 30])  # 30 may not be complete
         expect_trained(seen, changes, wanted)
@@ -1475,10 +1592,10 @@ def examples_of_fit():
     with statement("checkpoints"):
         expect_saved(seen, "[15, 30, 40]")
     changes = {"task": "regression", "num_steps": 20, "save_every": 8, "peak_lr": 0.1}
-    seen = observe(run_twice, changes, 0, {"seed": 1})
+    seen = ran_twice(changes, 0, {"seed": 1})
     with statement("checkpoints"):
         expect_error(seen, "ValueError", ["seed"])
-    wanted, seen = alone(changes), observe(run_twice, changes, 2, {})
+    wanted, seen = alone(changes), ran_twice(changes, 2, {})
     with statement("several processes"):
         expect_ended(seen, "finished", [20])
         expect_trained(seen, changes, wanted)
@@ -1496,13 +1613,12 @@ def cases_of_fit():
             expect_error(observe(refused, bad), "ValueError", [says])
     changes = {"task": "regression", "num_steps": 30, "save_every": 7, "seed": 5}
     changes |= {"batch_size": 48, "num_microbatches": 3, "keep": 1}
-    later = {"cut_at": None, "num_devices": 4}
-    wanted, seen = (
-        alone(changes),
-        observe(run_twice, changes | {"cut_at": 15}, 1, later),
-    )
+    # What it goes on from has other parameters than it has saved.
+    shift = float(drawn(30).uniform(0.5, 1))
+    seen = ran_twice(changes | {"cut_at": 15}, 1, {"num_devices": 4}, shift)
     with statement("goes on"):
         expect_ended(seen, KILLED, [7, 14])
+        wanted = alone(changes, seen.value["begun"], shift=shift)
         expect_trained(seen, changes, wanted)
     with statement("stays sharded"):
         expect_sharded(seen)
@@ -1511,7 +1627,7 @@ def cases_of_fit():
     changes |= {"num_steps": 2, "num_devices": 1, "batch_size": 7}
     changes["num_microbatches"] = 1
     later = {"num_steps": 5, "keep": 4, "save_every": 4}
-    wanted, seen = alone(changes | later), observe(run_twice, changes, 0, later)
+    wanted, seen = alone(changes | later), ran_twice(changes, 0, later)
     with statement("goes on"):
         expect_ended(seen, "finished", [2])
         expect_trained(seen, changes | later, wanted)
@@ -1520,7 +1636,7 @@ def cases_of_fit():
     with statement("arguments stay"):
         expect_config_stays(seen)
     changes["peak_lr"] = 0.7  # the runs before had another rate, and the same shapes
-    wanted, seen = alone(changes), observe(run_once, changes)
+    wanted, seen = alone(changes), ran(changes)
     with statement("nothing is remembered"):
         expect_trained(seen, changes, wanted)
     with statement("checkpoints"):

@@ -72,6 +72,7 @@ def test_a_value_is_described_in_short(value, text):
 def test_a_long_description_is_cut():
     assert describe("a" * 100, limit=20) == "'" + "a" * 15 + " ..."
     assert len(describe([EIGHT] * 100)) == 120
+    assert describe(b"PK" * 100, limit=20) == "<bytes>"
 
 
 @pytest.mark.parametrize(

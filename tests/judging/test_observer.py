@@ -135,6 +135,13 @@ def test_an_observation_from_afar_is_that_of_a_call_here(case, process, capsys):
     capsys.readouterr()
 
 
+def test_a_question_says_whether_a_clean_process_is_to_answer(process):
+    ask, asked = process(f=scale)
+    for clean in (False, True):
+        Observer(ask).observe(Remote("f"), X, 2, clean=clean)
+    assert [json.loads(question)["clean"] for question in asked] == [False, True]
+
+
 def mapped(x, key, n):
     noise = jax.pmap(lambda k: jax.random.normal(k, (2,)))(
         jax.random.split(key, len(x))

@@ -10,7 +10,7 @@ from grader.authoring.release import exercises, release
 from grader.containment.limits import Limits
 from grader.judging import trial as module
 from grader.judging.trial import Trial
-from grader.kernel.session import CellResult
+from grader.kernel.session import CellResult, SessionEnded
 from grader.results import Outcome
 
 QUESTIONS = 55  # that a check asks
@@ -67,3 +67,81 @@ def test_the_time_of_a_submission_is_checked_within_an_exercise(
     assert found.message.startswith("Not finished: the submission took more than")
     assert [*trial.limits_hit] == ["time of the whole submission"]
     assert clock.now - trial.begun + trial.cpu_s <= 25 + 1.8
+
+
+class Reader:
+    """Asks, for each exercise, the learner's process and then a clean one."""
+
+    material = dict.fromkeys(("setup", "definitions", "functions", "checks"))
+
+    def __init__(self, crashes=""):
+        self.ended, self.crashes = {}, crashes
+
+    def check(self, name, ask):
+        function = "crash" if name == self.crashes else name
+        replies = [ask({"function": name, "clean": False})]
+        replies += [ask({"function": function, "clean": True})]
+        self.ended[name] = [reply.get("ended") for reply in replies]
+        found = {"verdict": "PASSED", "message": "", "share": 1.0}
+        return found | {"statements": [], "details": []}
+
+
+@pytest.fixture
+def sessions(monkeypatch):
+    """Lists the cells that each session of a trial has run, by its start."""
+    started = []
+
+    class Session:
+        def __init__(self, limits, **options):
+            self.cells, self.ended, self.cpu_s = [], "", 1.0
+            started.append(self.cells)
+
+        def run(self, code, wall_s=None, silent=False):
+            self.cells.append(code)
+            if "crash" in code:
+                self.ended = "died"
+                raise SessionEnded("died")
+            return CellResult(replies=["{}"] if silent else [])
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr(module, "Session", Session)
+    return started
+
+
+def test_a_clean_question_goes_to_a_session_without_the_learner_s_cells(
+    lesson, sessions
+):
+    answered = release(lesson)
+    exercises(answered)["double"].source = "def double(x):\n    return x + x"
+    judge = Reader()
+    trial = Trial(answered, lesson, judge, Limits())
+    found = trial.run()
+    assert found["double"].outcome is Outcome.PASSED
+    assert judge.ended["double"] == [None, None]
+    learner, clean = sessions
+    assert any("x + x" in cell for cell in learner)
+    assert not any("x + x" in cell for cell in clean)
+    assert [cell for cell in clean if "answer(" in cell] == clean[-1:]
+    assert trial.cpu_s == 2.0  # both count
+
+
+def test_no_clean_session_starts_where_nothing_asks_for_it(lesson, sessions):
+    answered = release(lesson)
+    exercises(answered)["double"].source = "def double(x):\n    return x + x"
+    Trial(answered, lesson, Judge(), Limits()).run()
+    assert len(sessions) == 1
+
+
+def test_what_ends_the_clean_session_costs_its_exercise_alone(lesson, sessions):
+    answered = release(lesson)
+    for name in ("double", "negate"):
+        exercises(answered)[name].source = f"def {name}(x):\n    return x"
+    judge = Reader(crashes="double")
+    found = Trial(answered, lesson, judge, Limits()).run()
+    assert judge.ended == {"double": [None, "died"], "negate": [None, None]}
+    assert found["negate"].outcome is Outcome.PASSED

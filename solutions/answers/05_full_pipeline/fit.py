@@ -492,6 +492,30 @@ def fit(config):
     return state["params"]
 
 
+# %% wrong="trains anew" fails="goes on"
+"""Restores the step alone: it trains from the beginning again, and logs what is new."""
+
+
+def fit(config):
+    mesh, optimizer = make_mesh(config["num_devices"]), make_optimizer(config)
+    data, loss_fn, init = make_task(config)
+    state, pieces = first_state(init, optimizer, mesh), config["num_microbatches"]
+    train_step = keep_layout(state, make_train_step(loss_fn, optimizer, mesh, pieces))
+    with open_manager(f"{config['directory']}/checkpoints", config["keep"]) as manager:
+        start, *_ = restore_state(manager, state, settings_of(config))
+        (write, flush), rows = open_log(config, start), NamedSharding(mesh, P("data"))
+        stream = batches(data, config["batch_size"], rows, config["seed"], 0)
+        for step in range(1, config["num_steps"] + 1):
+            state, metrics = train_step(state, next(stream))
+            if step <= start:
+                continue
+            write(step, metrics)
+            if step % config["save_every"] == 0 or step == config["num_steps"]:
+                flush()
+                save_state(manager, step, state, settings_of(config))
+    return state["params"]
+
+
 # %% wrong="trains replicas" fails="stays sharded"
 """Replicates the state before it trains, as the step's shard_map would like it."""
 

@@ -634,7 +634,7 @@ def restore_state(manager, fresh, settings, step=None):
     return step, state, facts
 
 
-# %% wrong="saves the settings alone" fails="newest; sharded as fresh"
+# %% wrong="saves the settings alone" fails="newest"
 """Keeps of the facts what is plain: numbers and texts."""
 
 
@@ -666,7 +666,7 @@ def restore_state(manager, fresh, settings, step=None):
     return step, state, facts
 
 
-# %% wrong="saves the weights alone" fails="both come back; stops if unreadable; older on request"
+# %% wrong="saves the weights alone" fails="both come back; newest; stops if unreadable; older on request"
 """Saves the weights alone: moments and random key start afresh."""
 
 
