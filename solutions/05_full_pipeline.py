@@ -20,7 +20,7 @@
 # - write a compiled step that accumulates gradients, synchronises once and reuses
 #   memory;
 # - compute in bfloat16 where accuracy allows it;
-# - save and restore sharded state, also on another number of devices, and know what to
+# - save and restore sharded state, even on another number of devices, and know what to
 #   do with a checkpoint that cannot be read;
 # - run one script as several processes, as on a cluster;
 # - split a model into pipeline stages, and schedule them so that memory suffices (in
@@ -77,9 +77,8 @@ def make_mesh(num_devices):  # of the first devices, with one axis, "data"
     return jax.make_mesh((num_devices,), ("data",), axis_types=types, devices=devices)
 
 
-def place(
-    array, sharding
-):  # each device gets its part; do not write to array afterwards
+def place(array, sharding):
+    # Each device gets its part; do not write to the array afterwards.
     return jax.make_array_from_callback(array.shape, sharding, lambda part: array[part])
 
 
@@ -470,9 +469,9 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.float16):
 # - [same loss] The loss agrees with `digits_loss` up to bfloat16's rounding.
 # - [bfloat16 products] The products with `w1` and `w2`, and those of their gradients,
 #   are matrix products of bfloat16 with bfloat16.
+# - [float32 gradients] Gradients with respect to `params` are float32.
 # - [float32 from the logits on] Logits are cast to float32, and softmax and mean are
 #   computed in it. (Biases and tanh may be in either.)
-# - [float32 gradients] Gradients with respect to `params` are float32.
 
 
 # %% exercise="mixed_precision_loss" minutes=10 difficulty=1
@@ -946,9 +945,8 @@ def check_config(config):  # names what is wrong, and the remedy
 
 # %%
 def digit_images(held_out):  # f32[N, 64] and i32[N]; every sixth is held out
-    file = (
-        "sklearn/datasets/data/digits.csv.gz"  # importing sklearn would take a second
-    )
+    # Importing sklearn would take a second.
+    file = "sklearn/datasets/data/digits.csv.gz"
     rows = np.loadtxt(distribution("scikit-learn").locate_file(file), delimiter=",")
     rows = rows[(np.arange(len(rows)) % 6 == 0) == held_out]
     return np.float32(rows[:, :-1] / 16), np.int32(rows[:, -1])
@@ -1043,11 +1041,11 @@ def open_log(config, step):  # returns write(step, metrics) and flush()
 # ### Exercise 5.6: fit
 #
 # How often should a run save? Saving often costs time, saving seldom loses work.
-# Young's rule of 1974 balances the two: the best interval is √(2 · cost of a save ·
-# time between failures). With the 186 minutes between failures of Llama 3's run, and a
-# minute for each save, that is every 19 minutes. What makes the rule true is the
-# property that you build now: a restart loses nothing but the steps since the last
-# checkpoint.
+# [Young's rule](https://doi.org/10.1145/361147.361115) balances the two: the best
+# interval is √(2 · cost of a save · time between failures). With the 186 minutes
+# between failures of Llama 3's run, and a minute for each save, that is every 19
+# minutes. What makes the rule true is the property that you build now: a restart loses
+# nothing but the steps since the last checkpoint.
 #
 # Write `fit(config)`. It trains to step `config["num_steps"]` and returns the
 # parameters. `config["seed"]` orders the data. Use your `batches`, `make_train_step`,
@@ -1157,8 +1155,8 @@ def fit(config):
 #
 # **Predict, then run.** Below, the host takes 20 ms to make each batch, and a step of
 # the devices about as long. One loop reads each loss at once, as `print(float(loss))`
-# does; the other reads it one step late, as `write` does. What part of the time does
-# that take?
+# does; the other reads it one step late, as `write` does. What share of the first
+# loop's time does the second one take?
 
 # %%
 square = place(np.ones((512, 512), np.float32), NamedSharding(make_mesh(8), P()))
@@ -1258,8 +1256,8 @@ checklist(
 #
 # A fresh state has the right shapes, so nothing raises.
 #
-# </details> <details><summary>A loss curve with a bump or without one, and other
-# parameters in the end</summary>
+# </details>
+# <details><summary>A loss curve with a bump or without one, and other parameters in the end</summary>
 #
 # Right. It has become another run, and only a comparison of bits shows it.
 #
@@ -1382,8 +1380,8 @@ def stage(params, x):  # w: f32[W, W], b: f32[W]; x: f32[B, W]
 #   first; sending in the last tick is optional.)
 # - [stage s on device s] The mesh holds the first S devices in their order, and stage s
 #   runs on device s.
-# - [nothing else is sent] Apart from that, the results may be sent once, at the end.
-#   Where they end up is up to you.
+# - [nothing else is sent] Beyond that, only the results are sent, once, at the end.
+#   They may end up on any device.
 
 
 # %% exercise="pipeline_forward" minutes=25 difficulty=3
@@ -1526,6 +1524,7 @@ def run_schedule(schedule, params, xs, targets):  # gradients of the stages
 #
 # Write `one_f_one_b(num_stages, num_microbatches)`. It returns a schedule of S stages
 # and M microbatches in the form of `gpipe`: a list of ticks, each a list of S entries.
+# Everything else, such as the order of the microbatches, is up to you.
 #
 # ```python
 # one_f_one_b(2, 2)
@@ -1540,8 +1539,6 @@ def run_schedule(schedule, params, xs, targets):  # gradients of the stages
 # - [little is kept] From its forward to its backward a stage keeps a microbatch: stage
 #   s at most S - s at once.
 # - [fewest ticks] The schedule has 2 (M + S - 1) ticks.
-#
-# Everything else, such as the order of the microbatches, is up to you.
 
 
 # %% exercise="one_f_one_b" minutes=20 difficulty=2
@@ -1841,6 +1838,10 @@ print("each row is read so many times:", *np.unique(counts))
 # array of `shape`, as `sharding` splits it. `read(first, last)` returns rows `first` to
 # `last - 1` of the global array as a NumPy array, with all their columns.
 #
+# `devices` are those of one process. Use them, not `sharding.addressable_devices`: in
+# this notebook, one process has all devices. How many calls of `read` it takes is up to
+# you.
+#
 # ```python
 # sharding = NamedSharding(two_axes, P("data"))  # 16 rows over 4, each part on 2 devices
 # read_own_rows(read, sharding, (16, 4), jax.devices()[:2])  # reads rows 0 to 3, once
@@ -1850,10 +1851,6 @@ print("each row is read so many times:", *np.unique(counts))
 # - [own rows only] Rows that none of `devices` holds are not read.
 # - [each row once] Every row that is needed is read once, even if several devices hold
 #   them.
-#
-# `devices` are those of one process. Use them, not `sharding.addressable_devices`: in
-# this notebook, one process has all devices. How many calls of `read` it takes is up to
-# you.
 
 
 # %% exercise="read_own_rows" minutes=15 difficulty=2
@@ -1991,9 +1988,9 @@ for name, make in (
 # ## 15. All together
 #
 # One last run of everything that you wrote: `fit` trains once in float32 and once with
-# your 5.3, sharded over eight devices, and your 5.5 then lays the second run's
-# checkpoint out on the 4 x 2 mesh, each matrix split by columns over "model", as one
-# would for serving.
+# your `mixed_precision_loss`, sharded over eight devices. Your `restore_elsewhere` then
+# lays the second run's checkpoint out on the 4 x 2 mesh, each matrix split by columns
+# over "model", as one would for serving.
 #
 # **Predict, then run.** How far apart are the losses of the two runs?
 
