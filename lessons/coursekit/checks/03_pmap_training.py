@@ -12,7 +12,6 @@ import optax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from coursekit import tracing
 from coursekit.checks import demo, hidden, visible
 from coursekit.expect import (
     expect,
@@ -24,8 +23,10 @@ from coursekit.expect_program import (
     expect_arrays,
     expect_collectives,
     expect_devices,
+    expect_held,
     expect_moved,
     expect_one_sync,
+    expect_own_rows,
     expect_replicas,
 )
 from coursekit.hidden_cases import Case
@@ -60,11 +61,15 @@ from coursekit.references import (
     reference_perceptron,
     reference_sgd,
 )
+from coursekit.tracing import num_donated
 
 
 def random_numbers(rng, dtype, *shape):  # with all bits of their dtype
     bits = rng.integers(-(2**31), 2**31, shape)
     return (bits if jnp.issubdtype(dtype, jnp.integer) else bits / 2**20).astype(dtype)
+
+
+X = 4  # its place, after four parameters
 
 
 def num_lost(*trees):  # arrays that were donated or deleted
@@ -130,6 +135,10 @@ def show_training(params, title, curves):  # one device's curve is the first
     print(f"Of 360 digits that it has never seen, it reads {100 * part:.0f} % right.")
 
 
+def labelled(rng, *shape):  # x: f32[*shape, 10], y: i32[*shape], of two classes
+    return mlp_data(1, *shape)[0], np.int32(rng.integers(2, size=shape))
+
+
 def random_params(rng, width, num_devices=None):  # no bias is 0
     params = init_mlp(rng.integers(10**6), width)
     params = jax.tree.map(lambda p: np.float32(p + rng.normal()), params)
@@ -155,31 +164,11 @@ def unsent():  # why replicas may differ
     return causes
 
 
-def steps_that_mix_devices(params, x, y, lr):  # outside of what is mapped
-    def steps(program):
-        for one in program.eqns:
-            inner = tracing.programs_inside(one)
-            if one.primitive.name not in ("shard_map", "xla_pmap"):
-                yield from () if inner else (one,)
-                for part in inner:
-                    yield from steps(part)
-
-    own = y.shape[:1]  # of a loss per device
-    replicas = {own, *(leaf.shape for leaf in jax.tree.leaves(params))}
-    found = []
-    for step in steps(tracing.program_steps(train_step, params, x, y, lr)):
-        shapes = {getattr(v.aval, "shape", ()) for v in step.invars} & replicas
-        most = max(map(np.prod, shapes), default=0)  # of what has a row per device
-        made = [v.aval.shape for v in step.outvars if v.aval.shape[:1] != own]
-        found += [step.primitive.name] * any(np.prod(one) < most for one in made)
-    return sorted(found)
-
-
 def two_steps(params, x, y, lr):
     params, x, y = jax.tree.map(jnp.asarray, (params, x, y))
     first = jax.tree.map(jnp.asarray, train_step(params, x, y, lr)[0])
     second = jax.tree.map(np.asarray, train_step(first, x, y, lr))
-    donated = tracing.num_donated(train_step, params, x, y, lr)
+    donated = num_donated(train_step, params, x, y, lr)
     return *second, donated + num_lost(params, x, y, first)
 
 
@@ -224,6 +213,7 @@ def examples_of_train_step():
         expect_devices(seen, many)
     with statement("own rows only"):
         expect_arrays(seen, never=(16 * many, 32))
+        expect_own_rows(seen, X)
     with statement("one all-reduce"):
         expect_one_sync(seen, params, many)
     with statement("no recompilation"):
@@ -241,16 +231,6 @@ def digits_by_train_step():
     curves["your train_step"] = losses
     params = jax.tree.map(lambda leaf: np.asarray(leaf)[0], params)
     show_training(params, f"Your train_step learns digits on {there} devices", curves)
-
-
-def most_layers_alive(params, x, y, lr, axis_name):  # hidden layers, at a time
-    size = x.shape[2] * params["b1"].shape[-1]  # of a microbatch's
-
-    def step(*inputs):
-        run = functools.partial(accumulated_step, lr=lr, axis_name=axis_name)
-        return jax.pmap(lambda *own: run(*own), axis_name)(*inputs)
-
-    return tracing.num_alive(tracing.program_steps(step, params, x, y), size)
 
 
 @visible(
@@ -358,6 +338,8 @@ def examples_of_shard_map_step():
             expect_moved(seen, at_least=least, causes=causes)
         with statement("one all-reduce"):
             expect_one_sync(seen, params, number)
+        with statement("own rows only"):
+            expect_own_rows(seen, X)
     with statement("own rows only"):
         expect_arrays(seen, never=(8 * many, 32))
     with statement("no recompilation"):
@@ -498,7 +480,7 @@ def updates_of(optimizer, update, params, grads):  # a gradient per step, params
 def learning_rates(peak_lr, warmup_steps, num_steps, weight_decay):
     # Where the gradient is always 1, an update of Adam is the learning rate.
     optimizer = make_optimizer(peak_lr, warmup_steps, num_steps, 1e6, weight_decay)
-    ones = np.ones(num_steps + 1, np.float32)
+    ones = np.ones(num_steps + 4, np.float32)  # beyond the end, too
     return -updates_of(optimizer, jax.jit(optimizer.update), np.float32(0), ones)
 
 
@@ -552,6 +534,7 @@ def varied_gradients(rng, num_steps, scale=1.0):  # and the norm that half of th
 
 def two_steps_of_sgd(params, x, y, momentum, axis_name):
     sgd = optax.sgd(0.2, momentum, nesterov=True)
+    sgd = optax.chain(optax.add_decayed_weights(0.1), sgd)  # needs the parameters
     optimizer = optax.chain(optax.clip(0.3), sgd) if momentum < 0.8 else sgd
     state, losses, data = optimizer.init(params), [], (x, y, optimizer, axis_name)
     for _ in range(2):
@@ -582,13 +565,13 @@ def examples_of_optimizer_step():
     with statement("then AdamW"):
         wanted = moves(grads, 0.1)
         expect_close(seen, wanted, atol=1e-3, mistakes=mistakes, **close)
-    steps = np.arange(13)
+    steps = np.arange(16)
     rise, rates = np.minimum(steps / 4, 1), {}  # of a peak of 1
     for last in (8, 12, 16):
         wave = (1 + np.cos(np.pi * np.clip((steps - 4) / (last - 4), 0, 1))) / 2
         rates[last] = 0.05 * rise * np.where(steps < 4, 1, wave)
     mistakes = {
-        "the learning rate is constant": np.full(13, 0.05),
+        "the learning rate is constant": np.full(16, 0.05),
         "after the warm-up the learning rate is constant": 0.05 * rise,
         "the cosine ends early: Optax counts the warm-up in": rates[8],
         "the cosine ends late: Optax counts the warm-up in": rates[16],

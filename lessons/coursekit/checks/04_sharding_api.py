@@ -9,12 +9,11 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.interpreters import mlir
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from coursekit.checks import demo, hidden, visible
-from coursekit.expect import expect, expect_close, expect_error, expect_result
+from coursekit.expect import expect, expect_close, expect_error
 from coursekit.expect_program import (
     expect_arrays,
     expect_collectives,
@@ -50,7 +49,8 @@ from coursekit.observe import observe
 from coursekit.outcomes import statement
 from coursekit.reference_checks import expect_like_solution
 from coursekit.references import reference_adamw, reference_relu_layers, reference_sgd
-from coursekit.tracing import num_donated, program_steps
+from coursekit.traced_program import A_SEND
+from coursekit.tracing import num_donated
 
 
 @visible(
@@ -156,12 +156,6 @@ def data_parallel_run(params, x, y, rates, num_devices):
     return {"params": params, "losses": losses}
 
 
-def programs_run(params, x, y, lr):  # by a step, one after the other
-    steps = program_steps(data_parallel_step, params, x, y, lr).eqns
-    names = [line.primitive.name for line in steps]
-    return ["jit" if name == "pjit" else name for name in names]
-
-
 def arguments_after(params, x, y, lr, num_devices):  # a step: alive or deleted
     inputs = placed_on(num_devices, params, x, y)
     data_parallel_step(*inputs, lr)
@@ -187,9 +181,6 @@ def reference_run(params, x, y, lr, num_steps):  # what data_parallel_run return
 )
 def examples_of_data_parallel_step():
     params, x, y = mlp_case(1, 32, 6, 24)
-    seen = observe(programs_run, params, x, y, 0.05)
-    with statement("no recompilation"):
-        expect(seen, seen.value == ["jit"], "The step is not one compiled program.")
     expected, large = (reference_run(params, x, y, lr, 1) for lr in (0.05, 0.4))
     later = reference_run(params, x, y, 0.05, 2)["losses"][1:]
     own = reference_run(params, x[:4], y[:4], 0.05, 1)["params"]
@@ -199,6 +190,10 @@ def examples_of_data_parallel_step():
         "the loss is the one after the step": expected | {"losses": later},
     }
     seen = observe(data_parallel_run, params, x, y, [0.05], 8, compiled=True)
+    with statement("no recompilation"):
+        expect_traced(seen)
+        names = [name for name, _ in seen.steps]
+        expect(seen, names == ["func.call"], "The step is not one compiled program.")
     with statement("same step"):
         expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=causes)
     with statement("replicated result"):
@@ -417,28 +412,14 @@ def init_from_reversed(key, num_layers, width, mesh_shape, names, specs):
     return init_sharded(key, num_layers, width, mesh_shape, names, specs)
 
 
-def whole_weights(key, num_layers, width, *how):  # steps that make them, and shard none
-    def splits(line, place):
-        inner = str(line.params.get("jaxpr", ""))
-        own = line.params.get("out_shardings", {place: None})[place]
-        constrained = "sharding_constraint" in inner or "shard_map" in inner
-        return constrained or isinstance(own, jax.sharding.Sharding)
-
-    moves = "reshard", "device_put"
-    return [
-        line.primitive.name
-        for line in program_steps(init_sharded, key, num_layers, width, *how).eqns
-        if line.primitive.name not in moves
-        for place, out in enumerate(line.outvars)
-        if out.aval.size >= num_layers * width * width and not splits(line, place)
-    ]
-
-
-def expect_split_weights(seen):
+def expect_split_weights(seen, size):  # by each step that makes them
+    expect_traced(seen)
     headline = (
         "Arrays as large as the weights are made outside of a jit that shards them."
     )
-    expect(seen, not seen.value, headline, expected="a jit whose results are split")
+    made = [math.prod(shape) for _, shapes in seen.steps for shape in shapes]
+    rows = {"expected": "a jit whose results are split"}
+    expect(seen, max(made, default=0) < size, headline, **rows)
 
 
 @visible(
@@ -468,7 +449,7 @@ def examples_of_init_sharded():
     with statement("never a full copy"):
         for whole_shape in ((3, 16, 16), (2, 3, 16, 16)):
             expect_arrays(seen, never=whole_shape)
-        expect_split_weights(observe(whole_weights, *call))
+        expect_split_weights(seen, 3 * 16 * 16)
 
 
 def bytes_of_first(state):  # on device 0, by part: for draw_memory
@@ -809,60 +790,14 @@ def expect_pieces(seen, w):  # D - 1 of them are sent
     expect_moved(seen, at_most=w[1:].nbytes, causes=causes)
 
 
-SEND, PRODUCT = "stablehlo.collective_permute", "stablehlo.dot_general"
-
-
-def flow(block, needs, functions, found):  # which sends and products need x or a send
-    for one in (operation.operation for operation in block.operations):
-        given = [needs.get(value, frozenset()) for value in one.operands]
-        both, inner, inside = frozenset().union(*given), None, needs
-        if one.name in (SEND, PRODUCT):
-            found.setdefault(one, []).append(both)
-        if one.name == SEND:
-            both |= {"send"}
-        made = [both] * len(one.results)
-        if one.name == "func.call":
-            name = mlir.ir.FlatSymbolRefAttr(one.attributes["callee"]).value
-            inner, inside = functions[name].regions[0].blocks[0], {}
-        elif one.name in ("stablehlo.while", "sdy.manual_computation"):
-            inner = one.regions[len(one.regions) - 1].blocks[0]
-        is_loop = one.name == "stablehlo.while"
-        rounds = 1 + is_loop * len(given)  # a loop hands on what it carries
-        for _ in range(rounds if inner else 0):
-            inside |= zip(inner.arguments, given, strict=True)
-            flow(inner, inside, functions, found)
-            ends = inner.operations[len(inner.operations) - 1].operands
-            made = [inside.get(value, frozenset()) for value in ends]
-            if is_loop:
-                given = made = [was | now for was, now in zip(given, made, strict=True)]
-        needs |= zip(one.results, made, strict=True)
-
-
-def what_waits(x, w, axis_name, num_devices):  # sends on x, and products on sends
-    def run(x, w):
-        return overlapped_matmul(x, w, axis_name)
-
-    mesh, split = make_mesh((num_devices,), (axis_name,)), P(axis_name)
-    how = {"mesh": mesh, "in_specs": split, "out_specs": split, "check_vma": False}
-    program = jax.jit(jax.shard_map(run, **how)).lower(x, w).compiler_ir("stablehlo")
-    functions = {
-        mlir.ir.StringAttr(part.attributes["sym_name"]).value: part
-        for part in (part.operation for part in program.body.operations)
-    }
-    main, found = functions["main"].regions[0].blocks[0], {}
-    flow(main, {main.arguments[0]: frozenset(["x"])}, functions, found)
-    sends, products = (
-        [needs for one, needs in found.items() if one.name == name]
-        for name in (SEND, PRODUCT)
-    )
-    free = any("send" not in each for needs in products for each in needs)
-    waiting = sum(any("x" in each for each in needs) for needs in sends)
-    return waiting, bool(sends and products and not free)
-
-
 def expect_free_sends(seen):
-    expect_result(seen)
-    waiting, no_product_is_free = seen.value
+    expect_traced(seen)
+    sends, products = (
+        [needs for what, needs in seen.needs if what == name]
+        for name in ("send", "product")
+    )
+    waiting = sum(0 in needs for needs in sends)  # x is the first argument
+    no_product_is_free = products and all(A_SEND in needs for needs in products)
     headline = f"Sends that depend on x, and so wait for a product: {waiting}."
     expected = "sends that are computed from w alone"
     expect(seen, not waiting, headline, expected=expected)
@@ -904,10 +839,9 @@ def examples_of_overlapped_matmul():
         expect_pieces(seen, w)
     with statement("no full copy of W"):
         expect_arrays(seen, largest=w[:3].size - 1)  # two pieces at a time are fine
-    seen = observe(what_waits, x[:, 0], w.reshape(24, 7), "i", 8)
     with statement("sends wait for no product"):
         expect_free_sends(seen)
-    x, w = (np.float32(rng.normal(size=(4, *size))) for size in ((24, 100), (25, 7)))
+    x, w = (np.float32(rng.normal(size=(4, *size))) for size in ((24, 100), (25, 16)))
     seen = observe(overlapped_matmul, x, w, "i", axis="i", compiled=True)
     with statement("no extra arithmetic"):
         expect_flops(seen, x, w)
