@@ -77,6 +77,9 @@ class TracedProgram:
         self.meshes: dict[str, dict[str, int]] = {}
         self.symbols = mlir.ir.SymbolTable(module.operation)
         self.functions: dict[str, Counts | None] = {}
+        # What is known of a function or block: calls of calls may run it very often.
+        self.placed: dict[str, dict[Any, int]] = {}
+        self.most: dict[Any, int] = {}
         module.operation.walk(self.see)
         self.collectives = self.count()
 
@@ -107,6 +110,8 @@ class TracedProgram:
 
         2: split over devices, or made of such; 1: placed, perhaps in full; 0: neither.
         """
+        if name in self.placed:
+            return self.placed[name]
         block = self.symbols[name].regions[0].blocks[0]
         placed = dict.fromkeys(block.arguments, 0)
         for line in block.operations:
@@ -119,6 +124,7 @@ class TracedProgram:
                 inner = self.placement(callee(line.operation))
                 results = [inner[value] for value in returned(body)]
             placed |= dict(zip(line.results, results, strict=True))
+        self.placed[name] = placed
         return placed
 
     @functools.cached_property
@@ -127,6 +133,8 @@ class TracedProgram:
 
     def held(self, block: Any) -> int:
         """Counts the numbers that a block holds at most, its arguments left out."""
+        if block in self.most:
+            return self.most[block]
         last = {}  # the operation that uses a value last
         lines = [line.operation for line in block.operations]
         for number, operation in enumerate(lines):
@@ -137,13 +145,18 @@ class TracedProgram:
             made = {v: sum(map(math.prod, shapes_of([v]))) for v in operation.results}
             most = max(most, sum(held.values()) + max(inside, sum(made.values())))
             held = {v: n for v, n in (held | made).items() if last.get(v, 0) > number}
+        self.most[block] = most
         return most
 
     @functools.cached_property
     def joined(self) -> set[tuple[int, ...]]:
         found: set[tuple[int, ...]] = set()
+        seen = set()
 
         def look(block: Any) -> None:
+            if block in seen:
+                return
+            seen.add(block)
             for line in block.operations:
                 if line.operation.name == MAP:
                     continue
@@ -162,11 +175,12 @@ class TracedProgram:
 
     @functools.cached_property
     def needs(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        rounds: dict[Any, list[frozenset]] = {}
+        rounds: dict[Any, set[frozenset]] = {}
         main = self.symbols["main"].regions[0].blocks[0]
         if self.pairs:
             inputs = enumerate(main.arguments)
-            self.flow(main, {array: frozenset([n]) for n, array in inputs}, rounds)
+            given = {array: frozenset([number]) for number, array in inputs}
+            self.flow(main, given, rounds, {})
         return tuple(
             ("send", tuple(sorted(frozenset.union(*found))))
             if operation.name == SEND
@@ -174,13 +188,16 @@ class TracedProgram:
             for operation, found in rounds.items()
         )
 
-    def flow(self, block: Any, needs: dict, rounds: dict) -> list[frozenset]:
+    def flow(
+        self, block: Any, needs: dict, rounds: dict, known: dict
+    ) -> list[frozenset]:
         """Notes what sends and products of a block need; returns what its results do.
 
         Args:
             block: of the program.
             needs: what its arguments need.
             rounds: for each send and product, what it needs in each round of a loop.
+            known: what the results of functions need, by what their arguments do.
         """
         for line in block.operations:
             operation = line.operation
@@ -189,13 +206,20 @@ class TracedProgram:
                 return given
             every = frozenset().union(*given)
             if operation.name == SEND or ROLES.get(operation.name) == "matmul":
-                rounds.setdefault(operation, []).append(every)
+                rounds.setdefault(operation, set()).add(every)
             every |= {A_SEND} if operation.name == SEND else set()
             made = [every] * len(line.results)
-            while operation.name in ("func.call", MAP, LOOP):
+            if operation.name == "func.call":
+                key = callee(operation), *given
+                if key not in known:
+                    [body] = self.blocks(operation)
+                    own = dict(zip(body.arguments, given, strict=True))
+                    known[key] = self.flow(body, own, rounds, known)
+                made = known[key]
+            while operation.name in (MAP, LOOP):
                 body = self.blocks(operation)[-1]
                 own = dict(zip(body.arguments, given, strict=True))
-                made = self.flow(body, needs | own, rounds)
+                made = self.flow(body, needs | own, rounds, known)
                 carried = [*map(frozenset.union, given, made)]
                 if operation.name != LOOP or carried == given:
                     break
