@@ -442,7 +442,7 @@ def test_no_hidden_test_is_told_to_the_learner(judge):
     questions = [json.loads(question) for question in asked]
     arguments = [decode(question["arguments"]) for question in questions[:2]]
     assert arguments == [[3], [-7]]  # inputs alone, hidden ones too
-    keys = {"ask", "function", "arguments", "axis", "id"}
+    keys = {"ask", "function", "arguments", "axis", "id", "clean"}
     assert all(question.keys() == keys for question in questions)
     for word in ("expect", "check", "hidden", "-14", "secret", "twice", "points"):
         assert word not in "".join(asked)

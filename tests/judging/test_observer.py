@@ -367,8 +367,8 @@ def test_only_a_name_and_inputs_are_told(process):
     ask, asked = process(f=SQUARE)
     Observer(ask).observe(Remote("f"), X)
     [question] = map(json.loads, asked)
-    assert question.keys() == {"ask", "function", "arguments", "axis", "id"}
-    assert question["function"] == "f"
+    assert question.keys() == {"ask", "function", "arguments", "axis", "id", "clean"}
+    assert (question["function"], question["clean"]) == ("f", False)
 
 
 def test_each_question_has_a_number_of_its_own(process):

@@ -77,7 +77,7 @@ class Reader:
     def __init__(self, crashes=""):
         self.ended, self.crashes = {}, crashes
 
-    def check(self, name, ask):
+    def check(self, name, ask, to_beat):
         function = "crash" if name == self.crashes else name
         replies = [ask({"function": name, "clean": False})]
         replies += [ask({"function": function, "clean": True})]
