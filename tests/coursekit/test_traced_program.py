@@ -580,8 +580,8 @@ def test_rows_that_are_used_while_they_are_not_split_are_found(function, is_whol
 
 def one_by_one(rows):
     total = 0
-    for row in rows:
-        total += jnp.tanh(row).sum()
+    for number in range(len(rows)):  # JAX 0.7 first makes all that it iterates over
+        total += jnp.tanh(rows[number]).sum()
     return total
 
 
@@ -611,7 +611,8 @@ def test_arrays_that_wait_for_the_last_one_are_held_at_once(function, fewest, mo
     assert fewest <= traced(function, [rows]).most_held <= most
     # Mapped, those of one device, with its row; the results of all are small.
     found = traced(jax.pmap(function), [np.stack([rows] * 8)]).most_held
-    assert fewest <= found <= most + rows.size
+    copies = 1 + (jax.__version_info__ < (0, 8))  # cut from all, and then reshaped
+    assert fewest <= found <= most + copies * rows.size
 
 
 def test_the_arrays_that_a_product_reads_are_known_by_shape():
