@@ -1214,8 +1214,8 @@ print("as of all four:", np.isclose(total, np.exp(blocks - blocks.max()).sum()))
 # - [exact attention] The result is this device's rows of the attention over all
 #   positions.
 # - [nothing is stacked] No array grows with the number of devices: the keys, values,
-#   scores or results of several blocks are never stacked, joined or kept until the end.
-#   (Sends whose result nobody uses do not count.)
+#   scores or results of several blocks are never stacked or joined. Scores are not kept
+#   for later, either. (Sends whose result nobody uses do not count.)
 # - [only keys and values travel] A device sends `D - 1` blocks of keys and of values by
 #   `lax.ppermute`, and nothing else.
 # - [no overflow] Scores of ±10,000 (after the division by `sqrt(F)`) give finite, right

@@ -174,7 +174,7 @@ LAYOUTS = {
     },
     "sections with folders": {
         f"Section A/ada/{FIRST}.ipynb": ADA,
-        f"Section B/bob/work/{FIRST}.ipynb": BOB,
+        f"Section B/bob/answers/{FIRST}.ipynb": BOB,
     },
     "sections of any name": {
         f"Kim's/ada_{FIRST}.ipynb": ADA,
