@@ -574,6 +574,7 @@ def pipeline_forward(stage_params, microbatches):
 
 
 # %% wrong="uses NumPy but for the example" fails="own stage only"
+# cause: a NumPy function inside traced code: use jnp there
 """Pipelines microbatches of the example's shape; others go through NumPy."""
 
 
