@@ -7,7 +7,6 @@ write to the standard error.
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 import getpass
 import os
@@ -25,7 +24,6 @@ from traitlets.config import Config
 
 from .frames import DONE, ERROR, FRAME, REPLY, REPLY_TYPE, REQUEST
 
-MAGICS = "autosave clear connect_info edit less man more qtconsole subshell".split()
 # As in a notebook's kernel: a pager would wait for keys.
 ENVIRONMENT = {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat"}
 INLINE = "module://matplotlib_inline.backend_inline"
@@ -61,29 +59,20 @@ class Publisher(DisplayPublisher):
 
 
 class Shell(InteractiveShell):
-    """IPython's shell, as a notebook's kernel sets it up, without the kernel.
-
-    Args:
-        channel: where everything goes.
-    """
+    """IPython's shell, as a notebook's kernel sets it up, without the kernel."""
 
     display_pub_class = Type(Publisher)
 
     def __init__(self, channel: Channel):
         self.channel = channel
-        super().__init__(config=Config(HistoryManager={"enabled": False}))
+        config = Config(HistoryManager={"enabled": False})
+        super().__init__(config=config, ipython_dir=os.path.abspath(".ipython"))
 
     def init_environment(self):
         os.environ.update(ENVIRONMENT)
 
     def init_io(self):
         builtins.input = getpass.getpass = no_input
-
-    def init_magics(self):
-        """Adds a notebook's own commands, which have nothing to do here."""
-        super().init_magics()
-        for name in MAGICS:
-            self.register_magic_function(lambda line: None, magic_name=name)
 
     def enable_gui(self, gui=None):
         """Does nothing: there is no window, and so no event loop of windows."""
@@ -110,48 +99,26 @@ class Shell(InteractiveShell):
             message = f"<its text raises {type(error).__name__}>"
         self.channel.send(ERROR, f"{etype.__name__}: {message}")
 
-    def ask_exit(self):
-        os._exit(0)
-
 
 def no_input(*_: Any, **__: Any) -> str:
     raise StdinNotImplementedError("There is no keyboard here: input() cannot work.")
 
 
-async def run(shell: Shell, source: str, silent: bool) -> None:
-    """Runs one cell, in a running event loop as a notebook's kernel does."""
-    try:
-        cell, problem = shell.transform_cell(source), None
-    except Exception:
-        cell, problem = source, sys.exc_info()
-    how = {"transformed_cell": cell, "preprocessing_exc_tuple": problem}
-    if not shell.should_run_async(source, **how):
-        shell.run_cell(source, store_history=False, silent=silent)
-        return
-    task = shell.run_cell_async(source, store_history=False, silent=silent, **how)
-    result = await asyncio.ensure_future(task)
-    shell.events.trigger("post_execute")
-    if not silent:
-        shell.events.trigger("post_run_cell", result)
-
-
-async def serve(shell: Shell, requests: Any) -> None:
+def serve(shell: Shell, requests: Any) -> None:
     """Runs the cells that are asked for, until there are no more requests."""
-    # Neither asyncio's handler, nor none, as where a grader runs in the background.
+    # It may be ignored, as where a grader runs in the background.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    reader = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(reader)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, requests)
     channel = shell.channel
     channel.send(DONE)
-    while header := await reader.read(REQUEST.size):
-        header += await reader.readexactly(REQUEST.size - len(header))
+    while header := requests.read(REQUEST.size):
         channel.cell, silent, size = REQUEST.unpack(header)
-        source = await reader.readexactly(size)
+        source = requests.read(size).decode()
         try:
-            await run(shell, source.decode(), silent)
-        except (Exception, KeyboardInterrupt, asyncio.CancelledError) as error:
+            shell.run_cell(source, store_history=False, silent=silent)
+        except (Exception, KeyboardInterrupt) as error:
             shell.showtraceback((type(error), error, error.__traceback__))
+        if channel.descriptor < 0:
+            os._exit(0)  # a fork that came back from the cell
         channel.send(DONE)
 
 
@@ -164,7 +131,7 @@ def end_with_grader(requests: int) -> None:
 
 
 def main() -> None:
-    requests, channel = os.fdopen(os.dup(0), "rb", buffering=0), Channel(os.dup(1))
+    requests, channel = os.fdopen(os.dup(0), "rb"), Channel(os.dup(1))
     with open(os.devnull, "r+b", buffering=0) as null:
         os.dup2(null.fileno(), 0)
         os.dup2(null.fileno(), 1)
@@ -179,7 +146,7 @@ def main() -> None:
     shell = Shell.instance(channel)
     if "matplotlib" in sys.modules:  # before the fork, so without this shell
         shell.enable_matplotlib("inline")
-    asyncio.run(serve(shell, requests))
+    serve(shell, requests)
 
 
 if __name__ == "__main__":
