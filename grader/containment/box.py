@@ -39,22 +39,18 @@ class Box:
             ContainmentError: the course itself would be part of it.
         """
         python = python_folders()
-        if any(ROOT.is_relative_to(folder) for folder in python):
-            raise ContainmentError(
-                f"The course's folder {ROOT} is inside Python's own, which every "
-                "learner's code can read: move it, or install Python elsewhere."
-            )
+        for folder in (*python, *SYSTEM):
+            if ROOT.is_relative_to(folder):
+                raise ContainmentError(
+                    f"The course's folder {ROOT} is in {folder}, which every learner's "
+                    "code can read: move it."
+                )
         found = {str(path): str(path) for path in python}
         found[BOX_INIT] = str(ROOT / "grader/containment/inside/box_init.py")
         for path in self.read_only:
             outside, inside = path if isinstance(path, tuple) else (path, path)
             found[str(inside)] = str(outside)
         return found
-
-    @property
-    def hidden(self) -> list[str]:
-        """The course's folder, where the system's folders would show it."""
-        return [str(ROOT)] if any(ROOT.is_relative_to(path) for path in SYSTEM) else []
 
     @property
     def environment(self) -> dict[str, str]:
@@ -83,11 +79,10 @@ def rlimits(limits: Limits) -> dict[str, int]:
     }
 
 
-def limited_init(mode: str, command: list[str], limits: Mapping[str, int]) -> list[str]:
-    """Puts `prlimit` and box_init.py, whose docstring lists modes, before a command."""
+def limited_init(command: list[str], limits: Mapping[str, int]) -> list[str]:
+    """Puts `prlimit` and box_init.py before a command."""
     words = [f"--{name}={value}" for name, value in limits.items()]
-    python = [sys.executable, "-I", "-S"]
-    return ["prlimit", *words, *python, BOX_INIT, mode, *command]
+    return ["prlimit", *words, sys.executable, "-I", "-S", BOX_INIT, *command]
 
 
 def unused_uid() -> int:

@@ -55,12 +55,9 @@ def bubblewrap(command: list[str], box: Box) -> list[str]:
     words += ["--tmpfs", "/tmp"]
     words += ["--perms", "1777", "--size", str(limits.disk_mib * 2**19)]
     words += ["--tmpfs", "/dev/shm"]
-    for path in box.hidden:
-        words += ["--perms", "0755", "--tmpfs", path]
     for folder in parents(box.mounts):
         words += ["--perms", "0755", "--dir", folder]
     for inside, outside in box.mounts.items():
         words += ["--ro-bind", outside, inside]
     words += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", "--"]
-    mode = "init" if command else "wait"
-    return words + drop_privileges + limited_init(mode, command, rlimits(limits))
+    return words + drop_privileges + limited_init(command, rlimits(limits))

@@ -42,14 +42,12 @@ def engine(program: str, command: list[str], box: Box) -> list[str]:
     system += [f"/etc/{name}" for name in SETTINGS if os.path.exists(f"/etc/{name}")]
     for inside, outside in ({path: path for path in system} | box.mounts).items():
         words += ["--volume", f"{outside}:{inside}:ro"]
-    words += [f"--tmpfs={path}" for path in box.hidden]
     # Not by --env: the engine would add its own settings, such as a proxy's password.
     words += [IMAGE, "/usr/bin/env", "-i"]
     words += [f"{name}={value}" for name, value in box.environment.items()]
     # --pids-limit is for one box; a limit on a user's processes would be for all boxes.
     each = {n: value for n, value in rlimits(limits).items() if n != "nproc"}
-    mode = "init-until-stdin-closes" if command else "wait"
-    return words + limited_init(mode, command, each)
+    return words + limited_init(command, each)
 
 
 def make_image(program: str) -> None:

@@ -1,12 +1,10 @@
 """The first process of a box.
 
 It denies the system calls that no limit counts: memory outside of processes, file
-systems, namespaces, other processors than it was given. Then its mode decides:
-
-- init COMMAND: starts the command as a child, which cannot interfere with it.
-- init-until-stdin-closes COMMAND: the same; when its standard input closes, as it does
-  however the grader ends, it ends and all of the box with it.
-- wait: starts nothing; prints "ready", and ends when its standard input closes.
+systems, namespaces, other processors than it was given. Then it starts the command that
+it is given, as a child, which cannot interfere with it; without one it prints "ready".
+When its standard input closes, as it does however the grader ends, it ends and all of
+the box with it.
 """
 
 import ctypes
@@ -117,24 +115,23 @@ def exit_when_stdin_closes() -> None:
     os._exit(1)
 
 
-def main(mode: str, *command: str) -> None:
+def main(*command: str) -> None:
     install_seccomp_filter()
-    if mode == "wait":
+    if not command:
         protect()
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans become its children
         os.write(1, b"ready\n")
         exit_when_stdin_closes()
-    stdin, pipe = os.pipe() if mode == "init-until-stdin-closes" else (0, None)
+    stdin, pipe = os.pipe()
     child = os.fork()
     if not child:
         os.dup2(stdin, 0)
         os.setsid()
         os.execvp(command[0], command)
     protect()
-    if pipe:
-        os.close(stdin)
-        threading.Thread(target=copy_stdin, args=(pipe,), daemon=True).start()
-        threading.Thread(target=exit_when_stdin_closes, daemon=True).start()
+    os.close(stdin)
+    threading.Thread(target=copy_stdin, args=(pipe,), daemon=True).start()
+    threading.Thread(target=exit_when_stdin_closes, daemon=True).start()
     while True:
         pid, status = os.wait()  # orphans become children of a box's first process
         if pid == child:
