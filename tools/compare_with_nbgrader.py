@@ -96,7 +96,7 @@ def stock_points(case, lesson, prepared):
         script = 'cp -r /class /tmp && cd /tmp/class && exec "$0" -c "$1"'
         inside = ["sh", "-c", script, sys.executable]
         env = {"PYTHONPATH": "/tmp/class"}
-        box = Box(LIMITS, read_only=((course, "/class"),), env=env)
+        box = Box(LIMITS, read_only={"/class": course}, env=env)
         command = contained([*inside, INSIDE], box, backend())
         run = subprocess.run(command, capture_output=True, text=True, timeout=180)
     try:

@@ -23,12 +23,12 @@ class Box:
 
     Attributes:
         limits: what it may use.
-        read_only: files or folders, each at its own path or (outside, inside).
+        read_only: files or folders, by their path in the box.
         env: its whole environment, except for PATH, HOME and the like.
     """
 
     limits: Limits = dataclasses.field(default_factory=Limits)
-    read_only: tuple[Path | tuple[Path, str], ...] = ()
+    read_only: Mapping[str, Path] = dataclasses.field(default_factory=dict)
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -47,10 +47,7 @@ class Box:
                 )
         found = {str(path): str(path) for path in python}
         found[BOX_INIT] = str(ROOT / "grader/containment/inside/box_init.py")
-        for path in self.read_only:
-            outside, inside = path if isinstance(path, tuple) else (path, path)
-            found[str(inside)] = str(outside)
-        return found
+        return found | {inside: str(path) for inside, path in self.read_only.items()}
 
     @property
     def environment(self) -> dict[str, str]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +12,14 @@ from nbformat import NotebookNode
 
 from grader import ROOT, CourseError
 from grader.authoring import coursekit
-from grader.authoring.execution import environment
 from grader.authoring.release import checks, exercises, hidden_source
 from grader.containment.box import Box
 from grader.containment.deadline import LONGEST
 from grader.containment.limits import DEFAULT_WALL_S, Limits
-from grader.containment.monitor import StderrTail
-from grader.containment.process import BoxProcess
+from grader.containment.process import PythonProcess
 from grader.judging.cell_plan import steps
 from grader.kernel import compile_cache
-from grader.kernel.learner_box import fork_server
+from grader.kernel.learner_box import fork_server, trusted_environment
 from grader.submissions.definitions import defined
 
 FOLDERS = [str(ROOT), str(ROOT / "lessons")]  # where a judge finds what it imports
@@ -56,11 +51,11 @@ class JudgeProcess:
         self.material = material(lesson)
         self.compiled = compiled
         self.trusted, self.wall_s = trusted, wall_s
-        self.kill: Callable[[], object] | None = None  # while there is a process
+        self.python: PythonProcess | None = None  # while there is one
 
     def begin_submission(self) -> None:
         """Lets the programs of another learner run in another process."""
-        if self.kill is not None:
+        if self.python:
             self.send({"begins": True})
 
     def check(
@@ -89,76 +84,54 @@ class JudgeProcess:
         return reply
 
     def reply_to(self, message: dict) -> dict[str, Any]:
-        if self.kill is None:
+        if not self.python:
             self.start()
         self.send(message)
         return self.receive()
 
     def start(self) -> None:
-        pipes = [os.pipe() for _ in range(3)]
-        theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
-        self.requests = Connection(pipes[0][1], readable=False)
-        self.replies = Connection(pipes[1][0], writable=False)
-        self.stderr_tail = StderrTail(pipes[2][0])
-        self.stderr_tail.start()
-        try:
-            self.kill = self.begin(theirs)
-        finally:
-            for end in theirs:
-                os.close(end)
+        env = trusted_environment(self.compiled) if self.trusted else None
+        box = judge_box(self.compiled)
+        self.python = PythonProcess(MODULE, box, fork_server(), trusted=env)
         self.send(self.material)
         self.receive()  # it is ready
 
-    def begin(self, streams: Sequence[int]) -> Callable[[], object]:
-        if not self.trusted:
-            box = judge_box(self.compiled)
-            return BoxProcess(MODULE, box, streams, fork_server()).kill
-        env = environment(ROOT) | {"PYTHONPATH": os.pathsep.join(FOLDERS)}
-        if self.compiled:
-            env |= compile_cache.variables(self.compiled, writes=True)
-        # In this folder a trusted judge finds its own modules.
-        command, places = [sys.executable, "-m", MODULE], ("stdin", "stdout", "stderr")
-        streams = dict(zip(places, streams, strict=True))
-        process = subprocess.Popen(command, env=env, cwd=ROOT, **streams)
-        return lambda: (process.kill(), process.wait())
-
     def send(self, message: dict) -> None:
         try:
-            self.requests.send_bytes(json.dumps(message).encode())
+            self.python.requests.send_bytes(json.dumps(message).encode())
         except OSError:
             raise self.failed("The judge has ended.") from None
 
     def receive(self) -> dict[str, Any]:
         """Returns the next message, for which a program may run as long as it may."""
         longest = LONGEST * self.wall_s + MAX_SILENCE_S
-        if not self.replies.poll(longest):
+        if not self.python.replies.poll(longest):
             raise self.failed(f"The judge gave no answer in {longest:g} s.")
         try:
-            return json.loads(self.replies.recv_bytes())
+            return json.loads(self.python.replies.recv_bytes())
         except (EOFError, OSError):
             raise self.failed("The judge has ended.") from None
 
     def failed(self, headline: str) -> JudgeError:
         """Ends the process; makes an error with the end of what it wrote to stderr."""
+        stderr_tail = self.python.stderr_tail
         self.close()
-        return JudgeError(f"{headline} {self.stderr_tail}".strip())
+        return JudgeError(f"{headline} {stderr_tail}".strip())
 
     def close(self) -> None:
         """Ends the process; the next check starts another."""
-        if self.kill is not None:
-            self.kill()
-            self.kill = None
-            self.requests.close()
-            self.replies.close()
+        if self.python:
+            self.python.kill()
+            self.python = None
 
 
 def judge_box(compiled: Path | None) -> Box:
     """Makes the box of a judge: the course, and what is compiled."""
-    found = [ROOT / "grader", coursekit.folder()]
-    found += [(compiled, compile_cache.INSIDE)] if compiled else []
+    found = {str(path): path for path in (ROOT / "grader", coursekit.folder())}
+    found |= {compile_cache.INSIDE: compiled} if compiled else {}
     env = {"PYTHONPATH": os.pathsep.join(FOLDERS), "MPLCONFIGDIR": "/tmp/.matplotlib"}
     env |= compile_cache.variables()
-    return Box(LIMITS, read_only=tuple(found), env=env)
+    return Box(LIMITS, found, env)
 
 
 def material(lesson: NotebookNode) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 from pathlib import Path
 
 from grader import ROOT
 from grader.authoring import coursekit
+from grader.authoring.execution import environment
 from grader.containment.backend import backend
 from grader.containment.box import Box
 from grader.containment.fork_server import ForkServer
@@ -28,11 +30,20 @@ def learner_packages() -> dict[str, Path]:
 
 def learner_box(limits: Limits, compiled: Path | None = None) -> Box:
     """Makes the box of a learner's process; `compiled` is as in compile_cache.py."""
-    packages = learner_packages().items()
-    found = [(path, f"{INSIDE}/{name}") for name, path in packages]
-    found += [(compiled, compile_cache.INSIDE)] if compiled else []
+    found = {f"{INSIDE}/{name}": path for name, path in learner_packages().items()}
+    found |= {compile_cache.INSIDE: compiled} if compiled else {}
     env = {"PYTHONPATH": INSIDE, "MPLCONFIGDIR": "/tmp/.matplotlib"}
-    return Box(limits, tuple(found), env | compile_cache.variables())
+    return Box(limits, found, env | compile_cache.variables())
+
+
+def trusted_environment(compiled: Path | None = None) -> dict[str, str]:
+    """Returns the environment of a process that runs with our rights.
+
+    It adds what it compiles to the folder `compiled`.
+    """
+    packages = os.pathsep.join([str(ROOT / "lessons"), str(ROOT)])
+    cache = compile_cache.variables(compiled, writes=True) if compiled else {}
+    return environment(ROOT) | {"PYTHONPATH": packages} | cache
 
 
 def fork_server(*, start: bool = False) -> ForkServer | None:

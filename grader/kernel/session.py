@@ -7,21 +7,15 @@ import dataclasses
 import os
 import select
 import subprocess
-import sys
-import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
-from grader import ROOT, CourseError
-from grader.authoring.execution import environment
-from grader.containment.cgroup import Group
+from grader import CourseError
 from grader.containment.deadline import Deadline, used_s
 from grader.containment.limits import Limits
-from grader.containment.monitor import Monitor, StderrTail
-from grader.containment.process import BoxProcess
-from grader.kernel import compile_cache
+from grader.containment.monitor import Monitor
+from grader.containment.process import PythonProcess
 from grader.kernel.inside.frames import DONE, ERROR, FRAME, REPLY, REQUEST
-from grader.kernel.learner_box import fork_server, learner_box
+from grader.kernel.learner_box import fork_server, learner_box, trusted_environment
 
 RUNNER = "grader.kernel.inside.runner"
 START_S = 60
@@ -72,9 +66,8 @@ class Session:
         compiled: a folder of compiled programs, to which a trusted process adds.
 
     Attributes:
-        process: when it has ended, all that the learner's code started has, too.
+        python: the process; when it has ended, all that the learner's code started has.
         monitor: of the box; a trusted process has none.
-        group: the control group of the box, or None.
 
     Raises:
         SessionError: the process did not start.
@@ -91,64 +84,24 @@ class Session:
         self.limits, self.ended, self.cell = limits, "", 0
         self.output_left = limits.output_mib * 2**20
         self.monitor: Monitor | None = None
-        self.group: Group | None = None
-        start = self.start_trusted if trusted else self.start_contained
+        env = trusted_environment(compiled) if trusted else None
+        box = learner_box(limits, compiled)
         with contextlib.ExitStack() as self.cleanup:
-            streams = self.make_pipes()
-            try:
-                start(streams, compiled)
-            finally:
-                for end in streams:
-                    os.close(end)
-            self.cleanup.callback(self.kill)
+            self.python = PythonProcess(RUNNER, box, fork_server(), trusted=env)
+            self.cleanup.callback(self.python.kill)
+            self.process, self.group = self.python.process, self.python.group
+            if not trusted:
+                self.monitor = Monitor(self.python.pids, limits, self.group)
+                self.monitor.start()
+                self.cleanup.callback(self.monitor.stop)
+            self.requests = self.python.requests.fileno()
+            self.frames = self.python.replies.fileno()
+            os.set_blocking(self.requests, False)  # it may not read, on purpose
+            self.readable, self.writable = select.poll(), select.poll()
+            self.readable.register(self.frames, select.POLLIN)
+            self.writable.register(self.requests, select.POLLOUT)
             self.await_start()
             self.cleanup = self.cleanup.pop_all()
-
-    def make_pipes(self) -> list[int]:
-        """Makes the pipes of the three standard streams; returns the process's ends."""
-        pipes = [os.pipe() for _ in range(3)]
-        self.requests, self.frames = pipes[0][1], pipes[1][0]
-        os.set_blocking(self.requests, False)  # the process may not read, on purpose
-        self.readable, self.writable = select.poll(), select.poll()
-        self.readable.register(self.frames, select.POLLIN)
-        self.writable.register(self.requests, select.POLLOUT)
-        for end in (self.requests, self.frames):
-            self.cleanup.callback(os.close, end)
-        self.stderr_tail = StderrTail(pipes[2][0])
-        self.stderr_tail.start()
-        return [pipes[0][0], pipes[1][1], pipes[2][1]]
-
-    def start_contained(self, streams: Sequence[int], compiled: Path | None) -> None:
-        box = learner_box(self.limits, compiled)
-        self.boxed = BoxProcess(RUNNER, box, streams, fork_server())
-        self.process, self.kill = self.boxed.process, self.boxed.kill
-        self.group = self.boxed.group
-        self.monitor = Monitor(self.boxed.pids, self.limits, self.group)
-        self.monitor.start()
-        self.cleanup.callback(self.monitor.stop)
-
-    def start_trusted(self, streams: Sequence[int], compiled: Path | None) -> None:
-        """Starts the process in a temporary folder."""
-        home = tempfile.TemporaryDirectory(prefix="learner-")
-        self.cleanup.callback(home.cleanup)
-        packages = os.pathsep.join([str(ROOT / "lessons"), str(ROOT)])
-        env = environment(home.name) | {"PYTHONPATH": packages}
-        if compiled:
-            env |= compile_cache.variables(compiled, writes=True)
-        stdin, stdout, stderr = streams
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", RUNNER],
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            env=env,
-            cwd=home.name,
-            start_new_session=True,
-        )
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
     def await_start(self) -> None:
         """Waits until the process can run cells; SessionError: it cannot."""
@@ -160,7 +113,9 @@ class Session:
             why = f"It {end.why}"
             if end.why == "timed out":
                 why = f"It did not respond in {START_S} s"
-            text = f"A learner's process did not start. {why}. {self.stderr_tail}"
+            text = (
+                f"A learner's process did not start. {why}. {self.python.stderr_tail}"
+            )
             raise SessionError(text.strip()) from None
 
     def run(

@@ -592,7 +592,7 @@ def test_a_course_inside_of_pythons_folder_is_refused(monkeypatch):
 
 def test_a_course_among_the_systems_folders_is_refused(monkeypatch):
     monkeypatch.setattr(box, "ROOT", Path("/usr/src/course"))
-    with pytest.raises(ContainmentError, match="is in /usr, .*: move it"):
+    with pytest.raises(ContainmentError, match="is in /usr, which"):
         contained(["true"], Box(), "bubblewrap")
 
 

@@ -154,11 +154,11 @@ def told(judge, exercise, ask):
 def test_right_answers_pass_in_one_warm_process(judge):
     ask = learner(double=double, negate=negate)
     assert told(judge, "double", ask) == RIGHT
-    kill = judge.kill
+    python = judge.python
     for _ in range(2):
         assert told(judge, "negate", ask) == RIGHT
         assert told(judge, "double", ask) == RIGHT
-    assert judge.kill == kill  # no other process
+    assert judge.python is python  # no other process
 
 
 @pytest.mark.parametrize(
@@ -651,13 +651,13 @@ def any_judge(request):
 
 def test_a_judge_outlives_an_endless_program(any_judge, monkeypatch):
     assert told(any_judge, "negate", learner(negate=negate)) == RIGHT
-    kill = any_judge.kill
+    python = any_judge.python
     monkeypatch.setattr(any_judge, "wall_s", 1.5)
     said = any_judge.check("negate", endless_program())
     assert (said["verdict"], said["ended"]) == ("TIMED_OUT", "program timed out")
     monkeypatch.undo()
     assert told(any_judge, "negate", learner(negate=negate)) == RIGHT
-    assert any_judge.kill == kill
+    assert any_judge.python is python
 
 
 def test_a_judge_outlives_a_program_that_aborts(any_judge):
@@ -666,20 +666,20 @@ def test_a_judge_outlives_a_program_that_aborts(any_judge):
 
     honest, program = learner(negate=negate), learner(negate=aborts)
     assert told(any_judge, "negate", honest) == RIGHT
-    kill = any_judge.kill
+    python = any_judge.python
     said = any_judge.check(
         "negate", lambda q: (program if q["ask"] == "program" else honest)(q)
     )
     assert (said["verdict"], said["ended"]) == ("RAISED", "program died")
     any_judge.begin_submission()
     assert told(any_judge, "negate", honest) == RIGHT
-    assert any_judge.kill == kill
+    assert any_judge.python is python
 
 
 def test_a_judge_that_was_killed_is_our_fault_and_started_again(judge):
     ask = learner(double=double)
     assert told(judge, "double", ask) == RIGHT
-    judge.kill()
+    judge.python.process.kill()
     with pytest.raises(JudgeError):
         judge.check("double", ask)
     assert told(judge, "double", ask) == RIGHT
@@ -687,7 +687,7 @@ def test_a_judge_that_was_killed_is_our_fault_and_started_again(judge):
 
 def test_a_judge_that_is_killed_while_it_asks_is_our_fault(judge):
     def killing(question):
-        judge.kill()
+        judge.python.process.kill()
         return {"ended": "died"}
 
     with pytest.raises(JudgeError):
@@ -701,11 +701,11 @@ def test_a_judge_that_cannot_start_tells_why(lesson):
     with contextlib.closing(JudgeProcess(broken, trusted=True)) as judge:
         with pytest.raises(JudgeError, match="No module named 'no_such_module'"):
             judge.check("double", learner())
-        assert judge.kill is None
+        assert judge.python is None
 
 
 def test_closing_twice_or_before_the_start_does_no_harm(lesson):
     judge = JudgeProcess(lesson, trusted=True)
     judge.close()
     judge.close()
-    assert judge.kill is None
+    assert judge.python is None

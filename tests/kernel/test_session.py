@@ -426,7 +426,7 @@ def test_nothing_is_left_behind(contained_here, folder, code):
             session.run(code)
             session.run(code)
     assert [*folder.iterdir()] == []
-    for thread in (session.monitor, session.stderr_tail):
+    for thread in (session.monitor, session.python.stderr_tail):
         thread.join(timeout=PATIENCE_S)
         assert not thread.is_alive()
     assert not runs(session.process.pid)
@@ -577,7 +577,7 @@ def test_an_engine_holds_a_kernel_to_its_end(running_engine, folder, monkeypatch
         code = "import os\nprint(os.environ['COURSE_CONTAINED'])"
         result = printed.run(session, code)
         assert (result.error, result.text) == ("", "1\n")
-        name = name_of(session.boxed.words)
+        name = name_of(session.python.words)
         assert name in listed(running_engine)
     assert name not in listed(running_engine)
 
@@ -589,7 +589,7 @@ process.backend = lambda: {running_engine!r}
 from grader.containment.limits import Limits
 from grader.kernel.session import Session
 session = Session(Limits())
-print(*session.boxed.words, flush=True)
+print(*session.python.words, flush=True)
 session.run("while True: pass")
 """
     words, root = [sys.executable, "-c", grader], ROOT
