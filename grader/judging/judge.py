@@ -28,17 +28,6 @@ from grader.kernel.inside import responder
 from grader.kernel.inside.responder import free_compiled_programs
 from grader.results import Outcome
 
-# What it means that there is no observation to check.
-ENDINGS = {
-    "missing": Outcome.NOT_ATTEMPTED,
-    "died": Outcome.RAISED,
-    "timed out": Outcome.TIMED_OUT,
-    "unreadable": Outcome.FAILED,
-    "distrusted": Outcome.FAILED,
-    "program died": Outcome.RAISED,
-    "program timed out": Outcome.TIMED_OUT,
-}
-
 
 class Judge:
     """Holds one lesson's checks and solutions, and runs one check at a time.
@@ -92,9 +81,11 @@ class Judge:
             with contextlib.redirect_stdout(io.StringIO()):
                 found = self.module.run(exercise, to_beat=to_beat)
         except NoObservation as end:
-            if end.kind == "missing" and end.function not in self.functions:
+            is_missing = end.kind == "missing"
+            if is_missing and end.function not in self.functions:
                 return verdict(Outcome.BROKEN, str(end))  # nothing a learner writes
-            return verdict(ENDINGS[end.kind], str(end)) | {"ended": end.kind}
+            outcome = Outcome.NOT_ATTEMPTED if is_missing else Outcome.FAILED
+            return verdict(outcome, str(end)) | {"ended": end.kind}
         except BaseException as error:
             return verdict(Outcome.BROKEN, f"{type(error).__name__}: {error}")
         statements = [dataclasses.asdict(one) for one in found.statements]
@@ -113,16 +104,13 @@ def answer(question: dict, functions: Mapping[str, Any]) -> dict:
 
 def remembered(count_devices: Callable[[dict], int | str]) -> Callable:
     """Makes a `count_devices` that starts one process for each environment."""
-    known: dict[str, int] = {}
+    known: dict[str, int | str] = {}
 
     def count(env: dict) -> int | str:
         key = repr(sorted(env.items(), key=repr))
-        if key in known:
-            return known[key]
-        found = count_devices(env)
-        if isinstance(found, int):  # what failed may work another time
-            known[key] = found
-        return found
+        if not isinstance(known.get(key), int):  # what failed may work another time
+            known[key] = count_devices(env)
+        return known[key]
 
     return count
 

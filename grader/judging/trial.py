@@ -1,10 +1,8 @@
 """Checks one submission's answers: they run in contained sessions, the judge asks.
 
-No exercise affects another one's outcome. What ends a session costs the exercise that
-ended it, and the others go on in a fresh session. An exercise that fails is tried once
-more, alone in a fresh session, in the notebook as it stood after its own cell: of the
-other exercises' cells above it, only their definitions run, and the lesson's own cells
-run unchanged. If it misses a name, all that the learner wrote runs, too.
+What ends a session costs the exercise that ended it, and the others go on in a fresh
+one. An exercise that fails is tried once more, alone, in the notebook as it stood after
+its own cell: of the other exercises above it, only the definitions run.
 """
 
 from __future__ import annotations
@@ -108,37 +106,36 @@ class Trial:
         self.packages: dict[str, None] = {}
         self.cut_short: dict[str, None] = {}
 
-    def run(self, on_exercise=lambda: None) -> dict[str, CheckedExercise]:
+    def run(
+        self, on_exercise: Callable[[], None] = lambda: None
+    ) -> dict[str, CheckedExercise]:
         """Returns the result of each exercise.
 
         Raises:
             SessionError, JudgeError, ContainmentError: our fault; nothing is known.
         """
-        with self.cleanup:
-            return self.run_all(on_exercise)
-
-    def run_all(self, on_exercise: Callable[[], None]) -> dict[str, CheckedExercise]:
         found = {
             name: CheckedExercise(
                 Outcome.NOT_ATTEMPTED, f"{name} still holds its stub."
             )
             for name in sorted(self.stubs)
         }
-        while rest := [name for name in self.exercises if name not in found]:
-            if self.spent():
-                found |= {name: self.not_reached for name in rest}
-                break
-            with self.session() as session, contextlib.suppress(SessionEnded):
-                errors = self.load(session)
-                for name in rest:
-                    if session.ended or self.spent(session):
-                        break
-                    known = self.stopped.get(name)
-                    found[name] = known or self.check(name, session, errors)
-                    on_exercise()
-        for name, first in found.items():
-            if first.may_be_retried:
-                found[name] = self.retry(name, first)
+        with self.cleanup:
+            while rest := [name for name in self.exercises if name not in found]:
+                if self.spent():
+                    found |= {name: self.not_reached for name in rest}
+                    break
+                with self.session() as session, contextlib.suppress(SessionEnded):
+                    errors = self.load(session)
+                    for name in rest:
+                        if session.ended or self.spent(session):
+                            break
+                        known = self.stopped.get(name)
+                        found[name] = known or self.check(name, session, errors)
+                        on_exercise()
+            for name, first in found.items():
+                if first.may_be_retried:
+                    found[name] = self.retry(name, first)
         return found
 
     def retry(self, name: str, first: CheckedExercise) -> CheckedExercise:
