@@ -25,17 +25,11 @@ REMOVE_S = 5.0
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
-    """Where groups are made.
+    """Where groups are made."""
 
-    Attributes:
-        text: what they do here, or why there are none.
-        folder: the group above them; None where there can be none.
-        controllers: what they limit; without any, they only count.
-    """
-
-    text: str
-    folder: Path | None = None
-    controllers: tuple[str, ...] = ()
+    text: str  # what they do here, or why there are none
+    folder: Path | None = None  # the group above them
+    controllers: tuple[str, ...] = ()  # without any, groups only count
 
     def __str__(self) -> str:
         return self.text
@@ -51,11 +45,7 @@ def tree() -> Tree:
 
 
 def own_group(process: Path) -> tuple[Path, bool]:
-    """Returns a process's group, and whether that is the root of all that it sees.
-
-    Args:
-        process: its folder in /proc.
-    """
+    """Returns a process's group, and whether that is the root of all that it sees."""
     lines = Path(process, "cgroup").read_text().splitlines()
     [inside] = [line[3:] for line in lines if line.startswith("0::/")] or [""]
     for line in Path(process, "mountinfo").read_text().splitlines():
@@ -104,13 +94,7 @@ def is_delegated(group: Path) -> bool:
 
 
 class Group:
-    """The group of one box.
-
-    Args:
-        parent: where it is made.
-        limits: what the box may use.
-        cores: how many processors its threads may keep busy.
-    """
+    """The group of one box, whose threads may keep so many `cores` busy."""
 
     def __init__(self, parent: Tree, limits: Limits, cores: int):
         self.folder = parent.folder / f"box-{secrets.token_hex(8)}"

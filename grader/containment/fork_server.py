@@ -27,11 +27,8 @@ class ForkServerError(Exception):
 class ForkServer:
     """A process whose forks become kernels and judges: see inside/fork_server.py.
 
-    Args:
-        env: the environment with which its imports are made.
-
-    Attributes:
-        alive: whether it can still start processes.
+    It makes its imports with the environment `env`. It is `alive` while it can start
+    processes.
     """
 
     def __init__(self, env: Mapping[str, str]):
@@ -61,12 +58,8 @@ class ForkServer:
     ) -> int:
         """Starts `python -m MODULE` in a box; returns the process that waits for it.
 
-        Args:
-            module: what runs.
-            box: what the empty box was made from.
-            first: its first process.
-            descriptors: a socket that keeps the box, and the standard streams.
-            group: the control group of the box, if any.
+        `first` is the first process of an empty box that was made from `box`. The
+        descriptors are a socket that keeps it, and the standard streams.
 
         Raises:
             ForkServerError: it did not work, or there was no reply in time.

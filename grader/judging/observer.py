@@ -109,9 +109,7 @@ class Observer:
                 found = self.run(name, question)
                 return Observation(name, call, changed=program["changed"], **found)
         fails = None
-        if (
-            "refused" not in program
-        ):  # first: a forged one is found whatever a call does
+        if "refused" not in program:  # a forged one is found whatever a call does
             try:
                 found = self.run(name, question)
             except NoObservation as end:
@@ -178,7 +176,7 @@ class Observer:
                 return decode_facts(answer)
             why = str(answer["fails"])
         except ProgramEnded as end:
-            raise NoObservation(f"program {end.why}", "") from None
+            raise NoObservation(f"program {end}", "") from None
         except WireError as error:
             why = str(error)
         why = why[:MAX_REASON].rstrip(".")

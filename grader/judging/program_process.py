@@ -37,15 +37,7 @@ processes = multiprocessing.get_context("fork" if sys.platform == "linux" else "
 
 
 class ProgramEnded(Exception):
-    """A program ended its process, or had to be ended with it.
-
-    Attributes:
-        why: "died" or "timed out".
-    """
-
-    def __init__(self, why: str):
-        super().__init__(why)
-        self.why = why
+    """A program "died" with its process, or was ended with it since it "timed out"."""
 
 
 class ProgramProcess:

@@ -1,9 +1,8 @@
 """Keeps what XLA compiled for our solutions, so that no submission compiles it again.
 
-JAX finds a program in such a folder by a hash of the program, of its compile options
-and of jaxlib. Only our solutions write to it, in processes that never run untrusted
-code; boxes see it read-only: with one entry replaced, a program would compute something
-else.
+JAX finds a program there by a hash of it, its compile options and jaxlib. Only our
+solutions write to the folder; boxes see it read-only: with one entry replaced, a
+program would compute something else.
 """
 
 from __future__ import annotations

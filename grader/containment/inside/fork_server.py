@@ -1,16 +1,9 @@
 """The grader's fork server: forks a process that has imported what kernels need.
 
-Bubblewrap makes an empty box; a fork of this process enters it, sets its limits, gives
-up all privileges and becomes a kernel or a judge. Importing takes a second and a half,
-a fork milliseconds.
-
-This script runs outside of any box, and runs untrusted code only in forks that have
-entered one. Untrusted code can read what a fork inherits, so this process must hold no
-secret. It imports nothing of the course: a fork finds those modules in its box.
-
-A request is a JSON object. With it come four descriptors: a socket that keeps the box
-until it is closed, and the three standard streams. The reply is {"parent": the process
-that waits for the new one} or {"problem": text}.
+A fork enters an empty box that bubblewrap has made, sets its limits, gives up all
+privileges and becomes a kernel or a judge. Untrusted code can read what it inherits, so
+this process must hold no secret. It imports nothing of the course: a fork finds those
+modules in its box.
 """
 
 import contextlib
@@ -58,7 +51,10 @@ def import_libraries() -> None:
 
 
 def accept(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Forks for each request; in the fork, returns the request and its descriptors."""
+    """Forks for each request; in the fork, returns the request and its descriptors.
+
+    These are a socket that keeps the box until it is closed, and the standard streams.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     while True:
         message, descriptors, _, _ = socket.recv_fds(channel, MAX_MESSAGE, 4)
