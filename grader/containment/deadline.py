@@ -12,15 +12,11 @@ LONGEST = 8  # times the seconds that are given, however long a machine is busy
 
 
 class Deadline:
-    """The end of the time that processes are given.
+    """The end of the `seconds` that processes are given on a quiet machine.
 
     Time that their threads waited for a processor does not count, unless the processes
-    themselves keep processors busy. Linux counts it; elsewhere all time counts.
-
-    Args:
-        seconds: that they are given on a quiet machine.
-        pids: lists the processes, now.
-        used: how many seconds of processors they have used, now.
+    themselves keep processors busy. Linux counts it; elsewhere all time counts. `pids`
+    lists the processes, `used` tells how many seconds of processors they have used.
     """
 
     def __init__(

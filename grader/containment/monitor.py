@@ -40,10 +40,8 @@ class StderrTail(threading.Thread):
 class Monitor(threading.Thread):
     """Kills a box that uses too much in total, which no limit on one process sees.
 
-    Args:
-        pids: the box's process first, then others whose children are in it.
-        limits: what all of them may use together.
-        group: the box's control group, if it has one, which counts CPU time.
+    The first of the `pids` is the box's own process; the children of all of them are in
+    the box. If it has a control `group`, that counts CPU time.
 
     Attributes:
         exceeded: the limit that the box exceeded, in plain words, or "".

@@ -34,9 +34,7 @@ SAFE_CALLS = re.compile(
     r"Sharding|annotate_device_placement"
     r"|LayoutConstraint|mhlo\.(a?(cos|sin|tan)h?|erf|topk|ragged_dot)"
 )
-COMPARES = re.compile(
-    r" = stablehlo.compare [LG]T, , , (TOTALORDER|SIGNED|UNSIGNED) : .*"
-)
+COMPARES = re.compile(r" = stablehlo.compare [LG]T, , , (TOTALORDER|(UN)?SIGNED) : .*")
 SAFE_COMPOSITES = re.compile(r"chlo\.\w+")  # XLA has code of its own for some names
 
 
@@ -192,15 +190,10 @@ class Program:
 
 
 class Inspection(TracedProgram):
-    """What an untrusted program holds, and what it must not do.
+    """What an untrusted program holds, and the `problems` for which it must not run.
 
     It is read as text: the reader of MLIR's binary form does not survive forged files.
-
-    Attributes:
-        problems: what it does that it must not do.
-        inputs, outputs: shape and dtype of each.
-        num_devices: on how many devices it runs.
-        data: the program as JAX serializes it.
+    Its `data` is the program as JAX serializes it.
     """
 
     def __init__(self, text: str, axis: str | None = None):

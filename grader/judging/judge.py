@@ -32,10 +32,8 @@ from grader.results import Outcome
 class Judge:
     """Holds one lesson's checks and solutions, and runs one check at a time.
 
-    Args:
-        ask: carries a question to the learner's process; see `Observer`.
-        material: of the lesson; see `material` in judge_process.py.
-        run_program: runs a learner's program; see `Observer`.
+    `ask` and `run_program` are those of an `Observer`; for the lesson's `material` see
+    judge_process.py.
     """
 
     def __init__(

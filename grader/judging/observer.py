@@ -57,10 +57,8 @@ class Remote:
 class Observer:
     """Makes observations by questions to the learner's process.
 
-    Args:
-        ask: takes a question and returns {"answer": text} or {"ended": why}.
-        run_program: runs a learner's program, by default in this process; see
-            `ProgramRunner`.
+    `ask` takes a question and returns {"answer": text} or {"ended": why}. `run_program`
+    runs a learner's program, by default in this process; see `ProgramRunner`.
     """
 
     def __init__(
@@ -86,17 +84,12 @@ class Observer:
     ) -> Observation:
         """Reports what one call did; see `observe` in lessons/coursekit/observe.py.
 
-        With `traced` or `compiled`, the value and the facts of the program come from
-        the exported program, which the judge runs on these arguments; the learner's
-        process exports it before it sees them. The program also tells how arrays are
-        sharded, but not over which devices: it knows devices by their number alone. So
-        the call's own layout is believed where it claims no more and no smaller shards
-        than the program makes. Under an axis each device holds its row, and what can be
-        exported is not called.
-
-        Where JAX cannot trace the function, nothing is known of a program, and value
-        and layout are the call's own, as without `traced`: a check for which that is
-        too little asks for a fact of the program.
+        With `traced` or `compiled`, value and facts come from the exported program,
+        which the judge runs on these arguments; the learner's process exports it before
+        it sees them. A program does not tell over which devices arrays are sharded, so
+        for that the call is believed as far as `believed` says. Under an axis, where
+        each device holds its row, what can be exported is not called. Where JAX cannot
+        trace the function, value and layout are the call's own, as without `traced`.
         """
         name = function.__name__  # the learner's process knows what it means there
         call = describe_call(name, arguments, axis)

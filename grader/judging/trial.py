@@ -40,20 +40,15 @@ NOT_INSTALLED = re.compile(r"ModuleNotFoundError: No module named '([\w.]{1,60})
 
 @dataclasses.dataclass
 class CheckedExercise:
-    """What a trial found out about one exercise.
-
-    Attributes:
-        is_missing: whether nothing was there to check.
-        misses_name: whether it raised a `NameError`.
-    """
+    """What a trial found out about one exercise."""
 
     outcome: Outcome
     message: str = ""
     share: float = 0.0
     statements: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     details: tuple[tuple[str, str], ...] = ()
-    is_missing: bool = False
-    misses_name: bool = False
+    is_missing: bool = False  # nothing was there to check
+    misses_name: bool = False  # it raised a `NameError`
 
     @property
     def may_be_retried(self) -> bool:
@@ -67,12 +62,6 @@ class Trial:
     """One submission's answers, in the clean lesson `clean`; `lesson` is solved.
 
     Code that was `left_out` of it runs where an exercise misses a name.
-
-    Attributes:
-        limits_hit: the limits that the learner's process ran into.
-        evidence: answers that no honest process gives.
-        packages: those that cells import and that are not installed.
-        cut_short: first lines of the learner's own cells that ended a session.
     """
 
     def __init__(
@@ -101,10 +90,10 @@ class Trial:
         self.cleanup = contextlib.ExitStack()
         self.stopped: dict[str, CheckedExercise] = {}  # exercises that ended a session
         self.endings = collections.Counter[str]()  # how many sessions a cell has ended
-        self.limits_hit: dict[str, None] = {}
-        self.evidence: dict[str, None] = {}
-        self.packages: dict[str, None] = {}
-        self.cut_short: dict[str, None] = {}
+        self.limits_hit: dict[str, None] = {}  # by the learner's process
+        self.evidence: dict[str, None] = {}  # answers that no honest process gives
+        self.packages: dict[str, None] = {}  # that cells import and that are missing
+        self.cut_short: dict[str, None] = {}  # first lines of cells that did not end
 
     def run(
         self, on_exercise: Callable[[], None] = lambda: None

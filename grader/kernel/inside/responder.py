@@ -99,11 +99,8 @@ def define(
 ) -> None:
     """Defines the lesson's own functions and its checks, apart from a learner's cells.
 
-    Args:
-        setup: the lesson's set-up cell.
-        definitions: what its other cells define, exercises left out.
-        names: of the functions that exercises define, looked up when they are called.
-        checks_source: the visible part of the lesson's checks.
+    The functions that exercises define, of these `names`, are looked up when they are
+    called.
     """
     given["__name__"] = "__main__"
     exercises[:] = names
