@@ -24,7 +24,6 @@ from grader.results import (
 )
 from grader.submissions.answers import (
     MAX_NAMED,
-    Answers,
     extract_answers,
     fill_in,
     why_other_lesson,
@@ -90,7 +89,7 @@ def grade_submission(
     return Result(
         lesson=lesson_name,
         exercises=tuple(
-            exercise_result(name, checked[name], answers, check)
+            exercise_result(name, checked[name], answers.exercises.get(name, ""), check)
             for name, check in checks(lesson).items()
         ),
         status=Status.NEEDS_REVIEW if reasons else status,
@@ -105,24 +104,16 @@ def nothing_to_grade(
     lesson: NotebookNode, name: str, notes: tuple[str, ...], reasons: tuple[str, ...]
 ) -> Result:
     """Makes the result of a submission that holds no work on this lesson."""
+    nothing = CheckedExercise(Outcome.NOT_ATTEMPTED)
     exercises = tuple(
-        ExerciseResult(
-            exercise,
-            Outcome.NOT_ATTEMPTED,
-            0,
-            nbgrader_metadata(check)["points"],
-            points_for(check),
-        )
+        exercise_result(exercise, nothing, "", check)
         for exercise, check in checks(lesson).items()
     )
     return Result(name, exercises, Status.STUDENT_ERROR, notes, reasons)
 
 
 def exercise_result(
-    exercise: str,
-    checked: CheckedExercise,
-    answers: Answers,
-    check: NotebookNode,
+    exercise: str, checked: CheckedExercise, source: str, check: NotebookNode
 ) -> ExerciseResult:
     """Makes an exercise's result; what comes from the learner is cleaned and cut."""
     return ExerciseResult(
@@ -135,7 +126,7 @@ def exercise_result(
         statements=tuple(map(statement_result, checked.statements)),
         message=clean_text(checked.message, 500),
         details=tuple((name, clean_text(text, 1000)) for name, text in checked.details),
-        source=answers.exercises.get(exercise, "")[:MAX_SOURCE],
+        source=source[:MAX_SOURCE],
     )
 
 
