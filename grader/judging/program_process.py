@@ -41,14 +41,10 @@ class ProgramEnded(Exception):
 
 
 class ProgramProcess:
-    """Answers as `ProgramRunner` does, in another process; make it before JAX starts.
-
-    Attributes:
-        wall_s: how long an answer may take.
-    """
+    """Answers as a `ProgramRunner`, in another process; make it before JAX starts."""
 
     def __init__(self):
-        self.wall_s = DEFAULT_WALL_S
+        self.wall_s = DEFAULT_WALL_S  # that an answer may take
         if sys.platform == "linux":  # else a child could write to its parents' memory
             prctl(SET_DUMPABLE, 0)
         self.server, theirs = processes.Pipe()
@@ -81,41 +77,35 @@ def serve(judge: Connection, other_end: Connection) -> None:
     child, connection = None, None
     with contextlib.suppress(EOFError):
         while True:
-            question = judge.recv()
-            if child and (question is None or not child.is_alive()):
+            question, ended = judge.recv(), "with its submission"
+            if question:
+                num_devices, wall_s, text = question
+                if child is None or not child.is_alive():
+                    connection, theirs = processes.Pipe()
+                    ends = num_devices, theirs, connection, judge
+                    child = processes.Process(target=work, args=ends, daemon=True)
+                    child.start()
+                    theirs.close()
+                ended, data = answered(child, connection, text.encode(), wall_s)
+                judge.send((ended, data))
+            if ended and child:
                 child.kill()
                 child.join()
                 child = None
-            if question is None:
-                continue
-            num_devices, wall_s, text = question
-            if child is None:
-                connection, theirs = processes.Pipe()
-                ends = theirs, connection, judge
-                child = processes.Process(
-                    target=work, args=(num_devices, *ends), daemon=True
-                )
-                child.start()
-                theirs.close()
-            judge.send(answered(child, connection, text.encode(), wall_s))
 
 
 def answered(
     child: BaseProcess, connection: Connection, question: bytes, wall_s: float
 ) -> tuple[str, bytes]:
-    """Asks a child; returns why it was ended, or "", and its answer."""
+    """Asks a child; returns why it must be ended, or "", and its answer."""
     deadline = Deadline(wall_s, lambda: [child.pid], lambda: used_s(child.pid))
     with contextlib.suppress(OSError, EOFError):
         connection.send_bytes(question)
         while not connection.poll(POLL_S):
             if deadline.passed:
-                child.kill()
-                child.join()
                 return "timed out", b""
         return "", connection.recv_bytes(MAX_LINE)
-    child.kill()  # it has ended, or sends too much
-    child.join()
-    return "died", b""
+    return "died", b""  # or it sends too much
 
 
 def work(num_devices: int, server: Connection, *inherited: Connection) -> None:
