@@ -122,7 +122,7 @@ def main(*command: str) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans become its children
         os.write(1, b"ready\n")
         exit_when_stdin_closes()
-    stdin, pipe = os.pipe()
+    stdin, pipe = os.pipe()  # the child could keep ours open, by writing to it
     child = os.fork()
     if not child:
         os.dup2(stdin, 0)
