@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,9 @@ from grader.containment.limits import DEFAULT_WALL_S, Limits
 from grader.containment.process import PythonProcess
 from grader.judging.cell_plan import steps
 from grader.kernel import compile_cache
-from grader.kernel.learner_box import fork_server, trusted_environment
+from grader.kernel.learner_box import PYTHONPATH, fork_server, trusted_environment
 from grader.submissions.definitions import defined
 
-FOLDERS = [str(ROOT), str(ROOT / "lessons")]  # where a judge finds what it imports
 MODULE = "grader.judging.judge"
 MAX_SILENCE_S = 120  # that a start or a check of ours may take
 LIMITS = Limits(cpu_s=10**6, memory_mib=8000, address_mib=16000, processes=1000)
@@ -129,7 +127,7 @@ def judge_box(compiled: Path | None) -> Box:
     """Makes the box of a judge: the course, and what is compiled."""
     found = {str(path): path for path in (ROOT / "grader", coursekit.folder())}
     found |= {compile_cache.INSIDE: compiled} if compiled else {}
-    env = {"PYTHONPATH": os.pathsep.join(FOLDERS), "MPLCONFIGDIR": "/tmp/.matplotlib"}
+    env = {"PYTHONPATH": PYTHONPATH, "MPLCONFIGDIR": "/tmp/.matplotlib"}
     env |= compile_cache.variables()
     return Box(LIMITS, found, env)
 

@@ -17,6 +17,8 @@ from grader.containment.limits import Limits
 from grader.kernel import compile_cache
 
 MIN_JOBS_FOR_FORK_SERVER = 4  # submissions
+# Where a judge, or a trusted process, finds our modules.
+PYTHONPATH = os.pathsep.join([str(ROOT / "lessons"), str(ROOT)])
 INSIDE = "/tmp/course"  # the path of the course's modules in a box
 _server: ForkServer | None = None
 _lock = threading.Lock()
@@ -37,13 +39,12 @@ def learner_box(limits: Limits, compiled: Path | None = None) -> Box:
 
 
 def trusted_environment(compiled: Path | None = None) -> dict[str, str]:
-    """Returns the environment of a process that runs with our rights.
+    """Returns the environment of a process that runs with our rights, in any folder.
 
     It adds what it compiles to the folder `compiled`.
     """
-    packages = os.pathsep.join([str(ROOT / "lessons"), str(ROOT)])
     cache = compile_cache.variables(compiled, writes=True) if compiled else {}
-    return environment(ROOT) | {"PYTHONPATH": packages} | cache
+    return environment(".") | {"PYTHONPATH": PYTHONPATH} | cache
 
 
 def fork_server(*, start: bool = False) -> ForkServer | None:

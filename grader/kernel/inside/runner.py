@@ -65,8 +65,7 @@ class Shell(InteractiveShell):
 
     def __init__(self, channel: Channel):
         self.channel = channel
-        config = Config(HistoryManager={"enabled": False})
-        super().__init__(config=config, ipython_dir=os.path.abspath(".ipython"))
+        super().__init__(config=Config(HistoryManager={"enabled": False}))
 
     def init_environment(self):
         os.environ.update(ENVIRONMENT)
