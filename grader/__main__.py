@@ -129,16 +129,13 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     explain.add_argument("student")
     for of_lesson in (explain, give_back):
         of_lesson.add_argument("lesson", help="for example 01")
-    export.add_argument(
-        "--format", dest="kind", default="csv", help="csv, canvas, moodle"
-    )
     about = "Canvas's gradebook or Moodle's grading worksheet, to be filled in"
     export.add_argument("--template", type=Path, metavar="FILE", help=about)
     about = 'the column of a lesson, if it is not found: "01=Homework 1 (12345)"'
     columns = {"action": "append", "default": [], "metavar": "LESSON=COLUMN"}
     export.add_argument("--assignment", dest="assignments", help=about, **columns)
     export.add_argument("--lesson", default="", help="only this one, for example 01")
-    about = "points beyond those possible, for Canvas and Moodle; default: cap"
+    about = "points beyond those possible in a --template; default: cap"
     export.add_argument("--bonus", choices=["cap", "keep"], default="cap", help=about)
     about = "moodle, canvas, exchange or zip"
     give_back.add_argument("--format", dest="kind", default="zip", help=about)
@@ -240,9 +237,9 @@ def run_export(template: Path | None, assignments: list[str], bonus: str, **chos
     from grader.classroom.export import export
     from grader.classroom.lms_template import export_into
 
-    chosen["keep_bonus"] = bonus == "keep"
     if template:
-        return export_into(template, assignments=assignments, **chosen)
+        keep = bonus == "keep"
+        return export_into(template, assignments=assignments, keep_bonus=keep, **chosen)
     if assignments:
         raise ValueError("--assignment names a column of a --template.")
     return export(**chosen)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import html
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from grader.authoring.release import lesson_number, title
-from grader.classroom.export import (
-    Grade,
-    capped,
-    grades_of,
-    moodle_comment,
-    points_possible,
-    print_missing,
-)
+from grader.classroom.export import Grade, grades_of, print_missing
 from grader.classroom.folder import Classroom
 from grader.classroom.roster import (
     Person,
@@ -23,17 +18,17 @@ from grader.classroom.roster import (
     people_in,
     read_people,
 )
-from grader.classroom.spreadsheet import Table, cell_text, read_table
+from grader.classroom.spreadsheet import Table, cell_text, read_table, text_cell
 
 CANVAS_COLUMN = re.compile(r"(?P<title>.*\S) \((?P<number>\d+)\)")
 WORDS = re.compile(r"[^\W_]+")
+MARKUP = re.compile(r"[<&](?=[A-Za-z/!?#])")
 EXCUSED = "EX"  # what Canvas writes instead of a score
 
 
 def export_into(
     template: Path,
     folder: Path,
-    kind: str,
     to: Path | None = None,
     *,
     lesson: str = "",
@@ -42,64 +37,74 @@ def export_into(
 ) -> int:
     """Writes grades into a copy of Canvas's gradebook or of Moodle's grading worksheet.
 
-    `assignments` say which column is a lesson's, such as "01=Homework 1 (12345)".
+    `assignments` say which column of Canvas is a lesson's: "01=Homework 1 (12345)".
 
     Raises:
         ValueError: the template is no such file, or has no column for any lesson.
     """
-    if kind not in ("canvas", "moodle"):
-        raise ValueError("A template needs --format canvas or --format moodle.")
     classroom, table = Classroom(folder), read_table(template)
+    people = people_in(table, template)
     grades, ungraded = grades_of(classroom, lesson)
     if not grades:
         raise ValueError("There are no grades yet: run `grade`.")
-    path = to or classroom.folder / "grading" / f"grades-{kind}.csv"
-    if kind == "canvas":
+    lessons = sorted({grade.lesson for grade in grades})
+    if table.column("Identifier") is None:
+        name = "grades-canvas.csv"
         columns = canvas_columns(table, classroom, assignments)
-        possible = canvas_points(table, columns)
+        limit_of = columns
+        limit_rows = [row for row in table.rows if "Points Possible" in row[0]]
     else:
-        name = moodle_lesson(template, classroom, {grade.lesson for grade in grades})
-        columns = {name: required(table, template, "Grade")}
-        possible = moodle_points(table, name)
-        path = to or path.with_name(f"grades-moodle-{name}.csv")
+        if len(lessons) > 1:
+            raise ValueError(f"Which lesson is {template} about? Add --lesson 01.")
+        name = f"grades-moodle-{lessons[0]}.csv"
+        columns = {lessons[0]: required(table, template, "Grade")}
+        limit_of = {lessons[0]: required(table, template, "Maximum grade")}
+        limit_rows = table.rows[:1]
     known = [grade for grade in grades if grade.lesson in columns]
     if not known:
-        lesson = grades[0].lesson
         raise ValueError(
             f"No column of {template} was found for a graded lesson. To name it: "
-            f'--assignment "{lesson}=TITLE (NUMBER)". {columns_with_numbers(table)}'
+            f'--assignment "{lessons[0]}=TITLE (NUMBER)". {columns_with_numbers(table)}'
         )
-    for name, points in points_possible(known).items():
-        heading = f'"{table.columns[columns[name]]}"'
-        print(f"{name} -> {heading}")
-        if possible.setdefault(name, points) != points:
-            print(f"    {heading} has {possible[name]:g} points possible, the lesson")
-            print(f"    has {points:g}. The scores are not scaled.")
+    possible = points_possible(known)
+    for one, points in possible.items():
+        heading = f'"{table.columns[columns[one]]}"'
+        print(f"{one} -> {heading}")
+        for row in limit_rows:
+            limit = number_in(row[limit_of[one]]) or points
+            if limit != points:
+                print(f"    {heading} has {limit:g} points possible, the lesson")
+                print(f"    has {points:g}. The scores are not scaled.")
+            possible[one] = limit
     if not keep_bonus:
         known = capped(known, possible)
-    unknown = fill(table, template, known, columns, read_people(classroom.roster))
-    print(f"wrote {table.write(path)}: {len(known) - len(unknown)} grades")
+    unknown = fill(
+        table, template, people, known, columns, read_people(classroom.roster)
+    )
+    path = table.write(to or classroom.folder / "grading" / name)
+    print(f"wrote {path}: {len(known) - len(unknown)} grades")
     for grade in unknown:
         print(f"not in {template.name}: {grade}")
-    for name in sorted({grade.lesson for grade in grades} - columns.keys()):
-        print(f"not in {template.name}: no column was found for {name}. To name it:")
-        print(f'    --assignment "{name}=TITLE (NUMBER)"')
-        unknown += [grade for grade in grades if grade.lesson == name]
+    for name in lessons:
+        if name not in columns:
+            print(
+                f"not in {template.name}: no column was found for {name}. To name it:"
+            )
+            print(f'    --assignment "{name}=TITLE (NUMBER)"')
     status = print_missing(grades, ungraded)
-    return 1 if unknown else status
+    return 1 if unknown or len(known) < len(grades) else status
 
 
 def fill(
     table: Table,
     template: Path,
+    people: Sequence[Person],
     grades: Sequence[Grade],
     columns: Mapping[str, int],
     roster: Mapping[str, Row],
 ) -> list[Grade]:
     """Fills in the scores; returns the grades of those who are not in the table."""
-    people = people_in(table, template)
-    students = {grade.student for grade in grades}
-    by_id = match_with_roster(people, students, roster)
+    by_id = match_with_roster(people, {grade.student for grade in grades}, roster)
     comments = table.column("Feedback comments")
     filled: set[tuple[Person, str]] = set()
     unknown = []
@@ -114,7 +119,7 @@ def fill(
                 print(f"left as it was: {grade}, excused in {template.name}")
                 continue
             person.row[place] = cell_text(grade.score)
-            if comments is not None and grade.comment:
+            if comments is not None and (grade.late or grade.note):
                 person.row[comments] = moodle_comment(grade)
     for lesson in sorted({grade.lesson for grade in grades}):
         without = [str(one) for one in people if (one, lesson) not in filled]
@@ -127,39 +132,28 @@ def fill(
 def canvas_columns(
     table: Table, classroom: Classroom, assignments: Iterable[str]
 ) -> dict[str, int]:
-    """Finds the column of each lesson in Canvas's gradebook."""
-    headings = {
-        place: found
-        for place, heading in enumerate(table.columns)
-        if (found := CANVAS_COLUMN.fullmatch(heading))
-    }
-    columns = {}
+    """Finds the column of each lesson in Canvas's gradebook: named, or by its title."""
+    named = {}
     for text in assignments:
-        named, sign, heading = text.partition("=")
-        lesson = classroom.lesson_named(named.strip())
-        fitting = [
-            place
-            for place, found in headings.items()
-            if heading.strip() in (found[0], found["title"], found["number"])
-        ]
-        if not sign or len(fitting) != 1:
-            raise ValueError(
-                f'--assignment "{text}" names no column. Write it like '
-                f'"{lesson}=TITLE (NUMBER)". {columns_with_numbers(table)}'
-            )
-        columns[lesson] = fitting[0]
-    for lesson in sorted(classroom.lessons.keys() - columns.keys()):
-        fitting = [
-            place
-            for place, found in headings.items()
-            if place not in columns.values()
-            and is_about(found["title"], lesson, classroom)
-        ]
-        if len(fitting) > 1:
+        lesson, _, heading = text.partition("=")
+        named[classroom.lesson_named(lesson.strip())] = heading.strip()
+    columns: dict[str, int] = {}
+    for lesson in sorted(classroom.lessons, key=lambda one: one not in named):
+        fitting = []
+        for place, heading in enumerate(table.columns):
+            found = CANVAS_COLUMN.fullmatch(heading)
+            if not found or place in columns.values():
+                continue
+            if lesson in named:
+                fits = named[lesson] in (found[0], found["title"], found["number"])
+            else:
+                fits = is_about(found["title"], lesson, classroom)
+            fitting += [place] * fits
+        if len(fitting) > 1 or (lesson in named and not fitting):
             found = " and ".join(f'"{table.columns[place]}"' for place in fitting)
             raise ValueError(
-                f"Both {found} could be {lesson}. Say which: "
-                f'--assignment "{lesson}={table.columns[fitting[0]]}"'
+                f"{found or 'No column'} fits {lesson}. Name one: "
+                f'--assignment "{lesson}=TITLE (NUMBER)". {columns_with_numbers(table)}'
             )
         if fitting:
             columns[lesson] = fitting[0]
@@ -169,15 +163,6 @@ def canvas_columns(
 def columns_with_numbers(table: Table) -> str:
     found = [f'"{one}"' for one in table.columns if CANVAS_COLUMN.fullmatch(one)]
     return f"The file's assignments: {', '.join(found) or 'none'}."
-
-
-def moodle_lesson(template: Path, classroom: Classroom, graded: Collection[str]) -> str:
-    """Finds which lesson a worksheet is about: Grades-COURSE-TITLE-NUMBER.csv."""
-    fitting = [one for one in graded if is_about(template.stem, one, classroom)]
-    chosen = fitting or [*graded]
-    if len(chosen) != 1:
-        raise ValueError(f"Which lesson is {template.name} about? Add --lesson 01.")
-    return chosen[0]
 
 
 def is_about(text: str, lesson: str, classroom: Classroom) -> bool:
@@ -197,21 +182,37 @@ def is_about(text: str, lesson: str, classroom: Classroom) -> bool:
     )
 
 
-def canvas_points(table: Table, columns: Mapping[str, int]) -> dict[str, float]:
-    """Reads Canvas's "Points Possible" of each lesson's column."""
-    rows = [row for row in table.rows if "Points Possible" in row[0]]
-    return {
-        lesson: points
-        for lesson, place in columns.items()
-        for row in rows
-        if (points := number_in(row[place]))
-    }
+def points_possible(grades: Iterable[Grade]) -> dict[str, float]:
+    """Returns each lesson's points, without those of bonus exercises."""
+    possible: dict[str, float] = {}
+    for grade in grades:
+        possible[grade.lesson] = max(possible.get(grade.lesson, 0), grade.max_score)
+    return possible
 
 
-def moodle_points(table: Table, lesson: str) -> dict[str, float]:
-    place = table.column("Maximum grade")
-    found = [number_in(row[place]) for row in table.rows] if place is not None else []
-    return {lesson: found[0]} if found and found[0] is not None else {}
+def capped(grades: Iterable[Grade], possible: Mapping[str, float]) -> list[Grade]:
+    """Caps scores at the points possible, and says whose."""
+    cut: dict[str, list[str]] = {}
+    kept = []
+    for grade in grades:
+        limit = possible[grade.lesson]
+        if grade.score is not None and grade.score > limit:
+            whose = f"{grade.student} ({grade.score:g})"
+            cut.setdefault(grade.lesson, []).append(whose)
+            grade = dataclasses.replace(grade, score=limit)
+        kept.append(grade)
+    for lesson, whose in cut.items():
+        limit = f"the {possible[lesson]:g} points possible"
+        print(f"{lesson}: capped at {limit}: {', '.join(whose)}")
+    if cut:
+        print("To keep the points above that, add: --bonus keep")
+    return kept
+
+
+def moodle_comment(grade: Grade) -> str:
+    """Writes the comment so that Moodle, which takes it for HTML, shows it as text."""
+    comment = text_cell("; ".join(filter(None, [grade.late, grade.note])))
+    return MARKUP.sub(lambda sign: html.escape(sign[0]), comment)
 
 
 def number_in(cell: str) -> float | None:
@@ -226,7 +227,6 @@ def required(table: Table, template: Path, name: str) -> int:
     place = table.column(name)
     if place is None:
         raise ValueError(
-            f'{template} is no grading worksheet: it has no column "{name}". Set '
-            "Moodle's language to English before you download it."
+            f'{template} is no grading worksheet: it has no column "{name}".'
         )
     return place

@@ -90,7 +90,7 @@ def test_grades_are_those_of_a_file_and_a_persons_marks_stay(server, tmp_path):
             mark.manual_score = 0.5
             book.db.commit()
         assert run(regrade, folder, ["bob"], apply=True)[0] == 0
-        export(folder / "class", "csv", folder / "grades.csv")
+        export(folder / "class", folder / "grades.csv")
         exports.append((folder / "grades.csv").read_bytes())
     assert exports[0] == exports[1]
     [bob] = [line for line in exports[1].decode().splitlines() if "bob" in line]
