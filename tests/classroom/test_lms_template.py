@@ -195,7 +195,9 @@ def test_each_lesson_has_its_column_and_a_lesson_without_one_fails(folder):
 
 @pytest.mark.parametrize("ids", [("12345", "12346"), ("ada@example.edu", "cb")])
 def test_moodles_worksheet_gets_grades_and_comments(folder, ids):
-    publish_result(folder, ids[0], negate=6, notes=("It was <b>renamed</b> &amp; x < 4 & y.",))
+    publish_result(
+        folder, ids[0], negate=6, notes=("It was <b>renamed</b> &amp; x < 4 & y.",)
+    )
     publish_result(folder, ids[1], double=0, negate=1.5)
     status, said, found = fill(folder, MOODLE)
     assert status == 0

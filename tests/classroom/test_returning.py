@@ -1,4 +1,4 @@
-"""Feedback goes back as Moodle, Canvas and nbgrader's exchange take it."""
+"""Feedback goes back as Moodle and Canvas take it."""
 
 import io
 import re
@@ -89,9 +89,8 @@ def moodles_owner(path):
         f"Ada Lovelace_12345_assignsubmission_file/{NAME}.ipynb",
         f"Ada Lovelace_12345_assignsubmission_file_/my work.zip/{NAME}.ipynb",
         f"Ada Lovelace_12345_assignsubmission_file_{NAME}.ipynb",
-        "",
     ],
-    ids=["folder", "older folder", "flat", "unknown"],
+    ids=["folder", "older folder", "flat"],
 )
 def test_moodle_finds_the_learner_of_each_file(folder, name):
     came_as(folder, "12345", name)
@@ -102,29 +101,13 @@ def test_moodle_finds_the_learner_of_each_file(folder, name):
     assert moodles_owner(path) == ("12345", "assignsubmission_file", f"{NAME}.html")
 
 
-def test_moodles_number_may_come_from_the_roster(folder):
-    grading = folder / "class" / "grading"
-    write(grading / "people.csv", "id,name,moodle_id\nada,Ada_Mae L/o,77\nbob,Bob,\n")
-    publish_result(folder, "ada")
-    publish_result(folder, "bob")
-    status, lines, files = pack(folder, "moodle")
-    [path] = files
-    assert moodles_owner(path) == ("77", "assignsubmission_file", f"{NAME}.html")
-    assert path.startswith("Ada Mae L o_77_")
-    assert (
-        status == 1 and "not in it: bob" in lines[1] and "with the download" in lines[1]
-    )
-
-
-def test_a_number_of_canvas_is_not_taken_for_moodles(folder):
-    """Moodle would give the page to whoever has that number there."""
-    people = folder / "class" / "grading" / "people.csv"
-    write(people, "id,name,canvas_id,moodle_id\n101,Ada,101,\n102,Bob,102,77\n")
+def test_work_that_did_not_come_from_moodle_is_named(folder):
+    """A number in an id may be Canvas's, and somebody else's in Moodle."""
+    came_as(folder, "101", f"lovelaceada_101_4567_{NAME}.ipynb")
     publish_result(folder, "101")
-    publish_result(folder, "102")
     status, lines, files = pack(folder, "moodle")
-    assert [*files] == [f"Bob_77_assignsubmission_file_/{NAME}.html"]
-    assert status == 1 and "not in it: 101" in lines[1]
+    assert status == 1 and files == {}
+    assert f"not in it: 101 {NAME}" in lines[1] and "with the download" in lines[1]
 
 
 def canvas_owner(name):
@@ -204,57 +187,11 @@ def test_purge_removes_archives_and_names_of_files(folder):
     assert left == [] and not [*(folder / "class" / "grading").glob("*.zip")]
 
 
-def exchange_of(folder):
-    exchange = folder / "exchange"
-    exchange.mkdir(exist_ok=True)
-    exchange.chmod(0o777)
-    config = folder / "class" / "nbgrader_config.py"
-    with open(config, "a") as file:
-        file.write(f'c.Exchange.root = "{exchange}"\n')
-    return exchange
-
-
-@pytest.mark.filterwarnings(
-    "ignore:unclosed file"
-)  # nbgrader leaves timestamp.txt open
-def test_feedback_goes_into_the_exchange_for_whom_has_submitted_there(folder):
-    from nbgrader.utils import notebook_hash
-
-    exchange = exchange_of(folder)
-    for student in ("ada", "bob"):
-        publish_result(folder, student)
-    submitted = folder / "class" / "submitted" / "ada" / NAME
-    (submitted / "timestamp.txt").write_text("2026-03-28 09:00:00.000000 UTC")
-    (submitted / "submission_secret.txt").write_text("s3cret")
-    status, lines = printed(return_feedback, folder / "class", "01", "exchange")
-    [found] = exchange.rglob("*.html")
-    assert found.stem == notebook_hash(secret="s3cret", notebook_id=NAME)
-    assert found.read_bytes() == page(folder, "ada")
-    assert status == 1
-    assert lines[-1] == f"not in it: bob {NAME} (not submitted by the exchange)"
-
-
-def test_an_exchange_that_is_not_there_is_named(folder, capsys):
-    exchange = exchange_of(folder)
-    exchange.rmdir()
-    publish_result(folder, "ada")
-    submitted = folder / "class" / "submitted" / "ada" / NAME
-    for name in ("timestamp.txt", "submission_secret.txt"):
-        (submitted / name).write_text("2026-03-28 09:00:00 UTC")
-    assert main(["return", str(folder / "class"), "01", "--format", "exchange"]) == 2
-    assert "nbgrader's exchange: Unwritable directory" in (
-        error := capsys.readouterr().err
-    )
-    assert str(exchange) in error
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["02"], 'no lesson "02". It has: 01_tiny'),
-        (["01"], "No submission for 01_tiny has a final grade yet"),
-        (["01", "--format", "mail"], "choose zip, moodle, canvas, exchange"),
-        (["01", "--format", "exchange", "--to", "x"], "leave out --to"),
+        (["01", "--format", "mail"], "choose zip, moodle, canvas"),
     ],
 )
 def test_what_cannot_be_returned_is_said(folder, capsys, arguments, said):
