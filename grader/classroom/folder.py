@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
@@ -123,9 +124,23 @@ class Classroom:
         name = getattr(self.directory, f"{kind}_directory")
         return Path(self.directory.format_path(name, student, lesson))
 
-    def submissions(self) -> list[Submission]:
-        """Lists everything that was submitted for a lesson, by lesson and learner."""
-        return [one for one in self._submitted() if one.lesson in self.lessons]
+    def submissions(
+        self, lesson: str = "", students: Sequence[str] = ()
+    ) -> list[Submission]:
+        """Lists what was submitted for a lesson or all, by some learners or all.
+
+        Raises:
+            ValueError: no such lesson, or one of these submitted nothing for it.
+        """
+        lessons = [self.lesson_named(lesson)] if lesson else self.lessons
+        found = [one for one in self._submitted() if one.lesson in lessons]
+        if not students:
+            return found
+        wanted = {self.student_named(text) for text in students}
+        for student in sorted(wanted - {one.student for one in found}):
+            what = f"for {lesson} " * bool(lesson)
+            raise ValueError(f'"{student}" submitted nothing {what}in {self.folder}.')
+        return [one for one in found if one.student in wanted]
 
     def unknown_folders(self) -> list[str]:
         """Names the folders in submitted/ that belong to no lesson of this course."""

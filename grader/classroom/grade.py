@@ -10,7 +10,6 @@ from pathlib import Path
 from tqdm import tqdm
 
 from grader.atomic_files import write
-from grader.authoring.release import checks
 from grader.classroom import gradebook
 from grader.classroom.folder import CONFIG, Classroom, Submission
 from grader.classroom.lateness import Lateness, write_time
@@ -24,7 +23,7 @@ from grader.classroom.publishing import (
 from grader.classroom.roster import add_names, read_aliases
 from grader.containment.limits import Limits
 from grader.pages.terminal import differences, print_statuses, summary
-from grader.results import Outcome, Record, Result, late_text
+from grader.results import Result, late_text
 from grader.submissions.collecting import collect
 from grader.workers.cache_key import lesson_hashes
 from grader.workers.executor import grade_jobs, open_executor
@@ -188,7 +187,6 @@ def regrade(
     students: Sequence[str] = (),
     *,
     lesson: str = "",
-    exercise: str = "",
     workers: int = 0,
     limits: Limits | None = None,
     trusted: bool = False,
@@ -197,15 +195,11 @@ def regrade(
 ) -> int:
     """Grades again what has a result, and lists each difference before it applies any.
 
-    With `exercise` it grades those who answered it, lists the differences in it, and
-    applies no result that differs in anything else.
-
     Raises:
-        ValueError: a learner without a submission, no such lesson or exercise.
+        ValueError: a learner without a submission, no such lesson.
     """
     limits, classroom = limits or Limits(), Classroom(folder)
-    students = [*map(classroom.student_named, students)]
-    chosen = choose(classroom, students, lesson, exercise)
+    chosen = classroom.submissions(lesson, students)
     with classroom.store.writing():
         print(f"{len(chosen)} submissions to grade again.", flush=True)
         jobs = read_jobs(classroom, chosen, limits)
@@ -213,78 +207,27 @@ def regrade(
         with open_executor(classroom.lessons, limits, scheduler, **options) as executor:
             gradebook.add_lessons(classroom)
             found = {jobs[one.job]: one for one in graded(executor, list(jobs))}
-        num_changed, to_apply = 0, []
+        num_changed = 0
         for submission, one in sorted(found.items()):
             earlier = classroom.published(submission)
-            if one.record is None:
-                print(f"{submission}: {one.error}")
-                continue
-            if earlier is None:
-                print(f"{submission}: not graded before: {summary(one.record.result)}")
+            if not one.record:
+                lines = [one.error]
+            elif not earlier:
+                lines = [f"not graded before: {summary(one.record.result)}"]
             elif stays(earlier, one.record):
-                print(
-                    f"{submission}: the newest file cannot be graded: nothing changes"
-                )
+                lines = ["the newest file cannot be graded: nothing changes"]
             else:
                 lines = differences(earlier.result, one.record.result)
                 num_changed += bool(lines)
-                start = f"{exercise}: " if exercise else ""
-                listed = [line for line in lines if line.startswith(start)]
-                for line in listed:
-                    print(f"{submission}: {line}")
-                if listed != lines:
-                    number = len(lines) - len(listed)
-                    what = "difference" if number == 1 else "differences"
-                    print(
-                        f"{submission}: {number} more {what}, so it is not applied: "
-                        "regrade it without --exercise"
-                    )
-                    continue
-            to_apply.append((submission, one.record))
+            for line in lines:
+                print(f"{submission}: {line}")
         print(f"{len(found)} graded again, {num_changed} differ.")
+        records = {who: one.record for who, one in sorted(found.items()) if one.record}
         if apply:
-            for submission, record in to_apply:
+            for submission, record in records.items():
                 save(classroom, submission, record, "regraded")
                 publish(classroom, submission, record)
             print_reviews(publish_reports(classroom))
         else:
             print("Nothing was written. To apply this: the same command with --apply.")
-    return 1 if any(one.record is None for one in found.values()) else 0
-
-
-def choose(
-    classroom: Classroom, students: Sequence[str], lesson: str, exercise: str
-) -> list[Submission]:
-    """Lists the submissions to grade again.
-
-    Raises:
-        ValueError: there is no such learner, lesson or exercise.
-    """
-    only = classroom.lesson_named(lesson) if lesson else ""
-    lessons = {
-        name: [*checks(notebook)]
-        for name, notebook in classroom.lessons.items()
-        if name == (only or name)
-    }
-    if exercise and not any(exercise in names for names in lessons.values()):
-        known = ", ".join(itertools.chain(*lessons.values()))
-        raise ValueError(f'There is no exercise "{exercise}". There are: {known}.')
-    chosen = [
-        one
-        for one in classroom.submissions()
-        if one.lesson in lessons and (not students or one.student in students)
-    ]
-    for student in set(students) - {one.student for one in chosen}:
-        what = f"for {lesson} " if lesson else ""
-        raise ValueError(f'"{student}" submitted nothing {what}in {classroom.folder}.')
-    if not exercise:
-        return chosen
-    return [one for one in chosen if has_answer(classroom.published(one), exercise)]
-
-
-def has_answer(record: Record | None, exercise: str) -> bool:
-    """Tells whether a learner tried an exercise, as far as it is known."""
-    if record is None:
-        return True
-    outcomes = {one.exercise: one.outcome for one in record.result.exercises}
-    return outcomes.get(exercise, Outcome.NOT_ATTEMPTED) is not Outcome.NOT_ATTEMPTED
+    return 1 if len(records) < len(found) else 0

@@ -125,12 +125,7 @@ def results_of(
     classroom: Classroom, lesson: str = ""
 ) -> dict[Submission, Result | None]:
     """Returns the results that count, of one lesson or all; None: not graded yet."""
-    only = classroom.lesson_named(lesson) if lesson else ""
-    wanted = {
-        one: classroom.publication(one)
-        for one in classroom.submissions()
-        if one.lesson == (only or one.lesson)
-    }
+    wanted = {one: classroom.publication(one) for one in classroom.submissions(lesson)}
     return dict.fromkeys(wanted) | dict(final_results(classroom, wanted))
 
 

@@ -234,10 +234,11 @@ def test_explain_says_by_what_when_and_why(graded):
     assert "web page" in run(explain, graded[0] / "class", "dan", NAME)[1].text
 
 
-@pytest.mark.parametrize("student, lesson", [("zoe", "1"), ("ada", "2")])
-def test_explain_of_nothing_names_what_was_asked(graded, student, lesson):
-    with pytest.raises(ValueError, match=f'"{student}" .*"{lesson}"'):
-        explain(graded[0] / "class", student, lesson)
+def test_explain_of_nothing_names_what_was_asked(graded):
+    with pytest.raises(ValueError, match='"zoe" submitted nothing for 1 in'):
+        explain(graded[0] / "class", "zoe", "1")
+    with pytest.raises(ValueError, match='no lesson "2"'):
+        explain(graded[0] / "class", "ada", "2")
 
 
 def test_exports_join_names_and_are_the_same_each_time(class_of_four):
