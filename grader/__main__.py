@@ -102,7 +102,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     grade = command(
         "grade", "classroom.grade:grade", "Grade everything that was submitted."
     )
-    grade.add_argument("folder", type=Path, help="course folder, or an LMS download")
+    grade.add_argument("folder", type=Path, help="the course folder")
     grade.add_argument("downloads", nargs="*", type=Path, help="zips or folders to add")
     regrade = command(
         "regrade", "classroom.grade:regrade", "Grade again and list what differs."

@@ -70,7 +70,7 @@ class Classroom:
         if not (self.folder / CONFIG).is_file():
             raise ValueError(
                 f"{folder} is no course folder: it has no {CONFIG}. Make one "
-                f"with: python -m grader course {folder}"
+                "with: python -m grader course FOLDER"
             )
         loader = PyFileConfigLoader(CONFIG, path=str(self.folder))
         self.settings = loader.load_config()

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from grader.atomic_files import write
 from grader.classroom import gradebook
-from grader.classroom.folder import CONFIG, Classroom, Submission
+from grader.classroom.folder import Classroom, Submission
 from grader.classroom.lateness import Lateness, write_time
 from grader.classroom.publishing import (
     publish,
@@ -42,24 +42,20 @@ def grade(
 ) -> int:
     """Grades everything submitted that has no result yet; returns the exit status.
 
-    `folder` is a course folder, or an LMS download, for which one is made beside it.
-
     Raises:
         ValueError, ContainmentError, StoreError, GradebookError: with the remedy.
     """
     limits = limits or Limits()
-    classroom, downloads = open_or_make(folder, downloads)
+    classroom = Classroom(folder)
     with classroom.store.writing(), contextlib.ExitStack() as stack:
-        names = classroom.names()  # a damaged table is reported before all else
+        classroom.names()  # a damaged table is reported before all else
         extensions = Lateness(classroom).extensions
         for line in [*collect_all(classroom, downloads), *classroom.unknown_folders()]:
             print(f"left alone: {line}")
         submissions = classroom.submissions()
         submitted = {(one.student, one.lesson) for one in submissions}
         for student, lesson in sorted(extensions.keys() - submitted):
-            is_known = student in names or not names
-            nobody = "" if is_known else " (no such id on the roster)"
-            print(f"extended, but not submitted: {student} {lesson}{nobody}")
+            print(f"extended, but not submitted: {student} {lesson}")
         jobs = read_jobs(classroom, submissions, limits)
         todo, finished, has_status, new, failed = [], [], set(), set(), {}
         for job, submission in jobs.items():
@@ -116,23 +112,6 @@ def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> list[str]:
         submission = Submission(lesson, student, path.parent)
         write(classroom.received_path(submission), version.path)
     return collected.problems
-
-
-def open_or_make(
-    folder: Path, downloads: Sequence[Path]
-) -> tuple[Classroom, Sequence[Path]]:
-    """Opens a course folder, or makes one beside an LMS download."""
-    if not folder.exists():
-        raise ValueError(f"{folder} does not exist.")
-    if (folder / CONFIG).is_file():
-        return Classroom(folder), downloads
-    course_folder = folder.resolve().with_name(f"{folder.resolve().stem}-graded")
-    if not (course_folder / CONFIG).is_file():
-        from grader.classroom import course  # imports all that authors need
-
-        course.make_course(course_folder)
-        print(f"{folder} is a download: its class is kept in {course_folder}.")
-    return Classroom(course_folder), [folder, *downloads]
 
 
 def read_jobs(

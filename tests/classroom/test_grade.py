@@ -2,7 +2,6 @@
 
 import csv
 import datetime
-import functools
 import json
 import os
 import re
@@ -20,7 +19,6 @@ from classes import RIGHT, WRONG, answered, hand_in, is_trusted, make_class, pri
 from nbgrader.api import Gradebook
 
 from grader import ROOT
-from grader.classroom import course
 from grader.classroom.explain import explain
 from grader.classroom.export import export
 from grader.classroom.grade import grade, regrade
@@ -376,10 +374,8 @@ def test_two_gradings_of_a_class_exclude_each_other(class_of_two):
             run(grade, class_of_two / "class")
 
 
-def test_download_gets_a_class_of_its_own(tmp_path, monkeypatch):
-    lesson = tiny.lesson(tmp_path / "course")
-    make = functools.partial(course.make_course, root=tmp_path / "course")
-    monkeypatch.setattr(course, "make_course", make)
+def test_a_download_is_graded_and_returned_under_its_names(tmp_path):
+    lesson = make_class(tmp_path)
     with zipfile.ZipFile(tmp_path / "canvas.zip", "w") as archive:
         for name, answers in (
             ("lovelaceada_12345_91234", RIGHT),
@@ -387,17 +383,16 @@ def test_download_gets_a_class_of_its_own(tmp_path, monkeypatch):
         ):
             text = nbformat.writes(answered(lesson, **answers))
             archive.writestr(f"{name}_{NAME}.ipynb", text)
-    status, lines = run(grade, tmp_path / "canvas.zip")
+    status, lines = run(grade, tmp_path / "class", [tmp_path / "canvas.zip"])
     assert status == 0
-    assert "canvas-graded" in lines[0]
     assert "2 files: 2 count." in lines
-    run(export, tmp_path / "canvas-graded")
-    path = tmp_path / "canvas-graded/grading/grades.csv"
+    run(export, tmp_path / "class")
+    path = tmp_path / "class/grading/grades.csv"
     with open(path, encoding="utf-8-sig", newline="") as file:
         rows = [(r["student"], r["score"]) for r in csv.DictReader(file)]
     assert rows == [("12345", "3"), ("12346", "2")]
     back = tmp_path / "back.zip"
-    run(return_feedback, tmp_path / "canvas-graded", "01", "canvas", back)
+    run(return_feedback, tmp_path / "class", "01", "canvas", back)
     with (
         zipfile.ZipFile(tmp_path / "canvas.zip") as came,
         zipfile.ZipFile(back) as goes,
@@ -406,7 +401,7 @@ def test_download_gets_a_class_of_its_own(tmp_path, monkeypatch):
 
 
 def test_folder_that_is_no_class_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"nowhere does not exist"):
+    with pytest.raises(ValueError, match=r"nowhere is no course folder"):
         run(grade, tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"no course folder.*grader course"):
         run(export, tmp_path)
