@@ -93,11 +93,6 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     course.add_argument("--with", metavar="FOLDER", help=about, **private)
     about = "only these, for example 01 02; with --update: as the course has them"
     course.add_argument("--lessons", nargs="+", default=[], help=about)
-    course.add_argument(
-        "--all-or-nothing",
-        action=argparse.BooleanOptionalAction,
-        help="no credit for a part; --update keeps what the folder has",
-    )
 
     grade = command(
         "grade", "classroom.grade:grade", "Grade everything that was submitted."
@@ -218,15 +213,13 @@ def run_check(lessons: Sequence[str], name: str) -> None:
 
 
 def run_course(folder: Path, update: bool, **chosen) -> None:
-    from grader.classroom.course import make_course, path_warning
+    from grader.classroom.course import make_course
 
     done = make_course(folder, update=update, **chosen)
     for name, what in done.items():
         print(f"{name}: {what}")
     if any(what.startswith(("kept", "left out")) for what in done.values()):
         print("To take a lesson as the course has it: --update --lessons 01")
-    if warning := path_warning(folder):
-        print(warning)
     if not update:
         print(f"Next: python -m grader grade {folder} DOWNLOADS")
         print("A release of your own: nbgrader generate_assignment, in that folder.")

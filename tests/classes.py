@@ -28,12 +28,11 @@ def make_class(
     folder: Path,
     *changes: tuple[str, str],
     checks: str = tiny.CHECKS,
-    all_or_nothing: bool | None = None,
 ) -> NotebookNode:
     """Writes a course of one tiny lesson and its class folder; returns the lesson."""
     lesson = tiny.lesson(folder / "course", *changes, checks=checks)
     course = folder / "course"
-    make_course(folder / "class", root=course, all_or_nothing=all_or_nothing)
+    make_course(folder / "class", root=course)
     return lesson
 
 

@@ -6,10 +6,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
-
-from nbformat import NotebookNode
 
 from grader import ROOT
 from grader.atomic_files import read_text, write
@@ -20,7 +17,6 @@ from grader.classroom.folder import CONFIG, SEED
 from grader.classroom.lesson_copy import LessonCopy
 
 PRIVATE = Path("grading", "private-lessons.txt")  # the folders that they are from
-NO_PART = "partial_credit=False"  # what the set-up cell of such a lesson says
 SETTINGS = '''\
 """nbgrader's settings for this course; `nbgrader --help-all` explains each."""
 
@@ -57,7 +53,6 @@ def make_course(
     *,
     update: bool = False,
     lessons: Sequence[str] = (),
-    all_or_nothing: bool | None = None,
     private: Iterable[Path] = (),
     root: Path = ROOT,
 ) -> dict[str, str]:
@@ -65,15 +60,14 @@ def make_course(
 
     With `update` the lessons in source/ are renewed, except those that an instructor
     changed, and a missing seed is drawn anew. `lessons` are taken as they are in the
-    course, and no others. With `all_or_nothing` no exercise gives a part of its points:
-    the set-up cell says so, and all who run or grade the lesson follow it. None: as the
-    folder has it. `private` folders of lessons are remembered; a lesson replaces ours
-    of its name.
+    course, and no others. `private` folders of lessons are remembered; a lesson
+    replaces ours of its name.
 
     Raises:
         SourceError, BuildError: a private lesson breaks a rule, or is not built.
-        ValueError: `folder` is in the course's repository, is a file, or already
-            contains something and `update` is not given; there is no such lesson.
+        ValueError: `folder` is in the course's repository, is a file, already contains
+            something and `update` is not given, or has a name that nbgrader cannot use;
+            there is no such lesson.
     """
     folder = folder.expanduser().resolve()
     if folder.is_relative_to(root):
@@ -90,35 +84,30 @@ def make_course(
             f"{folder} is not empty. Choose another folder, or renew its lessons with "
             "--update."
         )
-    folders = private_folders(folder, private)
-    named = {one.expanduser().resolve() for one in private}
-    is_strict = any(map(gives_no_part, folder.glob("source/*/*.ipynb")))
-    paths, done = lesson_paths(lessons, root, folders), {}
-    asked_for = {
-        path.stem for path in paths if lessons or not update or path.parents[1] in named
-    }
-    for path in paths:
+    if not update and re.search(r"[\[\]*?]", str(folder)):
+        raise ValueError(
+            f"nbgrader's own commands do not work in {folder}, since its path has one "
+            "of the characters [ ] * ?. Choose a path without them."
+        )
+    named = [one.expanduser().resolve() for one in private]
+    folders = private_folders(folder, named)
+    done: dict[str, str] = {}
+    for path in lesson_paths(lessons, root, folders):
         name, copy = path.stem, LessonCopy(folder, path.stem)
-        if name not in asked_for:
+        if update and not lessons and path.parents[1] not in named:
             if not copy.notebook.parent.exists():
                 done[name] = "left out: it is not in source/"
                 continue
             copy.restore()
-        existed = copy.exists
-        was_strict = gives_no_part(copy.notebook) if copy.exists else is_strict
-        strict = was_strict if all_or_nothing is None else all_or_nothing
+            if changes := ", ".join(copy.changes()):
+                done[name] = f"kept: you changed {changes}"
+                continue
+        done[name] = "renewed" if copy.notebook.exists() else "written"
         notebook = read(path, path.parents[1])
-        set_partial_credit(notebook, is_given=not strict)
-        if name not in asked_for and (changes := copy.changes(notebook)):
-            if strict != was_strict:
-                copy.edit(partial(set_partial_credit, is_given=not strict))
-            done[name] = f"kept: you changed {', '.join(changes)}"
-            continue
         # Modules that are gone would make it another version of the package.
         shutil.rmtree(copy.notebook.parent / "coursekit", ignore_errors=True)
         coursekit.copy(copy.notebook.parent, root)
         copy.write(notebook)
-        done[name] = "renewed" if existed else "written"
     if not update:
         folder.chmod(0o700)  # solutions, submissions and scores will be in it
         (folder / CONFIG).write_text(SETTINGS.format(root=str(root)), encoding="utf-8")
@@ -131,11 +120,10 @@ def make_course(
     return done
 
 
-def private_folders(folder: Path, named: Iterable[Path]) -> list[Path]:
+def private_folders(folder: Path, named: Sequence[Path]) -> list[Path]:
     """Lists the folders of a class's private lessons: those that it remembers first."""
     remembered = map(Path, read_text(folder / PRIVATE).splitlines())
-    given = (one.expanduser().resolve() for one in named)
-    folders = [*dict.fromkeys([*remembered, *given])]
+    folders = [*dict.fromkeys([*remembered, *named])]
     for one in folders:
         if not lesson_paths(root=one):
             raise ValueError(
@@ -144,30 +132,3 @@ def private_folders(folder: Path, named: Iterable[Path]) -> list[Path]:
             )
         refuse_unbuilt(one)
     return folders
-
-
-def path_warning(folder: Path) -> str:
-    """Says that nbgrader cannot work in a folder of this name, or ""."""
-    if not re.search(r"[\[\]*?]", str(folder.expanduser().resolve())):
-        return ""
-    return (
-        f"nbgrader's own commands do not work in {folder}, since its path has one of "
-        "the characters [ ] * ?. Choose a path without them."
-    )
-
-
-def set_partial_credit(notebook: NotebookNode, *, is_given: bool) -> None:
-    """Makes the set-up cell give a part of an exercise's points, or all or none."""
-    [setup] = (cell for cell in notebook.cells if cell.id == "setup")
-    setup.source = setup.source.replace(f", {NO_PART}", "")
-    if not is_given:
-        call = re.compile(r"(setup\.with_devices\([^()]*)\)")
-        setup.source, num_calls = call.subn(rf"\1, {NO_PART})", setup.source)
-        if num_calls != 1:
-            raise ValueError(
-                "The set-up cell does not call setup.with_devices(...) once."
-            )
-
-
-def gives_no_part(path: Path) -> bool:
-    return NO_PART in read_text(path)

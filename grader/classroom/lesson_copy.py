@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
@@ -24,10 +25,6 @@ class LessonCopy:
         self.checks = self.notebook.parent / "coursekit" / "checks" / f"{name}.py"
         self._written = folder / "grading" / "source" / name
 
-    @property
-    def exists(self) -> bool:
-        return self.notebook.exists()
-
     def written(self, path: Path) -> Path:
         """Names the copy of a file as the course wrote it."""
         return self._written / path.name
@@ -44,52 +41,24 @@ class LessonCopy:
             if not path.exists() and self.written(path).exists():
                 write(path, read_text(self.written(path)))
 
-    def edit(self, change: Callable[[NotebookNode], None]) -> None:
-        """Makes a change of the course's own, in the copy, too."""
-        for path in (self.notebook, self.written(self.notebook)):
-            if path.exists():
-                notebook = nbformat.read(path, 4)
-                change(notebook)
-                write(path, dumps(notebook))
-
-    def changes(self, course: NotebookNode) -> list[str]:
-        """Lists in words what an instructor changed; `course` is the course's lesson.
-
-        A lesson without a copy is compared with that one.
-        """
-        if not self.exists:
-            return []
-        copy = self.written(self.notebook)
-        before = nbformat.read(copy, 4) if copy.exists() else course
+    def changes(self) -> Iterator[str]:
+        """Says in words what an instructor changed."""
         try:
-            now = nbformat.read(self.notebook, 4)
-        except Exception:  # whatever a damaged file leads to
-            return ["the notebook, which cannot be read"]
-        found = [*changed_cells(before, now, course)]
-        known = read_text(self.written(self.checks)) or course.metadata.checks
-        if self.checks.exists() and read_text(self.checks) != known:
-            found.append("its checks")
-        return found
+            before = facts_of_cells(self.written(self.notebook))
+            now = facts_of_cells(self.notebook)
+        except Exception as error:  # whatever a damaged file leads to
+            yield f"the notebook, or it cannot be read ({error})"
+            return
+        changed = [c for c in {**before, **now} if before.get(c) != now.get(c)]
+        if changed:
+            more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+            yield f"the cell {', '.join(changed[:3])}{more}"
+        if read_text(self.checks) != read_text(self.written(self.checks)):
+            yield "its checks"
 
 
-def changed_cells(
-    before: NotebookNode, now: NotebookNode, course: NotebookNode
-) -> Iterator[str]:
-    """Names exercises that are worth something else, and other cells that differ."""
-    was, are, theirs = (
-        {name: points_for(cell) for name, cell in checks(one).items()}
-        for one in (before, now, course)
-    )
-    revalued = [name for name in are if are[name] != was.get(name)]
-    for name in revalued:
-        has = f"{theirs[name]:g}" if name in theirs else "none"
-        yield f"exercise {name}'s points ({are[name]:g}, the course has {has})"
-    revalued_ids = {checks(now)[name].id for name in revalued}
-    old, new = (
-        {c.id: (c.cell_type, c.source) for c in one.cells} for one in (before, now)
-    )
-    both = [one for one in {**old, **new} if one not in revalued_ids]
-    changed = [one for one in both if old.get(one) != new.get(one)]
-    if changed:
-        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        yield f"the cell {', '.join(changed[:3])}{more}"
+def facts_of_cells(path: Path) -> dict[str, tuple[Any, ...]]:
+    """Returns by id what counts as a change of a cell; its outputs do not."""
+    notebook = nbformat.read(path, 4)
+    points = {cell.id: points_for(cell) for cell in checks(notebook).values()}
+    return {c.id: (c.cell_type, c.source, points.get(c.id)) for c in notebook.cells}
