@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import functools
 import importlib.resources
-import sqlite3
 from collections.abc import Iterator, Mapping
 
 from nbgrader.api import (
@@ -24,7 +23,6 @@ from nbgrader.preprocessors import SaveCells
 from sqlalchemy import create_engine, inspect, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import contains_eager, joinedload, selectinload
-from tqdm import tqdm
 
 from grader import CourseError
 from grader.authoring.release import CHECK_PREFIX, checks, nbgrader_metadata, release
@@ -32,8 +30,11 @@ from grader.classroom.folder import Classroom, Publication, Submission
 from grader.classroom.lateness import Lateness
 from grader.results import Outcome, Result, Status
 
-say = tqdm.write  # above a bar, if there is one
-PATIENCE_S, LOCK_TIMEOUT_S = 2, 60  # until a wait is said, and until it ends
+LOCK_TIMEOUT_S = 60
+IN_USE = (
+    "Close the program that uses it (for example the formgrader, or a viewer of "
+    "databases), and run the command again: what is finished is saved."
+)
 
 
 class GradebookError(CourseError):
@@ -88,41 +89,23 @@ def opened(classroom: Classroom) -> Iterator[Gradebook]:
 
 @contextlib.contextmanager
 def usable(db_url: str) -> Iterator[str]:
-    """Waits for the gradebook; yields an address whose connections wait, too.
+    """Yields an address whose connections wait while another program writes.
 
     Raises:
-        GradebookError: it cannot be used, in one sentence.
+        GradebookError: the gradebook cannot be used, in one sentence.
     """
-    shown = "The gradebook (db_url in nbgrader_config.py)"
+    shown, remedy = "The gradebook (db_url in nbgrader_config.py)", ""
     try:
         url = make_url(db_url)
         shown = url.render_as_string(hide_password=True)
-        if url.get_backend_name() == "sqlite" and url.database:
-            wait_until_unlocked(url.database)
+        if url.get_backend_name() == "sqlite":
             url = url.update_query_dict({"timeout": str(LOCK_TIMEOUT_S)})
         yield url.render_as_string(hide_password=False)
     except (SQLAlchemyError, InvalidEntry) as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-        raise GradebookError(f"{shown} cannot be used: {reason}") from None
-
-
-def wait_until_unlocked(path: str) -> None:
-    """Waits while another program writes to the gradebook's file, and says so."""
-    for seconds in (PATIENCE_S, LOCK_TIMEOUT_S):
-        try:
-            with contextlib.closing(sqlite3.connect(path, seconds)) as file:
-                file.execute("BEGIN IMMEDIATE")
-                return
-        except sqlite3.Error as error:
-            if "locked" not in str(error):
-                return  # SQLAlchemy says what is wrong
-        if seconds == PATIENCE_S:
-            say(f"{path} is in use by another program: waiting for it.")
-    raise GradebookError(
-        f"{path} was in use by another program for {LOCK_TIMEOUT_S} seconds. "
-        "Close that program (for example the formgrader, or a viewer of databases) and "
-        "run the command again: what is finished is saved."
-    )
+        if "database is locked" in reason:
+            remedy = f" for {LOCK_TIMEOUT_S} seconds. {IN_USE}"
+        raise GradebookError(f"{shown} cannot be used: {reason}{remedy}") from None
 
 
 @functools.cache  # once a process

@@ -14,7 +14,7 @@ from grader.classroom.folder import Classroom
 from grader.classroom.roster import (
     Person,
     Row,
-    match_with_roster,
+    match,
     people_in,
     read_people,
 )
@@ -104,7 +104,7 @@ def fill(
     roster: Mapping[str, Row],
 ) -> list[Grade]:
     """Fills in the scores; returns the grades of those who are not in the table."""
-    by_id = match_with_roster(people, {grade.student for grade in grades}, roster)
+    by_id = match(people, {grade.student for grade in grades}, roster)
     comments = table.column("Feedback comments")
     filled: set[tuple[Person, str]] = set()
     unknown = []

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 from classes import RIGHT, make_class
-from pretended import NAME, grade, gradebook_of, pretended, submit
+from pretended import grade, pretended, submit
 
 from grader.classroom import gradebook
 from grader.classroom.gradebook import GradebookError
@@ -33,30 +33,17 @@ def other_program(folder):
         yield file
 
 
-def test_grade_says_that_it_waits_for_another_program_and_goes_on(
-    folder, other_program, monkeypatch
-):
-    said = []
-
-    def say(line):
-        said.append(line)
-        other_program.rollback()
-
-    monkeypatch.setattr(gradebook, "PATIENCE_S", 0)
-    monkeypatch.setattr(gradebook, "say", say)
-    grade(folder)
-    [line] = said
-    assert line.endswith("gradebook.db is in use by another program: waiting for it.")
-    with gradebook_of(folder) as book:
-        assert book.find_submission(NAME, "bob").score == 3
+def test_connections_wait_for_another_program_for_a_minute(folder):
+    path = folder / "class" / "gradebook.db"
+    with gradebook.usable(f"sqlite:///{path}") as address:
+        assert address == f"sqlite:///{path}?timeout=60"
 
 
 def test_a_lock_that_stays_ends_the_command_with_a_sentence(
     folder, other_program, monkeypatch
 ):
-    monkeypatch.setattr(gradebook, "PATIENCE_S", 0)
     monkeypatch.setattr(gradebook, "LOCK_TIMEOUT_S", 0)
-    with pytest.raises(GradebookError, match="Close that program") as error:
+    with pytest.raises(GradebookError, match="Close the program that uses") as error:
         grade(folder)
     assert "SQL" not in str(error.value)
     other_program.rollback()
