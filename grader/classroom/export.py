@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from grader.classroom.folder import Classroom, Submission
@@ -14,30 +13,6 @@ from grader.results import Result, Status, late_text
 COLUMNS = "student name lesson status score max_score late note".split()
 
 
-@dataclasses.dataclass(frozen=True)
-class Grade:
-    """One student's grade for one lesson.
-
-    Attributes:
-        student: the id under which the work was graded, never a name.
-        score: the points, or None where there are none yet.
-        max_score: points that can be earned.
-        note: a comment for the student.
-        late: how late the work was, in words.
-    """
-
-    student: str
-    lesson: str
-    status: Status
-    score: float | None
-    max_score: float
-    note: str = ""
-    late: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.student} {self.lesson}"
-
-
 def export(folder: Path, to: Path | None = None, *, lesson: str = "") -> int:
     """Writes the grades of one lesson or all as CSV; instructors' scores included.
 
@@ -45,50 +20,42 @@ def export(folder: Path, to: Path | None = None, *, lesson: str = "") -> int:
         ValueError: no such lesson.
     """
     classroom = Classroom(folder)
-    grades, ungraded = grades_of(classroom, lesson)
+    results = results_of(classroom, lesson)
+    grades = {one: final for one, final in results.items() if final}
     path = to or classroom.folder / "grading" / "grades.csv"
     write_csv(path, grades, classroom.names())
     print(f"wrote {path}: {len(grades)} grades")
-    return print_missing(grades, ungraded)
+    return print_missing(results)
 
 
-def grades_of(
-    classroom: Classroom, lesson: str = ""
-) -> tuple[list[Grade], list[Submission]]:
-    """Reads the grades, of one lesson or of all, and lists what is not graded yet."""
-    found = results_of(classroom, lesson)
-    grades = [grade_of(one, final) for one, final in found.items() if final]
-    return grades, [one for one, final in found.items() if final is None]
-
-
-def print_missing(grades: Iterable[Grade], ungraded: Sequence[Submission]) -> int:
+def print_missing(results: Mapping[Submission, Result | None]) -> int:
     """Says which scores are not in an export; returns the exit status."""
-    for grade in grades:
-        if grade.score is None:
-            print(f"without a score: {grade} ({grade.status}: see `explain`)")
+    for submission, final in results.items():
+        if final and final.score is None:
+            print(f"without a score: {submission} ({final.status}: see `explain`)")
+    ungraded = [submission for submission, final in results.items() if not final]
     for submission in ungraded:
         print(f"not in it: {submission} is not graded yet (run `grade`)")
     return 1 if ungraded else 0
 
 
-def grade_of(submission: Submission, final: Result) -> Grade:
-    """Makes a grade of the result that counts, a person's scores included."""
-    reasons = final.reasons if final.status is Status.STUDENT_ERROR else ()
-    return Grade(
-        student=submission.student,
-        lesson=submission.lesson,
-        status=final.status,
-        score=final.score,
-        max_score=final.max_points,
-        note="; ".join([*reasons, *final.notes, *final.decisions, *final.to_review]),
-        late=late_text(final) if final.late else "",
-    )
-
-
-def write_csv(path: Path, grades: Iterable[Grade], names: Mapping[str, str]) -> None:
+def write_csv(
+    path: Path, grades: Mapping[Submission, Result], names: Mapping[str, str]
+) -> None:
     """Writes one row per grade; `names` are by id."""
     rows = []
-    for one in sorted(grades, key=lambda grade: (grade.lesson, grade.student)):
-        facts = dataclasses.asdict(one) | {"name": names.get(one.student, "")}
-        rows.append([cell_text(facts[column]) for column in COLUMNS])
+    for one, final in sorted(grades.items()):
+        row = one.student, names.get(one.student, ""), one.lesson, final.status
+        row = *row, final.score, final.max_points, lateness_of(final), note_of(final)
+        rows.append([*map(cell_text, row)])
     Table(COLUMNS, rows, has_bom=True).write(path)
+
+
+def lateness_of(final: Result) -> str:
+    return late_text(final) if final.late else ""
+
+
+def note_of(final: Result) -> str:
+    """Returns what a learner is told beside the score."""
+    reasons = final.reasons if final.status is Status.STUDENT_ERROR else ()
+    return "; ".join([*reasons, *final.notes, *final.decisions, *final.to_review])

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from grader.authoring.release import lesson_number, title
-from grader.classroom.export import Grade, grades_of, print_missing
-from grader.classroom.folder import Classroom
+from grader.classroom.export import lateness_of, note_of, print_missing
+from grader.classroom.folder import Classroom, Submission
+from grader.classroom.publishing import results_of
 from grader.classroom.roster import (
     Person,
-    Row,
     match,
     people_in,
     read_people,
 )
 from grader.classroom.spreadsheet import Table, cell_text, read_table, text_cell
+from grader.results import Result
 
 CANVAS_COLUMN = re.compile(r"(?P<title>.*\S) \((?P<number>\d+)\)")
 WORDS = re.compile(r"[^\W_]+")
@@ -44,89 +44,89 @@ def export_into(
     """
     classroom, table = Classroom(folder), read_table(template)
     people = people_in(table, template)
-    grades, ungraded = grades_of(classroom, lesson)
-    if not grades:
+    results = results_of(classroom, lesson)
+    lessons = sorted({one.lesson for one, final in results.items() if final})
+    if not lessons:
         raise ValueError("There are no grades yet: run `grade`.")
-    lessons = sorted({grade.lesson for grade in grades})
     if table.column("Identifier") is None:
-        name = "grades-canvas.csv"
+        file = "grades-canvas.csv"
         columns = canvas_columns(table, classroom, assignments)
-        limit_of = columns
-        limit_rows = [row for row in table.rows if "Points Possible" in row[0]]
+        rows = [row for row in table.rows if "Points Possible" in row[0]]
+        limits = {
+            name: number_in(row[place])
+            for row in rows
+            for name, place in columns.items()
+        }
+    elif len(lessons) > 1:
+        raise ValueError(f"Which lesson is {template} about? Add --lesson 01.")
     else:
-        if len(lessons) > 1:
-            raise ValueError(f"Which lesson is {template} about? Add --lesson 01.")
-        name = f"grades-moodle-{lessons[0]}.csv"
-        columns = {lessons[0]: required(table, template, "Grade")}
-        limit_of = {lessons[0]: required(table, template, "Maximum grade")}
-        limit_rows = table.rows[:1]
-    known = [grade for grade in grades if grade.lesson in columns]
-    if not known:
+        [name] = lessons
+        file = f"grades-moodle-{name}.csv"
+        columns = {name: required(table, template, "Grade")}
+        place = required(table, template, "Maximum grade")
+        limits = {name: number_in(people[0].row[place])} if people else {}
+    grades = {one: g for one, g in results.items() if g and one.lesson in columns}
+    if not grades:
         raise ValueError(
             f"No column of {template} was found for a graded lesson. To name it: "
             f'--assignment "{lessons[0]}=TITLE (NUMBER)". {columns_with_numbers(table)}'
         )
-    possible = points_possible(known)
-    for one, points in possible.items():
-        heading = f'"{table.columns[columns[one]]}"'
-        print(f"{one} -> {heading}")
-        for row in limit_rows:
-            limit = number_in(row[limit_of[one]]) or points
-            if limit != points:
-                print(f"    {heading} has {limit:g} points possible, the lesson")
-                print(f"    has {points:g}. The scores are not scaled.")
-            possible[one] = limit
-    if not keep_bonus:
-        known = capped(known, possible)
-    unknown = fill(
-        table, template, people, known, columns, read_people(classroom.roster)
-    )
-    path = table.write(to or classroom.folder / "grading" / name)
-    print(f"wrote {path}: {len(known) - len(unknown)} grades")
-    for grade in unknown:
-        print(f"not in {template.name}: {grade}")
+    for name in sorted({one.lesson for one in grades}):
+        heading = f'"{table.columns[columns[name]]}"'
+        print(f"{name} -> {heading}")
+        points = max(g.max_points for one, g in grades.items() if one.lesson == name)
+        limit = limits[name] = limits.get(name) or points
+        if limit != points:
+            print(f"    {heading} has {limit:g} points possible, the lesson")
+            print(f"    has {points:g}. The scores are not scaled.")
+    by_id = match(people, {s.student for s in grades}, read_people(classroom.roster))
+    fill(table, by_id, grades, columns, {} if keep_bonus else limits)
+    for name in sorted({one.lesson for one in grades}):
+        filled = {
+            by_id.get(one.student)
+            for one, final in grades.items()
+            if one.lesson == name and final.score is not None
+        }
+        if without := [str(one) for one in people if one not in filled]:
+            print(f"left as they were, without a grade for {name}:")
+            print(f"    {'; '.join(without)}")
+    unknown = [one for one in grades if one.student not in by_id]
+    path = table.write(to or classroom.folder / "grading" / file)
+    print(f"wrote {path}: {len(grades) - len(unknown)} grades")
+    for one in unknown:
+        print(f"not in {template.name}: {one}")
     for name in lessons:
         if name not in columns:
-            print(
-                f"not in {template.name}: no column was found for {name}. To name it:"
-            )
+            print(f"not in {template.name}: no column for {name}. To name it:")
             print(f'    --assignment "{name}=TITLE (NUMBER)"')
-    status = print_missing(grades, ungraded)
-    return 1 if unknown or len(known) < len(grades) else status
+    status = print_missing(results)
+    return 1 if unknown or {*lessons} - columns.keys() else status
 
 
 def fill(
     table: Table,
-    template: Path,
-    people: Sequence[Person],
-    grades: Sequence[Grade],
+    people: Mapping[str, Person],
+    grades: Mapping[Submission, Result],
     columns: Mapping[str, int],
-    roster: Mapping[str, Row],
-) -> list[Grade]:
-    """Fills in the scores; returns the grades of those who are not in the table."""
-    by_id = match(people, {grade.student for grade in grades}, roster)
+    limits: Mapping[str, float],
+) -> None:
+    """Fills in the scores of these people, by id, up to the limits of the lessons."""
     comments = table.column("Feedback comments")
-    filled: set[tuple[Person, str]] = set()
-    unknown = []
-    for grade in grades:
-        person = by_id.get(grade.student)
-        if person is None:
-            unknown.append(grade)
-        elif grade.score is not None:
-            place = columns[grade.lesson]
-            filled.add((person, grade.lesson))
-            if person.row[place].strip().upper() == EXCUSED:
-                print(f"left as it was: {grade}, excused in {template.name}")
-                continue
-            person.row[place] = cell_text(grade.score)
-            if comments is not None and (grade.late or grade.note):
-                person.row[comments] = moodle_comment(grade)
-    for lesson in sorted({grade.lesson for grade in grades}):
-        without = [str(one) for one in people if (one, lesson) not in filled]
-        if without:
-            print(f"left as they were, without a grade for {lesson}:")
-            print(f"    {'; '.join(without)}")
-    return unknown
+    for submission, final in grades.items():
+        student, lesson, score = submission.student, submission.lesson, final.score
+        if student not in people or score is None:
+            continue
+        row, place = people[student].row, columns[lesson]
+        if row[place].strip().upper() == EXCUSED:
+            print(f"left as it was: {submission}, excused in the file")
+            continue
+        limit = limits.get(lesson, score)
+        if score > limit:
+            print(f"{submission}: {score:g} capped at the {limit:g} points possible")
+            print("    (--bonus keep would keep the rest)")
+        row[place] = cell_text(min(score, limit))
+        if comments is not None and (comment := moodle_comment(final)):
+            row[comments] = comment
 
 
 def canvas_columns(
@@ -182,37 +182,10 @@ def is_about(text: str, lesson: str, classroom: Classroom) -> bool:
     )
 
 
-def points_possible(grades: Iterable[Grade]) -> dict[str, float]:
-    """Returns each lesson's points, without those of bonus exercises."""
-    possible: dict[str, float] = {}
-    for grade in grades:
-        possible[grade.lesson] = max(possible.get(grade.lesson, 0), grade.max_score)
-    return possible
-
-
-def capped(grades: Iterable[Grade], possible: Mapping[str, float]) -> list[Grade]:
-    """Caps scores at the points possible, and says whose."""
-    cut: dict[str, list[str]] = {}
-    kept = []
-    for grade in grades:
-        limit = possible[grade.lesson]
-        if grade.score is not None and grade.score > limit:
-            whose = f"{grade.student} ({grade.score:g})"
-            cut.setdefault(grade.lesson, []).append(whose)
-            grade = dataclasses.replace(grade, score=limit)
-        kept.append(grade)
-    for lesson, whose in cut.items():
-        limit = f"the {possible[lesson]:g} points possible"
-        print(f"{lesson}: capped at {limit}: {', '.join(whose)}")
-    if cut:
-        print("To keep the points above that, add: --bonus keep")
-    return kept
-
-
-def moodle_comment(grade: Grade) -> str:
+def moodle_comment(final: Result) -> str:
     """Writes the comment so that Moodle, which takes it for HTML, shows it as text."""
-    comment = text_cell("; ".join(filter(None, [grade.late, grade.note])))
-    return MARKUP.sub(lambda sign: html.escape(sign[0]), comment)
+    comment = "; ".join(filter(None, [lateness_of(final), note_of(final)]))
+    return MARKUP.sub(lambda sign: html.escape(sign[0]), text_cell(comment))
 
 
 def number_in(cell: str) -> float | None:

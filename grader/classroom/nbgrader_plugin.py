@@ -1,7 +1,4 @@
-"""Makes stock nbgrader grade, and write feedback, as `grade` does.
-
-This holds for its commands `autograde` and `generate_feedback`, and for the buttons in
-the formgrader.
+"""Makes nbgrader's commands and formgrader grade, and write feedback, as `grade` does.
 
 nbgrader converts each submission twice: it cleans the file, then runs it. Here the
 first only reads it, whatever it holds, and the second is the whole of our grading.

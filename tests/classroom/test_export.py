@@ -2,27 +2,37 @@
 
 import csv
 import os
+from pathlib import Path
 
 import pytest
 from classes import make_class, printed
 from published import publish_result
 
-from grader.classroom.export import Grade, export, write_csv
+from grader.classroom.export import export, write_csv
+from grader.classroom.folder import Submission
 from grader.classroom.spreadsheet import text_cell
-from grader.results import Status
+from grader.results import ExerciseResult, Outcome, Result, Status
 
 LUKASZ = "Bob, the \u0141ukasz"
 NAMES = {"ada": "Ada Lovelace", "bob": LUKASZ}
-GRADES = (
-    Grade("bob", "02_mesh", Status.NEEDS_REVIEW, None, 10),
-    Grade(
-        *("bob", "01_pmap", Status.GRADED_WITH_NOTE, 0.1 + 0.2, 5, "It was renamed."),
-        late="2 days",
-    ),
-    Grade("ada", "01_pmap", Status.GRADED, 5, 5),
-    Grade("cyd", "01_pmap", Status.STUDENT_ERROR, 0, 5, "It is empty. Save it."),
-    Grade("dan", "02_mesh", Status.INFRA_ERROR, None, 0),
-)
+
+
+def grade(student, lesson, score, possible, *notes, status=Status.GRADED, late=""):
+    one = ExerciseResult("one", Outcome.PARTLY, score, possible)
+    facts = (
+        {"notes": notes} if status is not Status.STUDENT_ERROR else {"reasons": notes}
+    )
+    result = Result(lesson, (one,), status, late=late, **facts)
+    return Submission(lesson, student, Path()), result
+
+
+GRADES = [
+    grade("bob", "02_mesh", 1, 10, status=Status.NEEDS_REVIEW),
+    grade("bob", "01_pmap", 0.1 + 0.2, 5, "It was renamed.", late="2 days late"),
+    grade("ada", "01_pmap", 5, 5),
+    grade("cyd", "01_pmap", 0, 5, "It is empty.", status=Status.STUDENT_ERROR),
+    grade("dan", "02_mesh", 0, 0, status=Status.INFRA_ERROR),
+]
 
 
 def rows(path):
@@ -36,16 +46,17 @@ def path(tmp_path):
 
 
 def test_csv_has_a_row_per_grade_by_lesson_and_student(path):
-    write_csv(path, GRADES, NAMES)
+    write_csv(path, dict(GRADES), NAMES)
     header, *found = rows(path)
     assert header == [
         *("student", "name", "lesson", "status", "score", "max_score", "late", "note")
     ]
-    renamed = ["0.3", "5", "2 days", "It was renamed."]
+    late = "This was submitted 2 days late."
+    renamed = ["0.3", "5", late, "It was renamed."]
     assert found == [
         ["ada", "Ada Lovelace", "01_pmap", "GRADED", "5", "5", "", ""],
-        ["bob", LUKASZ, "01_pmap", "GRADED_WITH_NOTE", *renamed],
-        ["cyd", "", "01_pmap", "STUDENT_ERROR", "0", "5", "", "It is empty. Save it."],
+        ["bob", LUKASZ, "01_pmap", "GRADED", *renamed],
+        ["cyd", "", "01_pmap", "STUDENT_ERROR", "0", "5", "", "It is empty."],
         ["bob", LUKASZ, "02_mesh", "NEEDS_REVIEW", "", "10", "", ""],
         ["dan", "", "02_mesh", "INFRA_ERROR", "", "0", "", ""],
     ]
@@ -53,7 +64,7 @@ def test_csv_has_a_row_per_grade_by_lesson_and_student(path):
 
 def test_the_file_has_a_byte_order_mark(path):
     """Excel needs one to read UTF-8."""
-    write_csv(path, GRADES, NAMES)
+    write_csv(path, dict(GRADES), NAMES)
     assert path.read_bytes().startswith(b"\xef\xbb\xbf")
 
 
@@ -70,14 +81,14 @@ def test_one_lesson_can_be_exported_alone(tmp_path):
 def test_same_grades_in_any_order_give_the_same_bytes(path):
     contents = []
     for grades in (GRADES, GRADES[::-1]):
-        write_csv(path, iter(grades), NAMES)
+        write_csv(path, dict(grades), NAMES)
         contents.append(path.read_bytes())
     assert contents[0] == contents[1] and contents[0].endswith(b"\r\n")
     assert contents[0].count(b"\n") == contents[0].count(b"\r\n")
 
 
 def test_no_grades_still_make_a_file_with_a_header(path):
-    write_csv(path, [], {})
+    write_csv(path, {}, {})
     assert rows(path)
 
 
@@ -89,7 +100,7 @@ def test_disk_full_leaves_the_old_file_and_no_other(path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="No space"):
-        write_csv(path, GRADES, NAMES)
+        write_csv(path, dict(GRADES), NAMES)
     assert [p.name for p in path.parent.iterdir()] == ["grades.csv"]
     assert path.read_text() == "old"
 
@@ -126,8 +137,8 @@ SIGNS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20\u2212")
 
 @pytest.mark.parametrize("formula", FORMULAS, ids=ascii)
 def test_untrusted_text_is_never_a_formula(path, formula):
-    grade = Grade(formula, formula, Status.GRADED, -1.5, 5, formula)
-    write_csv(path, [grade], {formula: formula})
+    one = grade(formula, formula, -1.5, 5, formula)
+    write_csv(path, dict([one]), {formula: formula})
     cells = [cell for row in rows(path) for cell in row]
     assert "-1.5" in cells, "numbers stay numbers"
     cells.remove("-1.5")
@@ -148,7 +159,7 @@ def test_apostrophe_comes_before_a_formula_and_nowhere_else():
 
 
 def test_text_that_is_no_text_can_be_written(path):
-    write_csv(path, [Grade("ada", "01", Status.GRADED, 1, 1, "\ud800" * 9 + "a")], {})
+    write_csv(path, dict([grade("ada", "01", 1, 1, "\ud800" * 9 + "a")]), {})
     assert rows(path)[1][-1] == "a"
-    write_csv(path, [Grade("ada", "01", Status.GRADED, 1, 1, "a" * 10**6)], {})
+    write_csv(path, dict([grade("ada", "01", 1, 1, "a" * 10**6)]), {})
     assert len(rows(path)[1][-1]) <= 2000
