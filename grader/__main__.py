@@ -105,7 +105,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     explain = command(
         "explain", "classroom.explain:explain", "Say why a learner has this grade."
     )
-    export = command("export", run_export, "Write all grades into a file.")
+    export = command(
+        "export", "classroom.export:export", "Write all grades into a file."
+    )
     about = "Pack feedback into a zip file for the LMS."
     give_back = command("return", "classroom.returning:return_feedback", about)
     roster = command(
@@ -223,18 +225,6 @@ def run_course(folder: Path, update: bool, **chosen) -> None:
     if not update:
         print(f"Next: python -m grader grade {folder} DOWNLOADS")
         print("A release of your own: nbgrader generate_assignment, in that folder.")
-
-
-def run_export(template: Path | None, assignments: list[str], bonus: str, **chosen):
-    from grader.classroom.export import export
-    from grader.classroom.lms_template import export_into
-
-    if template:
-        keep = bonus == "keep"
-        return export_into(template, assignments=assignments, keep_bonus=keep, **chosen)
-    if assignments:
-        raise ValueError("--assignment names a column of a --template.")
-    return export(**chosen)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,54 @@
-"""Writes grades for spreadsheets; names are added only in exports."""
+"""Writes grades as CSV, or fills them into a file that Canvas or Moodle exported.
+
+Only in exports do names join the ids on which grading works.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import html
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from grader.authoring.release import lesson_number, title
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.publishing import results_of
-from grader.classroom.spreadsheet import Table, cell_text
+from grader.classroom.roster import Person, match, people_in, read_people
+from grader.classroom.spreadsheet import Table, cell_text, read_table, text_cell
 from grader.results import Result, Status, late_text
 
 COLUMNS = "student name lesson status score max_score late note".split()
+CANVAS_COLUMN = re.compile(r"(?P<title>.*\S) \((?P<number>\d+)\)")
+WORDS = re.compile(r"[^\W_]+")
+MARKUP = re.compile(r"[<&](?=[A-Za-z/!?#])")
+EXCUSED = "EX"  # what Canvas writes instead of a score
 
 
-def export(folder: Path, to: Path | None = None, *, lesson: str = "") -> int:
-    """Writes the grades of one lesson or all as CSV; instructors' scores included.
+def export(
+    folder: Path,
+    to: Path | None = None,
+    *,
+    lesson: str = "",
+    template: Path | None = None,
+    assignments: Sequence[str] = (),
+    bonus: str = "cap",
+) -> int:
+    """Writes the grades of one lesson or all; instructors' scores included.
+
+    With a `template`, Canvas's gradebook or Moodle's grading worksheet, it fills a copy
+    of that file. `assignments` say which column of Canvas is a lesson's, such as
+    "01=Homework 1 (12345)".
 
     Raises:
-        ValueError: no such lesson.
+        ValueError: no such lesson; the template has no column for any lesson.
     """
     classroom = Classroom(folder)
     results = results_of(classroom, lesson)
+    if template:
+        keep_bonus = bonus == "keep"
+        return fill_template(classroom, template, results, assignments, to, keep_bonus)
+    if assignments:
+        raise ValueError("--assignment names a column of a --template.")
     grades = {one: final for one, final in results.items() if final}
     path = to or classroom.folder / "grading" / "grades.csv"
     write_csv(path, grades, classroom.names())
@@ -59,3 +87,174 @@ def note_of(final: Result) -> str:
     """Returns what a learner is told beside the score."""
     reasons = final.reasons if final.status is Status.STUDENT_ERROR else ()
     return "; ".join([*reasons, *final.notes, *final.decisions, *final.to_review])
+
+
+def fill_template(
+    classroom: Classroom,
+    template: Path,
+    results: Mapping[Submission, Result | None],
+    assignments: Sequence[str],
+    to: Path | None,
+    keep_bonus: bool,
+) -> int:
+    """Writes a copy of an LMS's file with the scores; returns the exit status."""
+    table = read_table(template)
+    people = people_in(table, template)
+    lessons = sorted({one.lesson for one, final in results.items() if final})
+    if not lessons:
+        raise ValueError("There are no grades yet: run `grade`.")
+    if table.column("Identifier") is None:
+        file = "grades-canvas.csv"
+        columns = canvas_columns(table, classroom, assignments)
+        rows = [row for row in table.rows if "Points Possible" in row[0]]
+        limits = {
+            name: number_in(row[place])
+            for row in rows
+            for name, place in columns.items()
+        }
+    elif len(lessons) > 1:
+        raise ValueError(f"Which lesson is {template} about? Add --lesson 01.")
+    else:
+        [name] = lessons
+        file = f"grades-moodle-{name}.csv"
+        columns = {name: required(table, template, "Grade")}
+        place = required(table, template, "Maximum grade")
+        limits = {name: number_in(people[0].row[place])} if people else {}
+    grades = {one: g for one, g in results.items() if g and one.lesson in columns}
+    if not grades:
+        raise ValueError(
+            f"No column of {template} was found for a graded lesson. To name it: "
+            f'--assignment "{lessons[0]}=TITLE (NUMBER)". {columns_with_numbers(table)}'
+        )
+    for name in sorted({one.lesson for one in grades}):
+        heading = f'"{table.columns[columns[name]]}"'
+        print(f"{name} -> {heading}")
+        points = max(g.max_points for one, g in grades.items() if one.lesson == name)
+        limit = limits[name] = limits.get(name) or points
+        if limit != points:
+            print(f"    {heading} has {limit:g} points possible, the lesson")
+            print(f"    has {points:g}. The scores are not scaled.")
+    by_id = match(people, {s.student for s in grades}, read_people(classroom.roster))
+    fill(table, by_id, grades, columns, {} if keep_bonus else limits)
+    for name in sorted({one.lesson for one in grades}):
+        filled = {
+            by_id.get(one.student)
+            for one, final in grades.items()
+            if one.lesson == name and final.score is not None
+        }
+        if without := [str(one) for one in people if one not in filled]:
+            print(f"left as they were, without a grade for {name}:")
+            print(f"    {'; '.join(without)}")
+    unknown = [one for one in grades if one.student not in by_id]
+    path = table.write(to or classroom.folder / "grading" / file)
+    print(f"wrote {path}: {len(grades) - len(unknown)} grades")
+    for one in unknown:
+        print(f"not in {template.name}: {one}")
+    for name in lessons:
+        if name not in columns:
+            print(f"not in {template.name}: no column for {name}. To name it:")
+            print(f'    --assignment "{name}=TITLE (NUMBER)"')
+    status = print_missing(results)
+    return 1 if unknown or {*lessons} - columns.keys() else status
+
+
+def fill(
+    table: Table,
+    people: Mapping[str, Person],
+    grades: Mapping[Submission, Result],
+    columns: Mapping[str, int],
+    limits: Mapping[str, float],
+) -> None:
+    """Fills in the scores of these people, by id, up to the limits of the lessons."""
+    comments = table.column("Feedback comments")
+    for submission, final in grades.items():
+        student, lesson, score = submission.student, submission.lesson, final.score
+        if student not in people or score is None:
+            continue
+        row, place = people[student].row, columns[lesson]
+        if row[place].strip().upper() == EXCUSED:
+            print(f"left as it was: {submission}, excused in the file")
+            continue
+        limit = limits.get(lesson, score)
+        if score > limit:
+            print(f"{submission}: {score:g} capped at the {limit:g} points possible")
+            print("    (--bonus keep would keep the rest)")
+        row[place] = cell_text(min(score, limit))
+        if comments is not None and (comment := moodle_comment(final)):
+            row[comments] = comment
+
+
+def canvas_columns(
+    table: Table, classroom: Classroom, assignments: Iterable[str]
+) -> dict[str, int]:
+    """Finds the column of each lesson in Canvas's gradebook: named, or by its title."""
+    named = {}
+    for text in assignments:
+        lesson, _, heading = text.partition("=")
+        named[classroom.lesson_named(lesson.strip())] = heading.strip()
+    columns: dict[str, int] = {}
+    for lesson in sorted(classroom.lessons, key=lambda one: one not in named):
+        fitting = []
+        for place, heading in enumerate(table.columns):
+            found = CANVAS_COLUMN.fullmatch(heading)
+            if not found or place in columns.values():
+                continue
+            if lesson in named:
+                fits = named[lesson] in (found[0], found["title"], found["number"])
+            else:
+                fits = is_about(found["title"], lesson, classroom)
+            fitting += [place] * fits
+        if len(fitting) > 1 or (lesson in named and not fitting):
+            found = " and ".join(f'"{table.columns[place]}"' for place in fitting)
+            raise ValueError(
+                f"{found or 'No column'} fits {lesson}. Name one: "
+                f'--assignment "{lesson}=TITLE (NUMBER)". {columns_with_numbers(table)}'
+            )
+        if fitting:
+            columns[lesson] = fitting[0]
+    return columns
+
+
+def columns_with_numbers(table: Table) -> str:
+    found = [f'"{one}"' for one in table.columns if CANVAS_COLUMN.fullmatch(one)]
+    return f"The file's assignments: {', '.join(found) or 'none'}."
+
+
+def is_about(text: str, lesson: str, classroom: Classroom) -> bool:
+    """Tells whether a text has a lesson's name or title, or "Lesson 1", or begins "01".
+
+    A number alone could be anything: "1-minute paper".
+    """
+    words, name, heading = (
+        f" {' '.join(WORDS.findall(one.casefold()))} "
+        for one in (text, lesson, title(classroom.lessons[lesson], lesson))
+    )
+    number = lesson_number(lesson)
+    return (
+        name in words
+        or heading in words
+        or bool(re.search(rf" lesson 0*{number} |^ 0+{number} ", words))
+    )
+
+
+def moodle_comment(final: Result) -> str:
+    """Writes the comment so that Moodle, which takes it for HTML, shows it as text."""
+    comment = "; ".join(filter(None, [lateness_of(final), note_of(final)]))
+    return MARKUP.sub(lambda sign: html.escape(sign[0]), text_cell(comment))
+
+
+def number_in(cell: str) -> float | None:
+    """Reads a number with a decimal point or comma; None where there is none."""
+    try:
+        return float(cell.replace(",", "."))
+    except ValueError:
+        return None
+
+
+def required(table: Table, template: Path, name: str) -> int:
+    place = table.column(name)
+    if place is None:
+        raise ValueError(
+            f'{template} is no grading worksheet: it has no column "{name}".'
+        )
+    return place

@@ -37,19 +37,12 @@ class Submission:
 
 @dataclasses.dataclass(frozen=True)
 class Publication:
-    """What is shown everywhere for a submission; "" for what there is not.
+    """What is shown everywhere for a submission; "" for what there is not."""
 
-    Attributes:
-        key: the result.
-        better: the result of an earlier file, which earned more points.
-        unreadable: the result of a newer file, which cannot be graded.
-        shown: the hash of what its page shows beside the result.
-    """
-
-    key: str = ""
-    better: str = ""
-    unreadable: str = ""
-    shown: str = ""
+    key: str = ""  # of the result
+    better: str = ""  # the key of an earlier file's, which earned more points
+    unreadable: str = ""  # the key of a newer file's, which cannot be graded
+    shown: str = ""  # the hash of what its page shows beside the result
 
 
 class Classroom:

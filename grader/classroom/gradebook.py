@@ -64,17 +64,11 @@ class ExerciseScore:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """What the gradebook has on a submission.
+    """What the gradebook has on a submission."""
 
-    Attributes:
-        scores: by exercise.
-        late: how late it was submitted, in words, or "".
-        penalty: the points that are taken off for that.
-    """
-
-    scores: Mapping[str, ExerciseScore]
-    late: str = ""
-    penalty: float = 0.0
+    scores: Mapping[str, ExerciseScore]  # by exercise
+    late: str = ""  # how late it was submitted, in words
+    penalty: float = 0.0  # the points that are taken off for that
 
 
 @contextlib.contextmanager

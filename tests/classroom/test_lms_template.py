@@ -11,7 +11,7 @@ from classes import make_class, printed
 from published import add_lesson, publish_result
 
 from grader.__main__ import main
-from grader.classroom.lms_template import export_into
+from grader.classroom.export import export
 from grader.results import Status
 
 CANVAS = """\
@@ -48,7 +48,7 @@ def fill(folder, text, **options):
     template = folder / "template.csv"
     template.write_bytes(text.encode())
     to = folder / "filled.csv"
-    status, lines = printed(export_into, template, folder / "class", to, **options)
+    status, lines = printed(export, folder / "class", to, template=template, **options)
     assert template.read_bytes() == text.encode()
     return status, lines.text, rows(to)
 
@@ -96,7 +96,7 @@ def test_bonus_points_are_capped_at_what_canvas_has_unless_kept(folder):
     _, said, found = fill(folder, CANVAS)
     assert changes(CANVAS, found) == [(3, 6, "3")]
     assert "101 01_tiny: 7 capped at the 3 points possible" in said
-    _, said, found = fill(folder, CANVAS, keep_bonus=True)
+    _, said, found = fill(folder, CANVAS, bonus="keep")
     assert changes(CANVAS, found) == [(3, 6, "7")] and "capped at" not in said
 
 
@@ -128,7 +128,7 @@ def test_a_file_with_semicolons_and_a_byte_order_mark_stays_one(folder):
     text = f"\ufeff{text}\r\nŁukasz;101;ada;A;\r\n"
     path = folder / "canvas.csv"
     path.write_bytes(text.encode())
-    printed(export_into, path, folder / "class")
+    printed(export, folder / "class", template=path)
     written = folder / "class" / "grading" / "grades-canvas.csv"
     assert written.read_bytes().decode() == text.replace("A;\r", "A;2.5\r")
 
