@@ -1,20 +1,29 @@
-"""Makes an ordinary nbgrader course folder out of the lessons."""
+"""Makes an ordinary nbgrader course folder out of the lessons, and updates it."""
 
 from __future__ import annotations
 
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
 
 from grader import ROOT
 from grader.atomic_files import read_text, write
 from grader.authoring import coursekit
 from grader.authoring.build import read, refuse_unbuilt
-from grader.authoring.release import lesson_paths
+from grader.authoring.release import (
+    checks,
+    dumps,
+    lesson_paths,
+    points_for,
+    without_grading_facts,
+)
 from grader.classroom.folder import CONFIG, SEED
-from grader.classroom.lesson_copy import LessonCopy
 
 PRIVATE = Path("grading", "private-lessons.txt")  # the folders that they are from
 SETTINGS = '''\
@@ -115,8 +124,7 @@ def make_course(
         write(folder / PRIVATE, "".join(f"{one}\n" for one in folders))
     if not (folder / SEED).exists():
         # A random seed of the hidden tests' cases, so that nobody knows them.
-        (folder / SEED).parent.mkdir(exist_ok=True)
-        (folder / SEED).write_text(f"{secrets.randbits(128)}\n", encoding="utf-8")
+        write(folder / SEED, f"{secrets.randbits(128)}\n")
     return done
 
 
@@ -132,3 +140,54 @@ def private_folders(folder: Path, named: Sequence[Path]) -> list[Path]:
             )
         refuse_unbuilt(one)
     return folders
+
+
+class LessonCopy:
+    """A lesson's files in source/; grading/source/ has them as the course wrote them.
+
+    Attributes:
+        notebook, checks: the files that an instructor may change.
+    """
+
+    def __init__(self, folder: Path, name: str):
+        self.notebook = folder / "source" / name / f"{name}.ipynb"
+        self.checks = self.notebook.parent / "coursekit" / "checks" / f"{name}.py"
+        self._written = folder / "grading" / "source" / name
+
+    def written(self, path: Path) -> Path:
+        """Names the copy of a file as the course wrote it."""
+        return self._written / path.name
+
+    def write(self, lesson: NotebookNode) -> None:
+        text = dumps(without_grading_facts(lesson))
+        for path, own in ((self.notebook, text), (self.checks, lesson.metadata.checks)):
+            write(path, own)
+            write(self.written(path), own)
+
+    def restore(self) -> None:
+        """Brings back a file that is missing."""
+        for path in (self.notebook, self.checks):
+            if not path.exists() and self.written(path).exists():
+                write(path, read_text(self.written(path)))
+
+    def changes(self) -> Iterator[str]:
+        """Says in words what an instructor changed."""
+        try:
+            before = facts_of_cells(self.written(self.notebook))
+            now = facts_of_cells(self.notebook)
+        except Exception as error:  # whatever a damaged file leads to
+            yield f"the notebook, or it cannot be read ({error})"
+            return
+        changed = [c for c in {**before, **now} if before.get(c) != now.get(c)]
+        if changed:
+            more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+            yield f"the cell {', '.join(changed[:3])}{more}"
+        if read_text(self.checks) != read_text(self.written(self.checks)):
+            yield "its checks"
+
+
+def facts_of_cells(path: Path) -> dict[str, tuple[Any, ...]]:
+    """Returns by id what counts as a change of a cell; its outputs do not."""
+    notebook = nbformat.read(path, 4)
+    points = {cell.id: points_for(cell) for cell in checks(notebook).values()}
+    return {c.id: (c.cell_type, c.source, points.get(c.id)) for c in notebook.cells}

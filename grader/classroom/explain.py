@@ -7,7 +7,6 @@ from pathlib import Path
 from grader.classroom.folder import Classroom
 from grader.classroom.publishing import final_result_of
 from grader.pages.terminal import plain_card, summary, table
-from grader.results import Status
 
 
 def explain(folder: Path, student: str, lesson: str) -> int:
@@ -33,9 +32,7 @@ def explain(folder: Path, student: str, lesson: str) -> int:
         print(f"  {name:<11}{value}")
     place = {"student": submission.student, "lesson": submission.lesson}
     for entry in classroom.store.log_entries(**place):
-        status, points = entry.get("status", ""), entry.get("points", "")
-        if status in (Status.NEEDS_REVIEW, Status.INFRA_ERROR):
-            points = ""
-        facts = f"{status} {points}".strip(), entry.get("key", "")[:12]
-        print(f"  {entry['at']}  {entry['event']:<9}{'  '.join(facts)}".rstrip())
+        facts = [entry.get(name) for name in ("status", "score", "key")]
+        shown = "  ".join(str(one)[:20] for one in facts if one is not None)
+        print(f"  {entry['at']}  {entry['event']:<9}{shown}".rstrip())
     return 0

@@ -59,12 +59,11 @@ def export(
 def print_missing(results: Mapping[Submission, Result | None]) -> int:
     """Says which scores are not in an export; returns the exit status."""
     for submission, final in results.items():
-        if final and final.score is None:
+        if final is None:
+            print(f"not in it: {submission} is not graded yet (run `grade`)")
+        elif final.score is None:
             print(f"without a score: {submission} ({final.status}: see `explain`)")
-    ungraded = [submission for submission, final in results.items() if not final]
-    for submission in ungraded:
-        print(f"not in it: {submission} is not graded yet (run `grade`)")
-    return 1 if ungraded else 0
+    return 1 if None in results.values() else 0
 
 
 def write_csv(
@@ -74,13 +73,9 @@ def write_csv(
     rows = []
     for one, final in sorted(grades.items()):
         row = one.student, names.get(one.student, ""), one.lesson, final.status
-        row = *row, final.score, final.max_points, lateness_of(final), note_of(final)
+        row = *row, final.score, final.max_points, late_text(final), note_of(final)
         rows.append([*map(cell_text, row)])
     Table(COLUMNS, rows, has_bom=True).write(path)
-
-
-def lateness_of(final: Result) -> str:
-    return late_text(final) if final.late else ""
 
 
 def note_of(final: Result) -> str:
@@ -103,23 +98,7 @@ def fill_template(
     lessons = sorted({one.lesson for one, final in results.items() if final})
     if not lessons:
         raise ValueError("There are no grades yet: run `grade`.")
-    if table.column("Identifier") is None:
-        file = "grades-canvas.csv"
-        columns = canvas_columns(table, classroom, assignments)
-        rows = [row for row in table.rows if "Points Possible" in row[0]]
-        limits = {
-            name: number_in(row[place])
-            for row in rows
-            for name, place in columns.items()
-        }
-    elif len(lessons) > 1:
-        raise ValueError(f"Which lesson is {template} about? Add --lesson 01.")
-    else:
-        [name] = lessons
-        file = f"grades-moodle-{name}.csv"
-        columns = {name: required(table, template, "Grade")}
-        place = required(table, template, "Maximum grade")
-        limits = {name: number_in(people[0].row[place])} if people else {}
+    columns, limits = columns_in(template, table, classroom, lessons, assignments)
     grades = {one: g for one, g in results.items() if g and one.lesson in columns}
     if not grades:
         raise ValueError(
@@ -146,7 +125,8 @@ def fill_template(
             print(f"left as they were, without a grade for {name}:")
             print(f"    {'; '.join(without)}")
     unknown = [one for one in grades if one.student not in by_id]
-    path = table.write(to or classroom.folder / "grading" / file)
+    kind = "canvas" if table.column("Identifier") is None else f"moodle-{lessons[0]}"
+    path = table.write(to or classroom.folder / "grading" / f"grades-{kind}.csv")
     print(f"wrote {path}: {len(grades) - len(unknown)} grades")
     for one in unknown:
         print(f"not in {template.name}: {one}")
@@ -177,11 +157,35 @@ def fill(
             continue
         limit = limits.get(lesson, score)
         if score > limit:
-            print(f"{submission}: {score:g} capped at the {limit:g} points possible")
-            print("    (--bonus keep would keep the rest)")
+            more = f"the {limit:g} points possible; --bonus keep keeps all"
+            print(f"{submission}: {score:g} capped at {more}")
         row[place] = cell_text(min(score, limit))
         if comments is not None and (comment := moodle_comment(final)):
             row[comments] = comment
+
+
+def columns_in(
+    template: Path,
+    table: Table,
+    classroom: Classroom,
+    lessons: Sequence[str],
+    assignments: Iterable[str],
+) -> tuple[dict[str, int], dict[str, float | None]]:
+    """Finds each lesson's column, and the points possible in the LMS."""
+    if table.column("Identifier") is None:
+        columns = canvas_columns(table, classroom, assignments)
+        rows = [row for row in table.rows if "Points Possible" in row[0]]
+        return columns, {
+            lesson: number_in(row[place])
+            for row in rows
+            for lesson, place in columns.items()
+        }
+    if len(lessons) > 1:
+        raise ValueError(f"Which lesson is {template} about? Add --lesson 01.")
+    columns = dict.fromkeys(lessons, required(table, template, "Grade"))
+    place = required(table, template, "Maximum grade")
+    limits = (number_in(row[place]) for row in table.rows)  # all the same
+    return columns, dict.fromkeys(lessons, next(limits, None))
 
 
 def canvas_columns(
@@ -239,7 +243,7 @@ def is_about(text: str, lesson: str, classroom: Classroom) -> bool:
 
 def moodle_comment(final: Result) -> str:
     """Writes the comment so that Moodle, which takes it for HTML, shows it as text."""
-    comment = "; ".join(filter(None, [lateness_of(final), note_of(final)]))
+    comment = "; ".join(filter(None, [late_text(final), note_of(final)]))
     return MARKUP.sub(lambda sign: html.escape(sign[0]), text_cell(comment))
 
 

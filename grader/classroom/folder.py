@@ -170,8 +170,7 @@ class Classroom:
     def publication(self, submission: Submission) -> Publication:
         """Reads what is published; of a damaged file, as if there was nothing."""
         try:
-            facts = json.loads(read_text(self.published_path(submission)))
-            return Publication(**facts)
+            return Publication(**json.loads(read_text(self.published_path(submission))))
         except (ValueError, TypeError):
             return Publication()
 

@@ -43,7 +43,7 @@ def grade(
     """Grades everything submitted that has no result yet; returns the exit status.
 
     Raises:
-        ValueError, ContainmentError, StoreError, GradebookError: with the remedy.
+        ValueError, CourseError: with the remedy.
     """
     limits = limits or Limits()
     classroom = Classroom(folder)
@@ -57,14 +57,14 @@ def grade(
         for student, lesson in sorted(extensions.keys() - submitted):
             print(f"extended, but not submitted: {student} {lesson}")
         jobs = read_jobs(classroom, submissions, limits)
-        todo, finished, has_status, new, failed = [], [], set(), set(), {}
+        todo, finished, known, new, failed = [], [], set(), set(), {}
         for job, submission in jobs.items():
             now = classroom.publication(submission)
             record = classroom.store.get(job.key)
             if not record:
                 todo.append(job)
             elif job.key in (now.key, now.unreadable):
-                has_status.add(submission)
+                known.add(submission)
             else:
                 finished.append(FinishedJob(job, record))
         count = f"{len(jobs)} submissions: {len(jobs) - len(todo)} graded before"
@@ -81,7 +81,6 @@ def grade(
         print(f"{count}, {to_grade}", flush=True)
         for one in finished:
             submission = jobs[one.job]
-            has_status.add(submission)
             new.add(submission)
             result = finish(classroom, submission, one)
             if not one.record:
@@ -93,7 +92,7 @@ def grade(
         print(f"\nFeedback: {classroom.folder / 'feedback'}")
         print(f"Reports:  {classroom.folder / 'grading' / 'report'}")
     print_reviews(final)
-    return print_statuses(map(final.get, has_status), len(jobs))
+    return print_statuses(map(final.get, known | new), len(jobs))
 
 
 def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> list[str]:

@@ -31,14 +31,6 @@ from grader.classroom.lateness import Lateness
 from grader.results import Outcome, Result, Status
 
 LOCK_TIMEOUT_S = 60
-IN_USE = (
-    "Close the program that uses it (for example the formgrader, or a viewer of "
-    "databases), and run the command again: what is finished is saved."
-)
-
-
-class GradebookError(CourseError):
-    """nbgrader's gradebook cannot be read or written."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,9 +78,9 @@ def usable(db_url: str) -> Iterator[str]:
     """Yields an address whose connections wait while another program writes.
 
     Raises:
-        GradebookError: the gradebook cannot be used, in one sentence.
+        CourseError: the gradebook cannot be used, in one sentence.
     """
-    shown, remedy = "The gradebook (db_url in nbgrader_config.py)", ""
+    shown = "The gradebook (db_url in nbgrader_config.py)"
     try:
         url = make_url(db_url)
         shown = url.render_as_string(hide_password=True)
@@ -98,8 +90,12 @@ def usable(db_url: str) -> Iterator[str]:
     except (SQLAlchemyError, InvalidEntry) as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         if "database is locked" in reason:
-            remedy = f" for {LOCK_TIMEOUT_S} seconds. {IN_USE}"
-        raise GradebookError(f"{shown} cannot be used: {reason}{remedy}") from None
+            reason += (
+                f" for {LOCK_TIMEOUT_S} seconds. Close the program that uses it (for "
+                "example the formgrader, or a viewer of databases), and run the "
+                "command again: what is finished is saved."
+            )
+        raise CourseError(f"{shown} cannot be used: {reason}") from None
 
 
 @functools.cache  # once a process
@@ -144,7 +140,7 @@ def add_lessons(classroom: Classroom) -> None:
                 SaveCells().preprocess(lesson, {"nbgrader": names})
         except RuntimeError as error:
             remedy = "Give the changed lesson a new name."
-            raise GradebookError(f"{error}. {remedy}") from None
+            raise CourseError(f"{error}. {remedy}") from None
 
 
 def save(

@@ -42,7 +42,7 @@ def save(
         key=record.key,
         hashes=dict(record.hashes),
         status=record.result.status,
-        points=record.result.points,
+        score=record.result.score,  # none while a person has to decide
         seconds=round(record.seconds, 2),
     )
 

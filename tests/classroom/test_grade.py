@@ -18,13 +18,12 @@ import tiny
 from classes import RIGHT, WRONG, answered, hand_in, is_trusted, make_class, printed
 from nbgrader.api import Gradebook
 
-from grader import ROOT
+from grader import ROOT, CourseError
 from grader.classroom.explain import explain
 from grader.classroom.export import export
 from grader.classroom.grade import grade, regrade
 from grader.classroom.purge import purge
 from grader.classroom.returning import return_feedback
-from grader.classroom.store import StoreError
 from grader.containment.limits import ContainmentError, Limits
 from grader.judging.judge_process import JudgeError
 from grader.kernel.inside.frames import REPLY_TYPE
@@ -370,7 +369,7 @@ def test_two_gradings_of_a_class_exclude_each_other(class_of_two):
     from grader.classroom.folder import Classroom
 
     with Classroom(class_of_two / "class").store.writing():
-        with pytest.raises(StoreError, match="in use by another grading"):
+        with pytest.raises(CourseError, match="in use by another grading"):
             run(grade, class_of_two / "class")
 
 

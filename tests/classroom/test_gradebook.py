@@ -7,8 +7,8 @@ import pytest
 from classes import RIGHT, make_class
 from pretended import grade, pretended, submit
 
+from grader import CourseError
 from grader.classroom import gradebook
-from grader.classroom.gradebook import GradebookError
 
 pytestmark = pytest.mark.usefixtures("pretended")
 __all__ = ["pretended"]  # a fixture
@@ -43,7 +43,7 @@ def test_a_lock_that_stays_ends_the_command_with_a_sentence(
     folder, other_program, monkeypatch
 ):
     monkeypatch.setattr(gradebook, "LOCK_TIMEOUT_S", 0)
-    with pytest.raises(GradebookError, match="Close the program that uses") as error:
+    with pytest.raises(CourseError, match="Close the program that uses") as error:
         grade(folder)
     assert "SQL" not in str(error.value)
     other_program.rollback()
@@ -52,7 +52,7 @@ def test_a_lock_that_stays_ends_the_command_with_a_sentence(
 
 def test_a_file_that_is_no_gradebook_is_named_without_sql(folder):
     (folder / "class" / "gradebook.db").write_bytes(b"This is no database." * 99)
-    with pytest.raises(GradebookError) as error:
+    with pytest.raises(CourseError) as error:
         grade(folder)
     said = str(error.value)
     assert said.endswith("gradebook.db cannot be used: file is not a database")
@@ -61,6 +61,6 @@ def test_a_file_that_is_no_gradebook_is_named_without_sql(folder):
 def test_a_table_that_is_missing_is_named_without_sql(folder):
     with contextlib.closing(sqlite3.connect(folder / "class/gradebook.db")) as file:
         file.execute("ALTER TABLE grade RENAME COLUMN manual_score TO other")
-    with pytest.raises(GradebookError, match="manual_score") as error:
+    with pytest.raises(CourseError, match="manual_score") as error:
         grade(folder)
     assert "SELECT" not in str(error.value) and "\n" not in str(error.value)

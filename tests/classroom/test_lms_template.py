@@ -95,7 +95,7 @@ def test_bonus_points_are_capped_at_what_canvas_has_unless_kept(folder):
     publish_result(folder, "101", negate=6)
     _, said, found = fill(folder, CANVAS)
     assert changes(CANVAS, found) == [(3, 6, "3")]
-    assert "101 01_tiny: 7 capped at the 3 points possible" in said
+    assert "101 01_tiny: 7 capped at the 3 points possible; --bonus keep" in said
     _, said, found = fill(folder, CANVAS, bonus="keep")
     assert changes(CANVAS, found) == [(3, 6, "7")] and "capped at" not in said
 

@@ -11,11 +11,11 @@ import tiny
 from classes import RIGHT, WRONG, answered, hand_in, is_trusted, make_class, printed
 from nbgrader.api import Gradebook
 
+from grader import CourseError
 from grader.classroom import gradebook
 from grader.classroom.export import export
 from grader.classroom.folder import Classroom, Publication, Submission
 from grader.classroom.grade import grade, regrade
-from grader.classroom.gradebook import GradebookError
 from grader.classroom.purge import purge
 
 DRIVER = "postgresql+psycopg"
@@ -118,6 +118,6 @@ def test_a_server_that_cannot_be_had_is_named_without_its_password(
     lesson = make_class(tmp_path)
     keep_in(tmp_path, address)
     hand_in(tmp_path, "ada", answered(lesson, **RIGHT))
-    with pytest.raises(GradebookError, match=rf"{said}.* cannot be used") as error:
+    with pytest.raises(CourseError, match=rf"{said}.* cannot be used") as error:
         run(grade, tmp_path)
     assert "secret" not in str(error.value)

@@ -198,7 +198,7 @@ def export_to_canvas(term):
     """Ada's bonus is cut off; those of Moodle are named."""
     template, _ = term.rosters(points=6)
     lines = term.run("export", "--template", template, status=1)
-    assert f"101 {NAME}: 7 capped at the 6 points possible" in lines
+    assert f"101 {NAME}: 7 capped at the 6 points possible" in lines.text
     absent = [line for line in lines if line.startswith("not in")]
     assert absent == [f"not in gradebook.csv: {one} {NAME}" for one in ("21", "22")]
     rows = table(term.place / "grading" / "grades-canvas.csv")
