@@ -50,10 +50,8 @@ def return_feedback(
         elif entry := ENTRIES[kind](classroom, submission, final):
             entries.append(entry)
         else:
-            remedy = "run `grade` with the download"
-            missing.append(
-                f"{submission} (the LMS's name of the file is not known: {remedy})"
-            )
+            reason = "its name there is not known: run `grade` with the download"
+            missing.append(f"{submission} ({reason})")
     path = to or classroom.folder / "grading" / f"feedback-{name}-{kind}.zip"
     write_file(path, packed(entries), mode=0o600)
     print(f"wrote {path}: feedback for {len(entries)} learners")
@@ -124,6 +122,5 @@ def graded_notebook(
     points = f"{result.score:g} of {result.max_points:g} points"
     lines = (points, *result.reasons, *result.notes, *result.remarks)
     text = "\n\n".join(clean_text(line, 2000) for line in lines)
-    first = nbformat.v4.new_raw_cell(text, id="feedback")
-    notebook.cells.insert(0, first)
+    notebook.cells.insert(0, nbformat.v4.new_raw_cell(text, id="feedback"))
     return dumps(notebook).encode()

@@ -133,8 +133,7 @@ def match(
         person = next(filter(None, facts), None)
         if person and person not in found.values():
             found[student] = person
-    rest = {*people} - {*found.values()}
-    for ids in ids_by_column(filter(rest.__contains__, people), known).values():
+    for ids in ids_by_column(people, known).values():
         taken = {*found.values()}
         for one in known & ids.keys() - found.keys():
             if ids[one] not in taken:
