@@ -122,6 +122,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         of_class.add_argument("folder", type=Path, help="the course folder")
     regrade.add_argument("students", nargs="*", help="default: all")
     regrade.add_argument("--lesson", default="", help="for example 01; default: all")
+    regrade.add_argument("--exercise", default="", help="only who tried this one")
     explain.add_argument("student")
     for of_lesson in (explain, give_back):
         of_lesson.add_argument("lesson", help="for example 01")

@@ -10,6 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from grader.atomic_files import write
+from grader.authoring.release import checks
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.lateness import Lateness, write_time
@@ -23,7 +24,7 @@ from grader.classroom.publishing import (
 from grader.classroom.roster import add_names, read_aliases
 from grader.containment.limits import Limits
 from grader.pages.terminal import differences, print_statuses, summary
-from grader.results import Result, late_text
+from grader.results import Outcome, Record, Result, late_text
 from grader.submissions.collecting import collect
 from grader.workers.cache_key import lesson_hashes
 from grader.workers.executor import grade_jobs, open_executor
@@ -165,6 +166,7 @@ def regrade(
     students: Sequence[str] = (),
     *,
     lesson: str = "",
+    exercise: str = "",
     workers: int = 0,
     limits: Limits | None = None,
     trusted: bool = False,
@@ -173,11 +175,21 @@ def regrade(
 ) -> int:
     """Grades again what has a result, and lists each difference before it applies any.
 
+    With `exercise` it grades those who tried it, lists the differences in it, and
+    applies no result that differs in anything else.
+
     Raises:
-        ValueError: a learner without a submission, no such lesson.
+        ValueError: a learner without a submission, no such lesson or exercise.
     """
     limits, classroom = limits or Limits(), Classroom(folder)
     chosen = classroom.submissions(lesson, students)
+    if exercise:
+        lessons = [classroom.lesson_named(lesson)] if lesson else classroom.lessons
+        known = [one for name in lessons for one in checks(classroom.lessons[name])]
+        if exercise not in known:
+            names = ", ".join(known)
+            raise ValueError(f'There is no exercise "{exercise}". There are: {names}.')
+        chosen = [s for s in chosen if has_tried(classroom.published(s), exercise)]
     with classroom.store.writing():
         print(f"{len(chosen)} submissions to grade again.", flush=True)
         jobs = read_jobs(classroom, chosen, limits)
@@ -185,8 +197,9 @@ def regrade(
         with open_executor(classroom.lessons, limits, scheduler, **options) as executor:
             gradebook.add_lessons(classroom)
             found = {jobs[one.job]: one for one in graded(executor, list(jobs))}
-        num_changed = 0
+        num_changed, records = 0, {}
         for submission, one in sorted(found.items()):
+            others: list[str] = []  # differences that were not asked for
             earlier = classroom.published(submission)
             if not one.record:
                 lines = [one.error]
@@ -197,10 +210,20 @@ def regrade(
             else:
                 lines = differences(earlier.result, one.record.result)
                 num_changed += bool(lines)
+                start = f"{exercise}: " if exercise else ""
+                others = [line for line in lines if not line.startswith(start)]
+                lines = [line for line in lines if line.startswith(start)]
+                if others:
+                    plural = "" if len(others) == 1 else "s"
+                    lines.append(
+                        f"{len(others)} more difference{plural}, so it is not applied: "
+                        "regrade it without --exercise"
+                    )
             for line in lines:
                 print(f"{submission}: {line}")
+            if one.record and not others:
+                records[submission] = one.record
         print(f"{len(found)} graded again, {num_changed} differ.")
-        records = {who: one.record for who, one in sorted(found.items()) if one.record}
         if apply:
             for submission, record in records.items():
                 save(classroom, submission, record, "regraded")
@@ -208,4 +231,12 @@ def regrade(
             print_reviews(publish_reports(classroom))
         else:
             print("Nothing was written. To apply this: the same command with --apply.")
-    return 1 if len(records) < len(found) else 0
+    return 0 if all(one.record for one in found.values()) else 1
+
+
+def has_tried(record: Record | None, exercise: str) -> bool:
+    """Tells whether a learner tried an exercise, as far as it is known."""
+    if not record:
+        return True
+    outcomes = {one.exercise: one.outcome for one in record.result.exercises}
+    return outcomes.get(exercise, Outcome.NOT_ATTEMPTED) is not Outcome.NOT_ATTEMPTED

@@ -49,16 +49,26 @@ def test_a_bar_is_shown_before_the_first_result(folder, monkeypatch, capsys):
     grading.regrade(folder / "class")
 
 
-def test_differences_are_listed_and_applied_on_demand(folder, monkeypatch):
+def test_an_exercise_limits_who_is_graded_and_what_is_listed(folder, monkeypatch):
     mend(folder, monkeypatch, "negate")
-    lines = regrade(folder)
+    lines = regrade(folder, exercise="negate")
+    assert lines[0] == "2 submissions to grade again."
     assert [line for line in lines if "->" in line] == [
         "ada 01_tiny: negate: right, 2 -> wrong, 0",
         "bob 01_tiny: negate: right, 2 -> wrong, 0",
     ]
-    assert "3 of 3 points" in page(folder, "ada")
-    regrade(folder, apply=True)
+    regrade(folder, exercise="negate", apply=True)
     assert "1 of 3 points" in page(folder, "ada")
+    assert "0 of 3 points" in page(folder, "bob")
+
+
+def test_a_result_that_differs_elsewhere_is_named_and_not_applied(folder, monkeypatch):
+    mend(folder, monkeypatch, "double", "negate")
+    lines = regrade(folder, exercise="negate", apply=True)
+    more = "1 more difference, so it is not applied: regrade it without --exercise"
+    assert f"ada 01_tiny: {more}" in lines
+    assert "bob 01_tiny: negate: right, 2 -> wrong, 0" in lines
+    assert "3 of 3 points" in page(folder, "ada")
     assert "0 of 3 points" in page(folder, "bob")
 
 
@@ -67,11 +77,27 @@ def test_a_lesson_limits_what_is_graded(folder):
     assert regrade(folder, "ada", lesson=NAME)[0] == "1 submissions to grade again."
 
 
-def test_what_is_not_there_is_named(folder, capsys):
-    assert main(["regrade", str(folder / "class"), "--lesson", "7"]) == 2
-    assert 'no lesson "7". It has: 01_tiny' in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"lesson": "7"}, r'no lesson "7". It has: 01_tiny'),
+        ({"exercise": "half"}, r'no exercise "half". There are: double, negate'),
+    ],
+)
+def test_what_is_not_there_is_named(folder, options, said):
+    with pytest.raises(ValueError, match=said):
+        regrade(folder, **options)
+
+
+def test_a_learner_without_a_submission_is_named(folder):
     with pytest.raises(ValueError, match='"zoe" submitted nothing for 1 in'):
         regrade(folder, "ada", "zoe", lesson="1")
+
+
+def test_the_command_line_takes_both(folder, capsys):
+    words = ["regrade", str(folder / "class"), "--lesson", "1", "--exercise", "half"]
+    assert main(words) == 2
+    assert 'There is no exercise "half"' in capsys.readouterr().err
 
 
 def test_changed_points_are_no_change_of_the_learner(folder):

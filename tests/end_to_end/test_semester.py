@@ -79,7 +79,7 @@ def test_a_semester(tmp_path):
     grade_what_came_in(term)
     give_points_by_hand(term)
     mend_a_check_and_change_points(term)
-    regrade_the_lesson(term)
+    regrade_one_exercise(term)
     decide_what_was_left(term)
     export_to_canvas(term)
     export_to_moodle(term)
@@ -169,20 +169,21 @@ def mend_a_check_and_change_points(term):
     assert not [one for one in MENDED if "changed" in term.words(one).lower()]
 
 
-def regrade_the_lesson(term):
+def regrade_one_exercise(term):
     term.mend_check(
         "expect_close(observe(halve, 6.0), 3.0)",
         "expect_close(observe(halve, 5.0), 2.5)",
     )
-    lines = term.run("regrade", "--lesson", "01")
-    assert lines[0] == "10 submissions to grade again."
+    only = "--lesson", "01", "--exercise", "halve"
+    lines = term.run("regrade", *only)
+    assert lines[0] == "2 submissions to grade again."
     assert [line for line in lines if "->" in line] == [
         f"22 {NAME}: halve: right, 1 -> wrong, 0"
     ]
     assert term.scores() == MENDED
-    term.run("regrade", "--lesson", "01", "--apply")
+    term.run("regrade", *only, "--apply")
     assert term.scores() == REGRADED
-    assert "10 graded before, 0 to grade" in term.run("grade").text
+    assert "2 graded before, 8 to grade" in term.run("grade").text
     assert (term.scores(), term.penalties()) == (REGRADED, LATE)
 
 
