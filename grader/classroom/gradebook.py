@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib.resources
+import sqlite3
 from collections.abc import Iterator, Mapping
 
 from nbgrader.api import (
@@ -23,6 +24,7 @@ from nbgrader.preprocessors import SaveCells
 from sqlalchemy import create_engine, inspect, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import contains_eager, joinedload, selectinload
+from tqdm import tqdm
 
 from grader import CourseError
 from grader.authoring.release import CHECK_PREFIX, checks, nbgrader_metadata, release
@@ -30,7 +32,8 @@ from grader.classroom.folder import Classroom, Publication, Submission
 from grader.classroom.lateness import Lateness
 from grader.results import Outcome, Result, Status
 
-LOCK_TIMEOUT_S = 60
+say = tqdm.write  # above a bar, if there is one
+PATIENCE_S, LOCK_TIMEOUT_S = 2, 60  # until a wait is said, and until it ends
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Entry:
 def opened(classroom: Classroom) -> Iterator[Gradebook]:
     """Opens the gradebook, and commits at the end of the block."""
     with usable(classroom.db_url) as address:
-        create_tables(classroom.db_url)
+        create_tables(address)
         with Gradebook(address, classroom.course_id) as book:
             yield book
             book.db.commit()
@@ -77,6 +80,8 @@ def opened(classroom: Classroom) -> Iterator[Gradebook]:
 def usable(db_url: str) -> Iterator[str]:
     """Yields an address whose connections wait while another program writes.
 
+    Says so if they have to.
+
     Raises:
         CourseError: the gradebook cannot be used, in one sentence.
     """
@@ -85,6 +90,8 @@ def usable(db_url: str) -> Iterator[str]:
         url = make_url(db_url)
         shown = url.render_as_string(hide_password=True)
         if url.get_backend_name() == "sqlite":
+            if url.database and is_locked(url.database):
+                say(f"{url.database} is in use by another program: waiting for it.")
             url = url.update_query_dict({"timeout": str(LOCK_TIMEOUT_S)})
         yield url.render_as_string(hide_password=False)
     except (SQLAlchemyError, InvalidEntry) as error:
@@ -96,6 +103,16 @@ def usable(db_url: str) -> Iterator[str]:
                 "command again: what is finished is saved."
             )
         raise CourseError(f"{shown} cannot be used: {reason}") from None
+
+
+def is_locked(path: str) -> bool:
+    """Tells whether another program keeps the gradebook's file locked for a while."""
+    try:
+        with contextlib.closing(sqlite3.connect(path, PATIENCE_S)) as file:
+            file.execute("BEGIN IMMEDIATE")
+    except sqlite3.Error as error:
+        return "locked" in str(error)  # SQLAlchemy says whatever else is wrong
+    return False
 
 
 @functools.cache  # once a process

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 from classes import RIGHT, make_class
-from pretended import grade, pretended, submit
+from pretended import NAME, grade, gradebook_of, pretended, submit
 
 from grader import CourseError
 from grader.classroom import gradebook
@@ -39,9 +39,28 @@ def test_connections_wait_for_another_program_for_a_minute(folder):
         assert address == f"sqlite:///{path}?timeout=60"
 
 
+def test_grade_says_that_it_waits_for_another_program_and_goes_on(
+    folder, other_program, monkeypatch
+):
+    said = []
+
+    def say(line):
+        said.append(line)
+        other_program.rollback()
+
+    monkeypatch.setattr(gradebook, "PATIENCE_S", 0)
+    monkeypatch.setattr(gradebook, "say", say)
+    grade(folder)
+    [line] = said
+    assert line.endswith("gradebook.db is in use by another program: waiting for it.")
+    with gradebook_of(folder) as book:
+        assert book.find_submission(NAME, "bob").score == 3
+
+
 def test_a_lock_that_stays_ends_the_command_with_a_sentence(
     folder, other_program, monkeypatch
 ):
+    monkeypatch.setattr(gradebook, "PATIENCE_S", 0)
     monkeypatch.setattr(gradebook, "LOCK_TIMEOUT_S", 0)
     with pytest.raises(CourseError, match="Close the program that uses") as error:
         grade(folder)
