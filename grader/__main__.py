@@ -108,7 +108,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     export = command(
         "export", "classroom.export:export", "Write all grades into a file."
     )
-    about = "Pack feedback into a zip file for the LMS."
+    about = "Return feedback: as files for the LMS, or by the exchange."
     give_back = command("return", "classroom.returning:return_feedback", about)
     roster = command(
         "roster",
@@ -134,7 +134,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     export.add_argument("--lesson", default="", help="only this one, for example 01")
     about = "points beyond those possible in a --template; default: cap"
     export.add_argument("--bonus", choices=["cap", "keep"], default="cap", help=about)
-    about = "moodle, canvas or zip"
+    about = "moodle, canvas, exchange or zip"
     give_back.add_argument("--format", dest="kind", default="zip", help=about)
     for writing in (export, give_back):
         about = "default: in the course's grading/"

@@ -1,26 +1,34 @@
-"""Returns feedback to learners: packs it as Moodle and Canvas take it.
+"""Returns feedback to learners: as an archive for their LMS, or by nbgrader's exchange.
 
-They tell whose a file is by the name under which they let one download it.
+Moodle and Canvas tell whose a file is by the name under which they let one download it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import nbformat
+from nbgrader.exchange import ExchangeError, ExchangeFactory
+from nbgrader.utils import temp_attrs
 
+from grader import CourseError
 from grader.atomic_files import packed, read_text, write_file
 from grader.authoring.release import dumps
 from grader.classroom.folder import Classroom, Submission
+from grader.classroom.lateness import small_text
 from grader.classroom.publishing import (
+    SECRET,
     autograded_notebook,
+    copy_exchange_files,
     publish_reports,
     results_of,
 )
 from grader.results import Result
 from grader.submissions.clean_text import clean_text
 
+EXCHANGE = "exchange"
 MOODLE_FOLDER = re.compile(r".+_\d+_assignsubmission_[a-z]+(?=_|$)")
 Entry = tuple[str, bytes]  # a file's path in an archive, and its content
 
@@ -28,36 +36,47 @@ Entry = tuple[str, bytes]  # a file's path in an archive, and its content
 def return_feedback(
     folder: Path, lesson: str, kind: str = "zip", to: Path | None = None
 ) -> int:
-    """Packs a lesson's feedback into a zip archive.
+    """Packs a lesson's feedback into a zip archive, or releases it to the exchange.
 
     What a person still has to decide is not returned.
 
     Raises:
-        ValueError: no such lesson or format.
+        ValueError: no such lesson or format, or nothing to return.
+        CourseError: the exchange does not take it.
     """
     if kind not in ENTRIES:
         raise ValueError(f'No format "{kind}": choose {", ".join(ENTRIES)}.')
+    if kind == EXCHANGE and to:
+        raise ValueError("The exchange's folder is c.Exchange.root: leave out --to.")
     classroom = Classroom(folder)
     name = classroom.lesson_named(lesson)
     with classroom.store.writing():
         publish_reports(classroom)  # a person may have given points since the grading
-    entries, undecided, missing = [], [], []
+    entries, unknown, undecided, ungraded = {}, [], [], []
     for submission, final in results_of(classroom, name).items():
         if final is None:
-            missing.append(f"{submission} (not graded yet: run `grade`)")
+            ungraded.append(f"{submission} (not graded yet: run `grade`)")
         elif final.score is None:
             undecided.append(f"{submission} ({final.status}, no score: see `explain`)")
         elif entry := ENTRIES[kind](classroom, submission, final):
-            entries.append(entry)
+            entries[submission] = entry
+        elif kind == EXCHANGE:
+            unknown.append(f"{submission} (not submitted by the exchange)")
         else:
             reason = "its name there is not known: run `grade` with the download"
-            missing.append(f"{submission} ({reason})")
-    path = to or classroom.folder / "grading" / f"feedback-{name}-{kind}.zip"
-    write_file(path, packed(entries), mode=0o600)
-    print(f"wrote {path}: feedback for {len(entries)} learners")
-    for line in undecided + missing:
+            unknown.append(f"{submission} ({reason})")
+    if not entries and not unknown:
+        raise ValueError(f"No submission for {name} has a final grade yet.")
+    if kind == EXCHANGE:
+        release_to_exchange(classroom, entries)
+        print(f"released to the exchange: feedback for {len(entries)} learners")
+    else:
+        path = to or classroom.folder / "grading" / f"feedback-{name}-{kind}.zip"
+        write_file(path, packed(entries.values()), mode=0o600)
+        print(f"wrote {path}: feedback for {len(entries)} learners")
+    for line in unknown + undecided + ungraded:
         print(f"not in it: {line}")
-    return 1 if missing else 0
+    return 1 if unknown or ungraded else 0
 
 
 def plain_entry(classroom: Classroom, submission: Submission, _: Result) -> Entry:
@@ -100,7 +119,37 @@ def canvas_entry(
     return name, page
 
 
-ENTRIES = {"zip": plain_entry, "moodle": moodle_entry, "canvas": canvas_entry}
+def exchange_entry(
+    classroom: Classroom, submission: Submission, result: Result
+) -> Entry | None:
+    is_from_there = small_text(submission.folder / SECRET)
+    return plain_entry(classroom, submission, result) if is_from_there else None
+
+
+ENTRIES = {
+    "zip": plain_entry,
+    "moodle": moodle_entry,
+    "canvas": canvas_entry,
+    EXCHANGE: exchange_entry,
+}
+
+
+def release_to_exchange(
+    classroom: Classroom, submissions: Iterable[Submission]
+) -> None:
+    """Releases pages as `nbgrader release_feedback` does."""
+    directory = classroom.directory
+    options = {"coursedir": directory, "config": directory.config}
+    exchange = ExchangeFactory(config=directory.config).ReleaseFeedback(**options)
+    for submission in submissions:
+        student, lesson = submission.student, submission.lesson
+        # A file that came again, unchanged, has another secret than its page.
+        copy_exchange_files(submission, classroom.path("feedback", student, lesson))
+        with temp_attrs(directory, assignment_id=lesson, student_id=student):
+            try:
+                exchange.start()
+            except ExchangeError as error:
+                raise CourseError(f"nbgrader's exchange: {error}") from None
 
 
 def received_name(classroom: Classroom, submission: Submission) -> list[str]:

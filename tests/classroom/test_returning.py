@@ -1,4 +1,4 @@
-"""Feedback goes back as Moodle and Canvas take it."""
+"""Feedback goes back as Moodle, Canvas and nbgrader's exchange take it."""
 
 import io
 import re
@@ -187,11 +187,57 @@ def test_purge_removes_archives_and_names_of_files(folder):
     assert left == [] and not [*(folder / "class" / "grading").glob("*.zip")]
 
 
+def exchange_of(folder):
+    exchange = folder / "exchange"
+    exchange.mkdir(exist_ok=True)
+    exchange.chmod(0o777)
+    config = folder / "class" / "nbgrader_config.py"
+    with open(config, "a") as file:
+        file.write(f'c.Exchange.root = "{exchange}"\n')
+    return exchange
+
+
+@pytest.mark.filterwarnings(
+    "ignore:unclosed file"
+)  # nbgrader leaves timestamp.txt open
+def test_feedback_goes_into_the_exchange_for_whom_has_submitted_there(folder):
+    from nbgrader.utils import notebook_hash
+
+    exchange = exchange_of(folder)
+    for student in ("ada", "bob"):
+        publish_result(folder, student)
+    submitted = folder / "class" / "submitted" / "ada" / NAME
+    (submitted / "timestamp.txt").write_text("2026-03-28 09:00:00.000000 UTC")
+    (submitted / "submission_secret.txt").write_text("s3cret")
+    status, lines = printed(return_feedback, folder / "class", "01", "exchange")
+    [found] = exchange.rglob("*.html")
+    assert found.stem == notebook_hash(secret="s3cret", notebook_id=NAME)
+    assert found.read_bytes() == page(folder, "ada")
+    assert status == 1
+    assert lines[-1] == f"not in it: bob {NAME} (not submitted by the exchange)"
+
+
+def test_an_exchange_that_is_not_there_is_named(folder, capsys):
+    exchange = exchange_of(folder)
+    exchange.rmdir()
+    publish_result(folder, "ada")
+    submitted = folder / "class" / "submitted" / "ada" / NAME
+    for name in ("timestamp.txt", "submission_secret.txt"):
+        (submitted / name).write_text("2026-03-28 09:00:00 UTC")
+    assert main(["return", str(folder / "class"), "01", "--format", "exchange"]) == 2
+    assert "nbgrader's exchange: Unwritable directory" in (
+        error := capsys.readouterr().err
+    )
+    assert str(exchange) in error
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["02"], 'no lesson "02". It has: 01_tiny'),
-        (["01", "--format", "mail"], "choose zip, moodle, canvas"),
+        (["01"], "No submission for 01_tiny has a final grade yet"),
+        (["01", "--format", "mail"], "choose zip, moodle, canvas, exchange"),
+        (["01", "--format", "exchange", "--to", "x"], "leave out --to"),
     ],
 )
 def test_what_cannot_be_returned_is_said(folder, capsys, arguments, said):

@@ -71,6 +71,7 @@ CENTER = "return x - jax.lax.pmean(x.mean(), axis_name)"
 HALF, ROUNDED = (f"def halve(x):\n    return x {sign} 2" for sign in ("/", "//"))
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file")  # nbgrader leaves one open
 def test_a_semester(tmp_path):
     term = Term(tmp_path)
     enroll_and_release(term)
@@ -227,7 +228,8 @@ def return_feedback(term):
     }
     pages = {f"{one}/{NAME}.html": page(term.folder, one) for one in FINAL}
     assert term.returned("zip", status=0) == pages
-    nbgrader(term.place, "release_feedback", NAME)
+    lines = term.run("return", "01", "--format", "exchange", status=1)
+    assert "released to the exchange: feedback for 2 learners" in lines
     home = term.folder / "gus"
     nbgrader(home, "fetch_feedback", NAME, "--course", COURSE)
     [fetched] = home.glob(f"{NAME}/feedback/*/{NAME}.html")
