@@ -93,6 +93,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     course.add_argument("--with", metavar="FOLDER", help=about, **private)
     about = "only these, for example 01 02; with --update: as the course has them"
     course.add_argument("--lessons", nargs="+", default=[], help=about)
+    course.add_argument(
+        "--all-or-nothing",
+        action=argparse.BooleanOptionalAction,
+        help="no credit for a part; --update keeps what the folder has",
+    )
 
     grade = command(
         "grade", "classroom.grade:grade", "Grade everything that was submitted."

@@ -28,11 +28,12 @@ def make_class(
     folder: Path,
     *changes: tuple[str, str],
     checks: str = tiny.CHECKS,
+    all_or_nothing: bool | None = None,
 ) -> NotebookNode:
     """Writes a course of one tiny lesson and its class folder; returns the lesson."""
     lesson = tiny.lesson(folder / "course", *changes, checks=checks)
     course = folder / "course"
-    make_course(folder / "class", root=course)
+    make_course(folder / "class", root=course, all_or_nothing=all_or_nothing)
     return lesson
 
 

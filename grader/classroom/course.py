@@ -26,6 +26,7 @@ from grader.authoring.release import (
 from grader.classroom.folder import CONFIG, SEED
 
 PRIVATE = Path("grading", "private-lessons.txt")  # the folders that they are from
+NO_PART = "partial_credit=False"  # what the set-up cell of such a lesson says
 SETTINGS = '''\
 """nbgrader's settings for this course; `nbgrader --help-all` explains each."""
 
@@ -62,6 +63,7 @@ def make_course(
     *,
     update: bool = False,
     lessons: Sequence[str] = (),
+    all_or_nothing: bool | None = None,
     private: Iterable[Path] = (),
     root: Path = ROOT,
 ) -> dict[str, str]:
@@ -69,8 +71,10 @@ def make_course(
 
     With `update` the lessons in source/ are renewed, except those that an instructor
     changed, and a missing seed is drawn anew. `lessons` are taken as they are in the
-    course, and no others. `private` folders of lessons are remembered; a lesson
-    replaces ours of its name.
+    course, and no others. With `all_or_nothing` no exercise gives a part of its points:
+    the set-up cell says so, and all who run or grade the lesson follow it. None: as the
+    folder has it. `private` folders of lessons are remembered; a lesson replaces ours
+    of its name.
 
     Raises:
         SourceError, BuildError: a private lesson breaks a rule, or is not built.
@@ -100,6 +104,7 @@ def make_course(
         )
     named = [one.expanduser().resolve() for one in private]
     folders = private_folders(folder, named)
+    is_strict = any(map(gives_no_part, folder.glob("source/*/*.ipynb")))
     done: dict[str, str] = {}
     for path in lesson_paths(lessons, root, folders):
         name, copy = path.stem, LessonCopy(folder, path.stem)
@@ -109,10 +114,17 @@ def make_course(
                 continue
             copy.restore()
             if changes := ", ".join(copy.changes()):
+                if all_or_nothing not in (None, gives_no_part(copy.notebook)):
+                    kept = nbformat.read(copy.notebook, 4)
+                    write(copy.notebook, dumps(with_setting(kept, all_or_nothing)))
                 done[name] = f"kept: you changed {changes}"
                 continue
-        done[name] = "renewed" if copy.notebook.exists() else "written"
-        notebook = read(path, path.parents[1])
+        is_new = not copy.notebook.exists()
+        done[name] = "written" if is_new else "renewed"
+        strict = all_or_nothing
+        if strict is None:
+            strict = is_strict if is_new else gives_no_part(copy.notebook)
+        notebook = with_setting(read(path, path.parents[1]), strict)
         # Modules that are gone would make it another version of the package.
         shutil.rmtree(copy.notebook.parent / "coursekit", ignore_errors=True)
         coursekit.copy(copy.notebook.parent, root)
@@ -186,8 +198,30 @@ class LessonCopy:
             yield "its checks"
 
 
+def with_setting(lesson: NotebookNode, all_or_nothing: bool) -> NotebookNode:
+    """Makes a lesson's set-up cell give a part of an exercise's points, or none."""
+    [setup] = (cell for cell in lesson.cells if cell.id == "setup")
+    setup.source = setup.source.replace(f", {NO_PART}", "")
+    if all_or_nothing:
+        call = re.compile(r"(setup\.with_devices\([^()]*)\)")
+        setup.source, num_calls = call.subn(rf"\1, {NO_PART})", setup.source)
+        if num_calls != 1:
+            raise ValueError(
+                "The set-up cell does not call setup.with_devices(...) once."
+            )
+    return lesson
+
+
+def gives_no_part(path: Path) -> bool:
+    return NO_PART in read_text(path)
+
+
 def facts_of_cells(path: Path) -> dict[str, tuple[Any, ...]]:
     """Returns by id what counts as a change of a cell; its outputs do not."""
     notebook = nbformat.read(path, 4)
     points = {cell.id: points_for(cell) for cell in checks(notebook).values()}
-    return {c.id: (c.cell_type, c.source, points.get(c.id)) for c in notebook.cells}
+    facts = {}
+    for cell in notebook.cells:
+        source = cell.source.replace(f", {NO_PART}", "")  # --all-or-nothing wrote it
+        facts[cell.id] = cell.cell_type, source, points.get(cell.id)
+    return facts

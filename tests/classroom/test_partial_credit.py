@@ -12,7 +12,9 @@ from classes import answered, hand_in, is_trusted, make_class, printed
 from nbgrader.api import Gradebook
 from nbgrader.utils import determine_grade
 
+from grader.__main__ import main, parse
 from grader.authoring.release import checks
+from grader.classroom.course import make_course
 from grader.classroom.explain import explain
 from grader.classroom.export import export
 from grader.classroom.final_result import with_points
@@ -39,9 +41,10 @@ def run(command, *arguments, **options):
     return lines.text
 
 
-def make(folder):
+def make(folder, **options):
     """Makes a class of four, which is not graded yet."""
-    lesson = make_class(folder, several.TEXT, checks=several.CHECKS)
+    changes = {"checks": several.CHECKS}
+    lesson = make_class(folder, several.TEXT, **changes, **options)
     for student, answer in ANSWERS.items():
         notebook = answered(lesson, double=answer, negate=NEGATE)
         if student == KOREAN:
@@ -176,11 +179,8 @@ def test_helper_cell_that_calls_the_check_keeps_its_points(tmp_path):
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory):
-    """The same class, all or nothing, as the handbook says."""
-    made = make(tmp_path_factory.mktemp("strict"))
-    path = made / "source" / NAME / f"{NAME}.ipynb"
-    change = "setup.with_devices(8, ", "setup.with_devices(8, partial_credit=False, "
-    path.write_text(tiny.changed(path.read_text(), change))
+    """The same class, all or nothing."""
+    made = make(tmp_path_factory.mktemp("strict"), all_or_nothing=True)
     run(grade, made)
     return made
 
@@ -194,3 +194,47 @@ def test_all_or_nothing_shows_all_statements_as_essential(strict):
     text = words(strict / "feedback" / "bob" / NAME / f"{NAME}.html")
     assert "double Wrong 0 of 2 points" in text
     assert "✓ holds: Negative numbers essential ✗ fails: Fractions essential" in text
+
+
+SETTING = "partial_credit=False"
+
+
+def setup_of(folder):
+    path = folder / "source" / NAME / f"{NAME}.ipynb"
+    cells = nbformat.read(path, as_version=4).cells
+    return next(cell.source for cell in cells if cell.id == "setup")
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "after"),
+    [
+        (True, None, True),
+        (None, None, False),
+        (True, False, False),
+        (None, True, True),
+    ],
+    ids=["kept", "kept off", "turned off", "turned on"],
+)
+def test_an_update_keeps_the_setting_unless_asked(tmp_path, before, asked, after):
+    make_class(tmp_path, all_or_nothing=before)
+    folder, course = tmp_path / "class", tmp_path / "course"
+    assert (SETTING in setup_of(folder)) == bool(before)
+    make_course(folder, update=True, all_or_nothing=asked, root=course)
+    assert (SETTING in setup_of(folder)) == after
+    compile(setup_of(folder), "setup", "exec")
+
+
+def test_the_command_makes_such_a_class_of_our_lessons(tmp_path, capsys):
+    assert parse(["course", "x"]).all_or_nothing is None
+    folder = tmp_path / "class"
+    assert main(["course", str(folder), "--all-or-nothing"]) == 0
+    for path in folder.glob("source/*/*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        [text] = [cell.source for cell in cells if cell.id == "setup"]
+        assert text.count(f", {SETTING})\n") == 1
+
+
+def test_setup_that_cannot_be_asked_is_named(tmp_path):
+    tiny.lesson(tmp_path / "course", setup=tiny.SETUP_WITHOUT_JAX)
+    with pytest.raises(ValueError, match=r"does not call setup\.with_devices"):
+        make_course(tmp_path / "class", all_or_nothing=True, root=tmp_path / "course")

@@ -60,7 +60,7 @@ def test_a_lesson_that_nobody_changed_is_renewed(folder):
 
 
 def test_points_that_were_changed_stay_and_are_named(folder):
-    edit(folder, POINTS)
+    edit(folder, POINTS, ('check(\\"double\\")', 'check(\\"double\\", points=4)'))
     before = [path.read_bytes() for path in paths(folder)]
     said = "kept: you changed the cell check-double"
     for _ in range(2):
@@ -121,6 +121,18 @@ def test_a_class_takes_only_the_lessons_that_are_named(folder):
     with pytest.raises(ValueError, match='no lesson "7"'):
         make_course(folder.parent / "other", lessons=["7"], root=root)
     assert not (folder.parent / "other").exists()
+
+
+def test_all_or_nothing_reaches_a_lesson_that_is_kept_and_one_that_is_added(folder):
+    edit(folder, POINTS)
+    shutil.rmtree(folder / "source" / SECOND)
+    done = update(folder, all_or_nothing=True)
+    assert "the cell check-double" in done[NAME]
+    assert course.gives_no_part(paths(folder)[0])
+    update(folder, lessons=[SECOND])
+    assert course.gives_no_part(paths(folder, SECOND)[0])
+    assert "the cell check-double" in update(folder, all_or_nothing=False)[NAME]
+    assert not course.gives_no_part(paths(folder)[0])
 
 
 def test_the_command_says_what_it_did(folder, monkeypatch, capsys):
