@@ -33,10 +33,14 @@ def other_program(folder):
         yield file
 
 
-def test_connections_wait_for_another_program_for_a_minute(folder):
-    path = folder / "class" / "gradebook.db"
-    with gradebook.usable(f"sqlite:///{path}") as address:
-        assert address == f"sqlite:///{path}?timeout=60"
+def test_connections_wait_for_another_program_for_a_minute(folder, monkeypatch):
+    waiting = f"sqlite:///{folder / 'class' / 'gradebook.db'}?timeout=60"
+    looked_at = []
+    monkeypatch.setattr(gradebook, "create_tables", looked_at.append)
+    grade(folder)
+    assert {*looked_at} == {waiting}
+    with gradebook.usable(waiting.removesuffix("?timeout=60")) as address:
+        assert address == waiting
 
 
 def test_grade_says_that_it_waits_for_another_program_and_goes_on(
