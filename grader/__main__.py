@@ -102,7 +102,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     grade = command(
         "grade", "classroom.grade:grade", "Grade everything that was submitted."
     )
-    grade.add_argument("folder", type=Path, help="course folder, or an LMS download")
+    grade.add_argument("folder", type=Path, help="the course folder")
     grade.add_argument("downloads", nargs="*", type=Path, help="zips or folders to add")
     regrade = command(
         "regrade", "classroom.grade:regrade", "Grade again and list what differs."
@@ -110,7 +110,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     explain = command(
         "explain", "classroom.explain:explain", "Say why a learner has this grade."
     )
-    export = command("export", run_export, "Write all grades into a file.")
+    export = command(
+        "export", "classroom.export:export", "Write all grades into a file."
+    )
     about = "Return feedback: as files for the LMS, or by the exchange."
     give_back = command("return", "classroom.returning:return_feedback", about)
     roster = command(
@@ -125,20 +127,17 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         of_class.add_argument("folder", type=Path, help="the course folder")
     regrade.add_argument("students", nargs="*", help="default: all")
     regrade.add_argument("--lesson", default="", help="for example 01; default: all")
-    regrade.add_argument("--exercise", default="", help="only who answered this one")
+    regrade.add_argument("--exercise", default="", help="only who tried this one")
     explain.add_argument("student")
     for of_lesson in (explain, give_back):
         of_lesson.add_argument("lesson", help="for example 01")
-    export.add_argument(
-        "--format", dest="kind", default="csv", help="csv, canvas, moodle"
-    )
     about = "Canvas's gradebook or Moodle's grading worksheet, to be filled in"
     export.add_argument("--template", type=Path, metavar="FILE", help=about)
     about = 'the column of a lesson, if it is not found: "01=Homework 1 (12345)"'
     columns = {"action": "append", "default": [], "metavar": "LESSON=COLUMN"}
     export.add_argument("--assignment", dest="assignments", help=about, **columns)
     export.add_argument("--lesson", default="", help="only this one, for example 01")
-    about = "points beyond those possible, for Canvas and Moodle; default: cap"
+    about = "points beyond those possible in a --template; default: cap"
     export.add_argument("--bonus", choices=["cap", "keep"], default="cap", help=about)
     about = "moodle, canvas, exchange or zip"
     give_back.add_argument("--format", dest="kind", default="zip", help=about)
@@ -222,30 +221,16 @@ def run_check(lessons: Sequence[str], name: str) -> None:
 
 
 def run_course(folder: Path, update: bool, **chosen) -> None:
-    from grader.classroom.course import make_course, path_warning
+    from grader.classroom.course import make_course
 
     done = make_course(folder, update=update, **chosen)
     for name, what in done.items():
         print(f"{name}: {what}")
     if any(what.startswith(("kept", "left out")) for what in done.values()):
         print("To take a lesson as the course has it: --update --lessons 01")
-    if warning := path_warning(folder):
-        print(warning)
     if not update:
         print(f"Next: python -m grader grade {folder} DOWNLOADS")
         print("A release of your own: nbgrader generate_assignment, in that folder.")
-
-
-def run_export(template: Path | None, assignments: list[str], bonus: str, **chosen):
-    from grader.classroom.export import export
-    from grader.classroom.lms_template import export_into
-
-    chosen["keep_bonus"] = bonus == "keep"
-    if template:
-        return export_into(template, assignments=assignments, **chosen)
-    if assignments:
-        raise ValueError("--assignment names a column of a --template.")
-    return export(**chosen)
 
 
 if __name__ == "__main__":

@@ -146,12 +146,14 @@ class Result:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What the gradebook adds to the result, in whole sentences."""
-        late = (late_text(self),) if self.late else ()
-        return (*late, *self.decisions, *self.to_review)
+        lines = late_text(self), *self.decisions, *self.to_review
+        return tuple(filter(None, lines))
 
 
 def late_text(result: Result) -> str:
-    """Says how late a result's work is, and what that costs."""
+    """Says how late a result's work is, and what that costs; "" if it is not late."""
+    if not result.late:
+        return ""
     if not result.penalty or result.score is None:
         return f"This was submitted {result.late}."
     plural = "" if result.penalty == 1 else "s"
@@ -168,15 +170,8 @@ def to_json(result: Result) -> str:
 
 
 def from_json(text: str) -> Result:
-    """Reads what `to_json` wrote.
-
-    Raises:
-        ValueError: the text is damaged.
-    """
-    try:
-        return result_of(json.loads(text))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"This is no result of the grader: {error!r}.") from None
+    """Reads what `to_json` wrote; ValueError, KeyError, TypeError: it is damaged."""
+    return result_of(json.loads(text))
 
 
 def result_of(facts: Any) -> Result:

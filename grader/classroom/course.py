@@ -1,23 +1,29 @@
-"""Makes an ordinary nbgrader course folder out of the lessons."""
+"""Makes an ordinary nbgrader course folder out of the lessons, and updates it."""
 
 from __future__ import annotations
 
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import nbformat
 from nbformat import NotebookNode
 
 from grader import ROOT
 from grader.atomic_files import read_text, write
 from grader.authoring import coursekit
 from grader.authoring.build import read, refuse_unbuilt
-from grader.authoring.release import lesson_paths
+from grader.authoring.release import (
+    checks,
+    dumps,
+    lesson_paths,
+    points_for,
+    without_grading_facts,
+)
 from grader.classroom.folder import CONFIG, SEED
-from grader.classroom.lesson_copy import LessonCopy
 
 PRIVATE = Path("grading", "private-lessons.txt")  # the folders that they are from
 NO_PART = "partial_credit=False"  # what the set-up cell of such a lesson says
@@ -72,8 +78,9 @@ def make_course(
 
     Raises:
         SourceError, BuildError: a private lesson breaks a rule, or is not built.
-        ValueError: `folder` is in the course's repository, is a file, or already
-            contains something and `update` is not given; there is no such lesson.
+        ValueError: `folder` is in the course's repository, is a file, already contains
+            something and `update` is not given, or has a name that nbgrader cannot use;
+            there is no such lesson.
     """
     folder = folder.expanduser().resolve()
     if folder.is_relative_to(root):
@@ -90,35 +97,38 @@ def make_course(
             f"{folder} is not empty. Choose another folder, or renew its lessons with "
             "--update."
         )
-    folders = private_folders(folder, private)
-    named = {one.expanduser().resolve() for one in private}
+    if not update and re.search(r"[\[\]*?]", str(folder)):
+        raise ValueError(
+            f"nbgrader's own commands do not work in {folder}, since its path has one "
+            "of the characters [ ] * ?. Choose a path without them."
+        )
+    named = [one.expanduser().resolve() for one in private]
+    folders = private_folders(folder, named)
     is_strict = any(map(gives_no_part, folder.glob("source/*/*.ipynb")))
-    paths, done = lesson_paths(lessons, root, folders), {}
-    asked_for = {
-        path.stem for path in paths if lessons or not update or path.parents[1] in named
-    }
-    for path in paths:
+    done: dict[str, str] = {}
+    for path in lesson_paths(lessons, root, folders):
         name, copy = path.stem, LessonCopy(folder, path.stem)
-        if name not in asked_for:
+        if update and not lessons and path.parents[1] not in named:
             if not copy.notebook.parent.exists():
                 done[name] = "left out: it is not in source/"
                 continue
             copy.restore()
-        existed = copy.exists
-        was_strict = gives_no_part(copy.notebook) if copy.exists else is_strict
-        strict = was_strict if all_or_nothing is None else all_or_nothing
-        notebook = read(path, path.parents[1])
-        set_partial_credit(notebook, is_given=not strict)
-        if name not in asked_for and (changes := copy.changes(notebook)):
-            if strict != was_strict:
-                copy.edit(partial(set_partial_credit, is_given=not strict))
-            done[name] = f"kept: you changed {', '.join(changes)}"
-            continue
+            if changes := ", ".join(copy.changes()):
+                if all_or_nothing not in (None, gives_no_part(copy.notebook)):
+                    kept = nbformat.read(copy.notebook, 4)
+                    write(copy.notebook, dumps(with_setting(kept, all_or_nothing)))
+                done[name] = f"kept: you changed {changes}"
+                continue
+        is_new = not copy.notebook.exists()
+        done[name] = "written" if is_new else "renewed"
+        strict = all_or_nothing
+        if strict is None:
+            strict = is_strict if is_new else gives_no_part(copy.notebook)
+        notebook = with_setting(read(path, path.parents[1]), strict)
         # Modules that are gone would make it another version of the package.
         shutil.rmtree(copy.notebook.parent / "coursekit", ignore_errors=True)
         coursekit.copy(copy.notebook.parent, root)
         copy.write(notebook)
-        done[name] = "renewed" if existed else "written"
     if not update:
         folder.chmod(0o700)  # solutions, submissions and scores will be in it
         (folder / CONFIG).write_text(SETTINGS.format(root=str(root)), encoding="utf-8")
@@ -126,16 +136,14 @@ def make_course(
         write(folder / PRIVATE, "".join(f"{one}\n" for one in folders))
     if not (folder / SEED).exists():
         # A random seed of the hidden tests' cases, so that nobody knows them.
-        (folder / SEED).parent.mkdir(exist_ok=True)
-        (folder / SEED).write_text(f"{secrets.randbits(128)}\n", encoding="utf-8")
+        write(folder / SEED, f"{secrets.randbits(128)}\n")
     return done
 
 
-def private_folders(folder: Path, named: Iterable[Path]) -> list[Path]:
+def private_folders(folder: Path, named: Sequence[Path]) -> list[Path]:
     """Lists the folders of a class's private lessons: those that it remembers first."""
     remembered = map(Path, read_text(folder / PRIVATE).splitlines())
-    given = (one.expanduser().resolve() for one in named)
-    folders = [*dict.fromkeys([*remembered, *given])]
+    folders = [*dict.fromkeys([*remembered, *named])]
     for one in folders:
         if not lesson_paths(root=one):
             raise ValueError(
@@ -146,28 +154,74 @@ def private_folders(folder: Path, named: Iterable[Path]) -> list[Path]:
     return folders
 
 
-def path_warning(folder: Path) -> str:
-    """Says that nbgrader cannot work in a folder of this name, or ""."""
-    if not re.search(r"[\[\]*?]", str(folder.expanduser().resolve())):
-        return ""
-    return (
-        f"nbgrader's own commands do not work in {folder}, since its path has one of "
-        "the characters [ ] * ?. Choose a path without them."
-    )
+class LessonCopy:
+    """A lesson's files in source/; grading/source/ has them as the course wrote them.
+
+    Attributes:
+        notebook, checks: the files that an instructor may change.
+    """
+
+    def __init__(self, folder: Path, name: str):
+        self.notebook = folder / "source" / name / f"{name}.ipynb"
+        self.checks = self.notebook.parent / "coursekit" / "checks" / f"{name}.py"
+        self._written = folder / "grading" / "source" / name
+
+    def written(self, path: Path) -> Path:
+        """Names the copy of a file as the course wrote it."""
+        return self._written / path.name
+
+    def write(self, lesson: NotebookNode) -> None:
+        text = dumps(without_grading_facts(lesson))
+        for path, own in ((self.notebook, text), (self.checks, lesson.metadata.checks)):
+            write(path, own)
+            write(self.written(path), own)
+
+    def restore(self) -> None:
+        """Brings back a file that is missing."""
+        for path in (self.notebook, self.checks):
+            if not path.exists() and self.written(path).exists():
+                write(path, read_text(self.written(path)))
+
+    def changes(self) -> Iterator[str]:
+        """Says in words what an instructor changed."""
+        try:
+            before = facts_of_cells(self.written(self.notebook))
+            now = facts_of_cells(self.notebook)
+        except Exception as error:  # whatever a damaged file leads to
+            yield f"the notebook, or it cannot be read ({error})"
+            return
+        changed = [c for c in {**before, **now} if before.get(c) != now.get(c)]
+        if changed:
+            more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+            yield f"the cell {', '.join(changed[:3])}{more}"
+        if read_text(self.checks) != read_text(self.written(self.checks)):
+            yield "its checks"
 
 
-def set_partial_credit(notebook: NotebookNode, *, is_given: bool) -> None:
-    """Makes the set-up cell give a part of an exercise's points, or all or none."""
-    [setup] = (cell for cell in notebook.cells if cell.id == "setup")
+def with_setting(lesson: NotebookNode, all_or_nothing: bool) -> NotebookNode:
+    """Makes a lesson's set-up cell give a part of an exercise's points, or none."""
+    [setup] = (cell for cell in lesson.cells if cell.id == "setup")
     setup.source = setup.source.replace(f", {NO_PART}", "")
-    if not is_given:
+    if all_or_nothing:
         call = re.compile(r"(setup\.with_devices\([^()]*)\)")
         setup.source, num_calls = call.subn(rf"\1, {NO_PART})", setup.source)
         if num_calls != 1:
             raise ValueError(
                 "The set-up cell does not call setup.with_devices(...) once."
             )
+    return lesson
 
 
 def gives_no_part(path: Path) -> bool:
     return NO_PART in read_text(path)
+
+
+def facts_of_cells(path: Path) -> dict[str, tuple[Any, ...]]:
+    """Returns by id what counts as a change of a cell; its outputs do not."""
+    notebook = nbformat.read(path, 4)
+    points = {cell.id: points_for(cell) for cell in checks(notebook).values()}
+    facts = {}
+    for cell in notebook.cells:
+        source = cell.source.replace(f", {NO_PART}", "")  # --all-or-nothing wrote it
+        facts[cell.id] = cell.cell_type, source, points.get(cell.id)
+    return facts

@@ -16,7 +16,6 @@ from grader.classroom.roster import (
     ids_by_column,
     match,
     moodle_numbers,
-    on_roster,
     people_in,
     read_aliases,
     read_people,
@@ -46,13 +45,13 @@ def import_roster(classroom: Classroom, files: Sequence[Path]) -> None:
     submitted = {one.student for one in classroom.submissions()}
     people = people_by_id(files, submitted, rows)
     before = {student for student, row in rows.items() if row.get(ON_ROSTER)}
-    known_as = ids_by_fact(rows)
+    known_as = {fact: who for who, row in rows.items() for fact in facts_of(row)}
     renamed = set()
     for row in rows.values():
         row[ON_ROSTER] = ""
     for student, person in people.items():
-        old = former_id(person, known_as)
-        if old in rows.keys() - people.keys():
+        former = filter(None, map(known_as.get, facts_of(person.facts)))
+        if (old := next(former, None)) in rows.keys() - people.keys():
             rows.setdefault(student, rows.pop(old))
             renamed.add(old)
         row = {"name": "", **rows.get(student, {})}
@@ -82,13 +81,11 @@ def people_by_id(
         for name in ids_by_column(people.values(), submitted)
         if not name.startswith("name")  # two learners may have the same
     ]
-    known_as = ids_by_fact(rows)
-    matched = {one: who for who, one in match(people.values(), submitted).items()}
+    id_of = {who: one for one, who in match(people.values(), submitted, rows).items()}
     found: dict[str, Person] = {}
     for one in people.values():
-        former = former_id(one, known_as)
-        new = next(one.ids[name] for name in columns if name in one.ids)
-        student = former if former in submitted else matched.get(one) or new
+        likely = next(one.ids[name] for name in columns if name in one.ids)
+        student = id_of.get(one, likely)
         if student in found:
             raise ValueError(
                 f'Two learners have the id "{student}": {found[student]} and {one}. '
@@ -98,20 +95,11 @@ def people_by_id(
     return found
 
 
-def ids_by_fact(rows: Mapping[str, Row]) -> dict[tuple[str, str], str]:
-    return {fact: student for student, row in rows.items() for fact in facts_of(row)}
-
-
-def former_id(person: Person, known_as: Mapping[tuple[str, str], str]) -> str:
-    """Returns the id that a learner has in people.csv, or ""."""
-    found = (known_as.get(fact) for fact in facts_of(person.facts))
-    return next(filter(None, found), "")
-
-
 def list_missing(classroom: Classroom) -> None:
     """Prints who has not submitted, by lesson, and who submitted but is unknown."""
     people = read_people(classroom.roster)
-    expected = on_roster(people)
+    on_roster = [student for student, row in people.items() if row.get(ON_ROSTER)]
+    expected = sorted(on_roster or people)  # who takes part
     if not expected:
         command = f"python -m grader roster {classroom.folder} FILE.csv"
         print(f"There is no roster yet. Import one: {command}")

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from grader.authoring.release import names_lesson
 from grader.classroom.folder import Classroom
 from grader.classroom.publishing import final_result_of
 from grader.pages.terminal import plain_card, summary, table
-from grader.results import Status
 
 
 def explain(folder: Path, student: str, lesson: str) -> int:
-    """Prints it; ValueError: no such submission, or not graded yet."""
+    """Prints why; ValueError: no such submission, or not graded yet."""
     classroom = Classroom(folder)
-    student = classroom.student_named(student)
-    for submission in classroom.submissions():
-        if submission.student == student and names_lesson(lesson, submission.lesson):
-            break
-    else:
-        raise ValueError(
-            f'"{student}" submitted nothing for "{lesson}" in {classroom.folder}.'
-        )
+    [submission] = classroom.submissions(lesson, [student])
     record = classroom.published(submission)
     if record is None:
         raise ValueError(f"{submission} is not graded yet: run `grade`.")
     final = final_result_of(classroom, submission)
-    name = classroom.names().get(student, "")
+    name = classroom.names().get(submission.student, "")
     print(f"{submission}{f' ({name})' * bool(name)}: {summary(final)}")
     for name in ("note", "reason", "limit"):
         for line in getattr(record.result, f"{name}s"):
@@ -39,10 +30,9 @@ def explain(folder: Path, student: str, lesson: str) -> int:
     print(f"\nresult {record.key}")
     for name, value in sorted(record.hashes.items()):
         print(f"  {name:<11}{value}")
-    for entry in classroom.store.log_entries(student=student, lesson=submission.lesson):
-        status, points = entry.get("status", ""), entry.get("points", "")
-        if status in (Status.NEEDS_REVIEW, Status.INFRA_ERROR):
-            points = ""
-        facts = f"{status} {points}".strip(), entry.get("key", "")[:12]
-        print(f"  {entry['at']}  {entry['event']:<9}{'  '.join(facts)}".rstrip())
+    place = {"student": submission.student, "lesson": submission.lesson}
+    for entry in classroom.store.log_entries(**place):
+        facts = [entry.get(name) for name in ("status", "score", "key")]
+        shown = "  ".join(str(one)[:20] for one in facts if one is not None)
+        print(f"  {entry['at']}  {entry['event']:<9}{shown}".rstrip())
     return 0

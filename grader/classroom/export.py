@@ -1,227 +1,264 @@
-"""Writes grades for spreadsheets, Canvas and Moodle; only here are names added."""
+"""Writes grades as CSV, or fills them into a file that Canvas or Moodle exported.
+
+Only in exports do names join the ids on which grading works.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from grader.authoring.release import lesson_number, title
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.publishing import results_of
-from grader.classroom.roster import Row, moodle_numbers, read_people
-from grader.classroom.spreadsheet import table_of, text_cell
+from grader.classroom.roster import Person, match, people_in, read_people
+from grader.classroom.spreadsheet import Table, cell_text, read_table, text_cell
 from grader.results import Result, Status, late_text
 
-CSV_COLUMNS = "student name lesson status score max_score late note".split()
-# Canvas takes the first five by their place; of the ids, one that it knows is enough.
-CANVAS_COLUMNS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
-# Moodle finds columns by these names; a worksheet needs all but name and comments.
-MOODLE_COLUMNS = (
-    "Identifier",
-    "Full name",
-    "Grade",
-    "Maximum grade",
-    "Last modified (grade)",
-    "Feedback comments",
-)
+COLUMNS = "student name lesson status score max_score late note".split()
+CANVAS_COLUMN = re.compile(r"(?P<title>.*\S) \((?P<number>\d+)\)")
+WORDS = re.compile(r"[^\W_]+")
 MARKUP = re.compile(r"[<&](?=[A-Za-z/!?#])")
-
-
-@dataclasses.dataclass(frozen=True)
-class Grade:
-    """One student's grade for one lesson.
-
-    Attributes:
-        student: the id under which the work was graded, never a name.
-        score: the points, or None where there are none yet.
-        max_score: points that can be earned.
-        note: a comment for the student.
-        late: how late the work was, in words.
-    """
-
-    student: str
-    lesson: str
-    status: Status
-    score: float | None
-    max_score: float
-    note: str = ""
-    late: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.student} {self.lesson}"
-
-    @property
-    def comment(self) -> str:
-        """What the student reads in the LMS."""
-        return "; ".join(filter(None, [self.late, self.note]))
+EXCUSED = "EX"  # what Canvas writes instead of a score
 
 
 def export(
     folder: Path,
-    kind: str = "csv",
     to: Path | None = None,
     *,
     lesson: str = "",
-    keep_bonus: bool = False,
+    template: Path | None = None,
+    assignments: Sequence[str] = (),
+    bonus: str = "cap",
 ) -> int:
-    """Writes grades as CSV, or for Canvas or Moodle; instructors' scores included.
+    """Writes the grades of one lesson or all; instructors' scores included.
+
+    With a `template`, Canvas's gradebook or Moodle's grading worksheet, it fills a copy
+    of that file. `assignments` say which column of Canvas is a lesson's, such as
+    "01=Homework 1 (12345)".
 
     Raises:
-        ValueError: an unknown format, or no such lesson.
+        ValueError: no such lesson; the template has no column for any lesson.
     """
-    if kind not in WRITERS:
-        raise ValueError(f'No format "{kind}": choose {", ".join(WRITERS)}.')
     classroom = Classroom(folder)
-    name = "grades.csv" if kind == "csv" else f"grades-{kind}.csv"
-    grades, ungraded = grades_of(classroom, lesson)
-    if kind != "csv" and not keep_bonus:
-        grades = capped(grades, points_possible(grades))
-    path = to or classroom.folder / "grading" / name
-    for written in WRITERS[kind](path, grades, read_people(classroom.roster)):
-        print(f"wrote {written}: {len(grades)} grades")
-    return print_missing(grades, ungraded)
+    results = results_of(classroom, lesson)
+    if template:
+        keep_bonus = bonus == "keep"
+        return fill_template(classroom, template, results, assignments, to, keep_bonus)
+    if assignments:
+        raise ValueError("--assignment names a column of a --template.")
+    grades = {one: final for one, final in results.items() if final}
+    path = to or classroom.folder / "grading" / "grades.csv"
+    write_csv(path, grades, classroom.names())
+    print(f"wrote {path}: {len(grades)} grades")
+    return print_missing(results)
 
 
-def grades_of(
-    classroom: Classroom, lesson: str = ""
-) -> tuple[list[Grade], list[Submission]]:
-    """Reads the grades, of one lesson or of all, and lists what is not graded yet."""
-    found = results_of(classroom, lesson)
-    grades = [grade_of(one, final) for one, final in found.items() if final]
-    return grades, [one for one, final in found.items() if final is None]
-
-
-def print_missing(grades: Iterable[Grade], ungraded: Sequence[Submission]) -> int:
+def print_missing(results: Mapping[Submission, Result | None]) -> int:
     """Says which scores are not in an export; returns the exit status."""
-    for grade in grades:
-        if grade.score is None:
-            print(f"without a score: {grade} ({grade.status}: see `explain`)")
-    for submission in ungraded:
-        print(f"not in it: {submission} is not graded yet (run `grade`)")
-    return 1 if ungraded else 0
-
-
-def grade_of(submission: Submission, final: Result) -> Grade:
-    """Makes a grade of the result that counts, a person's scores included."""
-    reasons = final.reasons if final.status is Status.STUDENT_ERROR else ()
-    return Grade(
-        student=submission.student,
-        lesson=submission.lesson,
-        status=final.status,
-        score=final.score,
-        max_score=final.max_points,
-        note="; ".join([*reasons, *final.notes, *final.decisions, *final.to_review]),
-        late=late_text(final) if final.late else "",
-    )
-
-
-def points_possible(grades: Iterable[Grade]) -> dict[str, float]:
-    """Returns each lesson's points, without those of bonus exercises."""
-    possible: dict[str, float] = {}
-    for grade in in_order(grades):
-        possible[grade.lesson] = max(possible.get(grade.lesson, 0), grade.max_score)
-    return possible
-
-
-def capped(grades: Iterable[Grade], possible: Mapping[str, float]) -> list[Grade]:
-    """Caps scores at the points possible, and says whose."""
-    cut: dict[str, list[str]] = {}
-    kept = []
-    for grade in grades:
-        limit = possible[grade.lesson]
-        if grade.score is not None and grade.score > limit:
-            whose = f"{grade.student} ({grade.score:g})"
-            cut.setdefault(grade.lesson, []).append(whose)
-            grade = dataclasses.replace(grade, score=limit)
-        kept.append(grade)
-    for lesson, whose in cut.items():
-        limit = f"the {possible[lesson]:g} points possible"
-        print(f"{lesson}: capped at {limit}: {', '.join(whose)}")
-    if cut:
-        print("To keep the points above that, add: --bonus keep")
-    return kept
+    for submission, final in results.items():
+        if final is None:
+            print(f"not in it: {submission} is not graded yet (run `grade`)")
+        elif final.score is None:
+            print(f"without a score: {submission} ({final.status}: see `explain`)")
+    return 1 if None in results.values() else 0
 
 
 def write_csv(
-    path: Path, grades: Iterable[Grade], people: Mapping[str, Row]
-) -> list[Path]:
-    """Writes one row per grade, for spreadsheets; `people` maps ids to facts."""
+    path: Path, grades: Mapping[Submission, Result], names: Mapping[str, str]
+) -> None:
+    """Writes one row per grade; `names` are by id."""
     rows = []
-    for g in in_order(grades):
-        facts = dataclasses.asdict(g) | {"name": name_of(g.student, people)}
-        rows.append([facts[column] for column in CSV_COLUMNS])
-    return [table_of(CSV_COLUMNS, rows, has_bom=True).write(path)]
+    for one, final in sorted(grades.items()):
+        row = one.student, names.get(one.student, ""), one.lesson, final.status
+        row = *row, final.score, final.max_points, late_text(final), note_of(final)
+        rows.append([*map(cell_text, row)])
+    Table(COLUMNS, rows, has_bom=True).write(path)
 
 
-def write_canvas(
-    path: Path, grades: Iterable[Grade], people: Mapping[str, Row]
-) -> list[Path]:
-    """Writes a file for Canvas: Grades, Import; a row per student, a column per lesson.
+def note_of(final: Result) -> str:
+    """Returns what a learner is told beside the score."""
+    reasons = final.reasons if final.status is Status.STUDENT_ERROR else ()
+    return "; ".join([*reasons, *final.notes, *final.decisions, *final.to_review])
 
-    Where the roster has none of Canvas's ids, the student's id stands for both "SIS
-    User ID" and "SIS Login ID", so it has to be one of them.
+
+def fill_template(
+    classroom: Classroom,
+    template: Path,
+    results: Mapping[Submission, Result | None],
+    assignments: Sequence[str],
+    to: Path | None,
+    keep_bonus: bool,
+) -> int:
+    """Writes a copy of an LMS's file with the scores; returns the exit status."""
+    table = read_table(template)
+    people = people_in(table, template)
+    lessons = sorted({one.lesson for one, final in results.items() if final})
+    if not lessons:
+        raise ValueError("There are no grades yet: run `grade`.")
+    columns, limits = columns_in(template, table, classroom, lessons, assignments)
+    grades = {one: g for one, g in results.items() if g and one.lesson in columns}
+    if not grades:
+        raise ValueError(
+            f"No column of {template} was found for a graded lesson. To name it: "
+            f'--assignment "{lessons[0]}=TITLE (NUMBER)". {columns_with_numbers(table)}'
+        )
+    for name in sorted({one.lesson for one in grades}):
+        heading = f'"{table.columns[columns[name]]}"'
+        print(f"{name} -> {heading}")
+        points = max(g.max_points for one, g in grades.items() if one.lesson == name)
+        limit = limits[name] = limits.get(name) or points
+        if limit != points:
+            print(f"    {heading} has {limit:g} points possible, the lesson")
+            print(f"    has {points:g}. The scores are not scaled.")
+    by_id = match(people, {s.student for s in grades}, read_people(classroom.roster))
+    fill(table, by_id, grades, columns, {} if keep_bonus else limits)
+    for name in sorted({one.lesson for one in grades}):
+        filled = {
+            by_id.get(one.student)
+            for one, final in grades.items()
+            if one.lesson == name and final.score is not None
+        }
+        if without := [str(one) for one in people if one not in filled]:
+            print(f"left as they were, without a grade for {name}:")
+            print(f"    {'; '.join(without)}")
+    unknown = [one for one in grades if one.student not in by_id]
+    kind = "canvas" if table.column("Identifier") is None else f"moodle-{lessons[0]}"
+    path = table.write(to or classroom.folder / "grading" / f"grades-{kind}.csv")
+    print(f"wrote {path}: {len(grades) - len(unknown)} grades")
+    for one in unknown:
+        print(f"not in {template.name}: {one}")
+    for name in lessons:
+        if name not in columns:
+            print(f"not in {template.name}: no column for {name}. To name it:")
+            print(f'    --assignment "{name}=TITLE (NUMBER)"')
+    status = print_missing(results)
+    return 1 if unknown or {*lessons} - columns.keys() else status
+
+
+def fill(
+    table: Table,
+    people: Mapping[str, Person],
+    grades: Mapping[Submission, Result],
+    columns: Mapping[str, int],
+    limits: Mapping[str, float],
+) -> None:
+    """Fills in the scores of these people, by id, up to the limits of the lessons."""
+    comments = table.column("Feedback comments")
+    for submission, final in grades.items():
+        student, lesson, score = submission.student, submission.lesson, final.score
+        if student not in people or score is None:
+            continue
+        row, place = people[student].row, columns[lesson]
+        if row[place].strip().upper() == EXCUSED:
+            print(f"left as it was: {submission}, excused in the file")
+            continue
+        limit = limits.get(lesson, score)
+        if score > limit:
+            more = f"the {limit:g} points possible; --bonus keep keeps all"
+            print(f"{submission}: {score:g} capped at {more}")
+        row[place] = cell_text(min(score, limit))
+        if comments is not None and (comment := moodle_comment(final)):
+            row[comments] = comment
+
+
+def columns_in(
+    template: Path,
+    table: Table,
+    classroom: Classroom,
+    lessons: Sequence[str],
+    assignments: Iterable[str],
+) -> tuple[dict[str, int], dict[str, float | None]]:
+    """Finds each lesson's column, and the points possible in the LMS."""
+    if table.column("Identifier") is None:
+        columns = canvas_columns(table, classroom, assignments)
+        rows = [row for row in table.rows if "Points Possible" in row[0]]
+        return columns, {
+            lesson: number_in(row[place])
+            for row in rows
+            for lesson, place in columns.items()
+        }
+    if len(lessons) > 1:
+        raise ValueError(f"Which lesson is {template} about? Add --lesson 01.")
+    columns = dict.fromkeys(lessons, required(table, template, "Grade"))
+    place = required(table, template, "Maximum grade")
+    limits = (number_in(row[place]) for row in table.rows)  # all the same
+    return columns, dict.fromkeys(lessons, next(limits, None))
+
+
+def canvas_columns(
+    table: Table, classroom: Classroom, assignments: Iterable[str]
+) -> dict[str, int]:
+    """Finds the column of each lesson in Canvas's gradebook: named, or by its title."""
+    named = {}
+    for text in assignments:
+        lesson, _, heading = text.partition("=")
+        named[classroom.lesson_named(lesson.strip())] = heading.strip()
+    columns: dict[str, int] = {}
+    for lesson in sorted(classroom.lessons, key=lambda one: one not in named):
+        fitting = []
+        for place, heading in enumerate(table.columns):
+            found = CANVAS_COLUMN.fullmatch(heading)
+            if not found or place in columns.values():
+                continue
+            if lesson in named:
+                fits = named[lesson] in (found[0], found["title"], found["number"])
+            else:
+                fits = is_about(found["title"], lesson, classroom)
+            fitting += [place] * fits
+        if len(fitting) > 1 or (lesson in named and not fitting):
+            found = " and ".join(f'"{table.columns[place]}"' for place in fitting)
+            raise ValueError(
+                f"{found or 'No column'} fits {lesson}. Name one: "
+                f'--assignment "{lesson}=TITLE (NUMBER)". {columns_with_numbers(table)}'
+            )
+        if fitting:
+            columns[lesson] = fitting[0]
+    return columns
+
+
+def columns_with_numbers(table: Table) -> str:
+    found = [f'"{one}"' for one in table.columns if CANVAS_COLUMN.fullmatch(one)]
+    return f"The file's assignments: {', '.join(found) or 'none'}."
+
+
+def is_about(text: str, lesson: str, classroom: Classroom) -> bool:
+    """Tells whether a text has a lesson's name or title, or "Lesson 1", or begins "01".
+
+    A number alone could be anything: "1-minute paper".
     """
-    grades = in_order(grades)
-    possible = points_possible(grades)
-    scores: dict[str, dict[str, float | None]] = {}
-    for g in grades:
-        scores.setdefault(g.student, {})[g.lesson] = g.score
-    rows = []
-    for student, own in sorted(scores.items()):
-        person = people.get(student, {})
-        ids = [person.get(n) for n in ("canvas_id", "sis_user_id", "sis_login_id")]
-        ids = ids if any(ids) else [None, student, student]
-        first = (name_of(student, people), *ids, person.get("section"))
-        rows.append((*first, *map(own.get, possible)))
-    # Canvas itself writes the four spaces.
-    points = ("    Points Possible", *[""] * 4, *possible.values())
-    header = (*CANVAS_COLUMNS, *map(text_cell, possible))
-    return [table_of(header, [points, *rows], has_bom=False).write(path)]
+    words, name, heading = (
+        f" {' '.join(WORDS.findall(one.casefold()))} "
+        for one in (text, lesson, title(classroom.lessons[lesson], lesson))
+    )
+    number = lesson_number(lesson)
+    return (
+        name in words
+        or heading in words
+        or bool(re.search(rf" lesson 0*{number} |^ 0+{number} ", words))
+    )
 
 
-def write_moodle(
-    path: Path, grades: Iterable[Grade], people: Mapping[str, Row]
-) -> list[Path]:
-    """Writes a file for Moodle per lesson; returns their paths.
-
-    Ids such as "Participant 12345" make it a grading worksheet of an assignment. All
-    others serve Moodle's Grades, Import, CSV file, where "Identifier" is mapped to ID
-    number, user name or e-mail address. With several lessons the file of each has the
-    lesson's name behind that of `path`: grades-01_pmap_spmd.csv.
-    """
-    by_lesson: dict[str, list[Sequence]] = {}
-    for g in in_order(grades):
-        person = people.get(g.student, {})
-        names = [person.get(name) for name in ("id_number", "username", "email")]
-        student = next(filter(None, names), g.student)
-        if len(numbers := moodle_numbers(person)) == 1:
-            student = f"Participant {numbers[0]}"
-        # Moodle wants no date for a grade that was never changed.
-        row = (student, name_of(g.student, people), g.score, g.max_score, "")
-        by_lesson.setdefault(g.lesson, []).append((*row, moodle_comment(g)))
-    written = []
-    for lesson, rows in (by_lesson or {"": []}).items():
-        name = f"{path.stem}-{lesson}{path.suffix}"
-        target = path.with_name(name) if len(by_lesson) > 1 else path
-        table = table_of(MOODLE_COLUMNS, rows, has_bom=False)
-        written.append(table.write(target))
-    return written
-
-
-WRITERS = {"csv": write_csv, "canvas": write_canvas, "moodle": write_moodle}
-
-
-def moodle_comment(grade: Grade) -> str:
+def moodle_comment(final: Result) -> str:
     """Writes the comment so that Moodle, which takes it for HTML, shows it as text."""
-    comment = text_cell(grade.comment)
-    return MARKUP.sub(lambda sign: html.escape(sign[0]), comment)
+    comment = "; ".join(filter(None, [late_text(final), note_of(final)]))
+    return MARKUP.sub(lambda sign: html.escape(sign[0]), text_cell(comment))
 
 
-def name_of(student: str, people: Mapping[str, Row]) -> str:
-    return people.get(student, {}).get("name", "")
+def number_in(cell: str) -> float | None:
+    """Reads a number with a decimal point or comma; None where there is none."""
+    try:
+        return float(cell.replace(",", "."))
+    except ValueError:
+        return None
 
 
-def in_order(grades: Iterable[Grade]) -> list[Grade]:
-    return sorted(grades, key=lambda grade: (grade.lesson, grade.student))
+def required(table: Table, template: Path, name: str) -> int:
+    place = table.column(name)
+    if place is None:
+        raise ValueError(
+            f'{template} is no grading worksheet: it has no column "{name}".'
+        )
+    return place

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
@@ -36,19 +37,12 @@ class Submission:
 
 @dataclasses.dataclass(frozen=True)
 class Publication:
-    """What is shown everywhere for a submission; "" for what there is not.
+    """What is shown everywhere for a submission; "" for what there is not."""
 
-    Attributes:
-        key: the result.
-        better: the result of an earlier file, which earned more points.
-        unreadable: the result of a newer file, which cannot be graded.
-        shown: the hash of what its page shows beside the result.
-    """
-
-    key: str = ""
-    better: str = ""
-    unreadable: str = ""
-    shown: str = ""
+    key: str = ""  # of the result
+    better: str = ""  # the key of an earlier file's, which earned more points
+    unreadable: str = ""  # the key of a newer file's, which cannot be graded
+    shown: str = ""  # the hash of what its page shows beside the result
 
 
 class Classroom:
@@ -69,7 +63,7 @@ class Classroom:
         if not (self.folder / CONFIG).is_file():
             raise ValueError(
                 f"{folder} is no course folder: it has no {CONFIG}. Make one "
-                f"with: python -m grader course {folder}"
+                "with: python -m grader course FOLDER"
             )
         loader = PyFileConfigLoader(CONFIG, path=str(self.folder))
         self.settings = loader.load_config()
@@ -123,9 +117,23 @@ class Classroom:
         name = getattr(self.directory, f"{kind}_directory")
         return Path(self.directory.format_path(name, student, lesson))
 
-    def submissions(self) -> list[Submission]:
-        """Lists everything that was submitted for a lesson, by lesson and learner."""
-        return [one for one in self._submitted() if one.lesson in self.lessons]
+    def submissions(
+        self, lesson: str = "", students: Sequence[str] = ()
+    ) -> list[Submission]:
+        """Lists what was submitted for a lesson or all, by some learners or all.
+
+        Raises:
+            ValueError: no such lesson, or one of these submitted nothing for it.
+        """
+        lessons = [self.lesson_named(lesson)] if lesson else self.lessons
+        found = [one for one in self._submitted() if one.lesson in lessons]
+        if not students:
+            return found
+        wanted = {self.student_named(text) for text in students}
+        for student in sorted(wanted - {one.student for one in found}):
+            what = f"for {lesson} " * bool(lesson)
+            raise ValueError(f'"{student}" submitted nothing {what}in {self.folder}.')
+        return [one for one in found if one.student in wanted]
 
     def unknown_folders(self) -> list[str]:
         """Names the folders in submitted/ that belong to no lesson of this course."""
@@ -162,8 +170,7 @@ class Classroom:
     def publication(self, submission: Submission) -> Publication:
         """Reads what is published; of a damaged file, as if there was nothing."""
         try:
-            facts = json.loads(read_text(self.published_path(submission)))
-            return Publication(**facts)
+            return Publication(**json.loads(read_text(self.published_path(submission))))
         except (ValueError, TypeError):
             return Publication()
 

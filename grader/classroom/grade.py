@@ -12,7 +12,7 @@ from tqdm import tqdm
 from grader.atomic_files import write
 from grader.authoring.release import checks
 from grader.classroom import gradebook
-from grader.classroom.folder import CONFIG, Classroom, Submission
+from grader.classroom.folder import Classroom, Submission
 from grader.classroom.lateness import Lateness, write_time
 from grader.classroom.publishing import (
     publish,
@@ -43,33 +43,29 @@ def grade(
 ) -> int:
     """Grades everything submitted that has no result yet; returns the exit status.
 
-    `folder` is a course folder, or an LMS download, for which one is made beside it.
-
     Raises:
-        ValueError, ContainmentError, StoreError, GradebookError: with the remedy.
+        ValueError, CourseError: with the remedy.
     """
     limits = limits or Limits()
-    classroom, downloads = open_or_make(folder, downloads)
+    classroom = Classroom(folder)
     with classroom.store.writing(), contextlib.ExitStack() as stack:
-        names = classroom.names()  # a damaged table is reported before all else
+        classroom.names()  # a damaged table is reported before all else
         extensions = Lateness(classroom).extensions
         for line in [*collect_all(classroom, downloads), *classroom.unknown_folders()]:
             print(f"left alone: {line}")
         submissions = classroom.submissions()
         submitted = {(one.student, one.lesson) for one in submissions}
         for student, lesson in sorted(extensions.keys() - submitted):
-            is_known = student in names or not names
-            nobody = "" if is_known else " (no such id on the roster)"
-            print(f"extended, but not submitted: {student} {lesson}{nobody}")
+            print(f"extended, but not submitted: {student} {lesson}")
         jobs = read_jobs(classroom, submissions, limits)
-        todo, finished, has_status, new, failed = [], [], set(), set(), {}
+        todo, finished, known, new, failed = [], [], set(), set(), {}
         for job, submission in jobs.items():
             now = classroom.publication(submission)
             record = classroom.store.get(job.key)
             if not record:
                 todo.append(job)
             elif job.key in (now.key, now.unreadable):
-                has_status.add(submission)
+                known.add(submission)
             else:
                 finished.append(FinishedJob(job, record))
         count = f"{len(jobs)} submissions: {len(jobs) - len(todo)} graded before"
@@ -86,7 +82,6 @@ def grade(
         print(f"{count}, {to_grade}", flush=True)
         for one in finished:
             submission = jobs[one.job]
-            has_status.add(submission)
             new.add(submission)
             result = finish(classroom, submission, one)
             if not one.record:
@@ -98,7 +93,7 @@ def grade(
         print(f"\nFeedback: {classroom.folder / 'feedback'}")
         print(f"Reports:  {classroom.folder / 'grading' / 'report'}")
     print_reviews(final)
-    return print_statuses(map(final.get, has_status), len(jobs))
+    return print_statuses(map(final.get, known | new), len(jobs))
 
 
 def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> list[str]:
@@ -117,23 +112,6 @@ def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> list[str]:
         submission = Submission(lesson, student, path.parent)
         write(classroom.received_path(submission), version.path)
     return collected.problems
-
-
-def open_or_make(
-    folder: Path, downloads: Sequence[Path]
-) -> tuple[Classroom, Sequence[Path]]:
-    """Opens a course folder, or makes one beside an LMS download."""
-    if not folder.exists():
-        raise ValueError(f"{folder} does not exist.")
-    if (folder / CONFIG).is_file():
-        return Classroom(folder), downloads
-    course_folder = folder.resolve().with_name(f"{folder.resolve().stem}-graded")
-    if not (course_folder / CONFIG).is_file():
-        from grader.classroom import course  # imports all that authors need
-
-        course.make_course(course_folder)
-        print(f"{folder} is a download: its class is kept in {course_folder}.")
-    return Classroom(course_folder), [folder, *downloads]
 
 
 def read_jobs(
@@ -197,15 +175,21 @@ def regrade(
 ) -> int:
     """Grades again what has a result, and lists each difference before it applies any.
 
-    With `exercise` it grades those who answered it, lists the differences in it, and
+    With `exercise` it grades those who tried it, lists the differences in it, and
     applies no result that differs in anything else.
 
     Raises:
         ValueError: a learner without a submission, no such lesson or exercise.
     """
     limits, classroom = limits or Limits(), Classroom(folder)
-    students = [*map(classroom.student_named, students)]
-    chosen = choose(classroom, students, lesson, exercise)
+    chosen = classroom.submissions(lesson, students)
+    if exercise:
+        lessons = [classroom.lesson_named(lesson)] if lesson else classroom.lessons
+        known = [one for name in lessons for one in checks(classroom.lessons[name])]
+        if exercise not in known:
+            names = ", ".join(known)
+            raise ValueError(f'There is no exercise "{exercise}". There are: {names}.')
+        chosen = [s for s in chosen if has_tried(classroom.published(s), exercise)]
     with classroom.store.writing():
         print(f"{len(chosen)} submissions to grade again.", flush=True)
         jobs = read_jobs(classroom, chosen, limits)
@@ -213,78 +197,46 @@ def regrade(
         with open_executor(classroom.lessons, limits, scheduler, **options) as executor:
             gradebook.add_lessons(classroom)
             found = {jobs[one.job]: one for one in graded(executor, list(jobs))}
-        num_changed, to_apply = 0, []
+        num_changed, records = 0, {}
         for submission, one in sorted(found.items()):
+            others: list[str] = []  # differences that were not asked for
             earlier = classroom.published(submission)
-            if one.record is None:
-                print(f"{submission}: {one.error}")
-                continue
-            if earlier is None:
-                print(f"{submission}: not graded before: {summary(one.record.result)}")
+            if not one.record:
+                lines = [one.error]
+            elif not earlier:
+                lines = [f"not graded before: {summary(one.record.result)}"]
             elif stays(earlier, one.record):
-                print(
-                    f"{submission}: the newest file cannot be graded: nothing changes"
-                )
+                lines = ["the newest file cannot be graded: nothing changes"]
             else:
                 lines = differences(earlier.result, one.record.result)
                 num_changed += bool(lines)
                 start = f"{exercise}: " if exercise else ""
-                listed = [line for line in lines if line.startswith(start)]
-                for line in listed:
-                    print(f"{submission}: {line}")
-                if listed != lines:
-                    number = len(lines) - len(listed)
-                    what = "difference" if number == 1 else "differences"
-                    print(
-                        f"{submission}: {number} more {what}, so it is not applied: "
+                others = [line for line in lines if not line.startswith(start)]
+                lines = [line for line in lines if line.startswith(start)]
+                if others:
+                    plural = "" if len(others) == 1 else "s"
+                    lines.append(
+                        f"{len(others)} more difference{plural}, so it is not applied: "
                         "regrade it without --exercise"
                     )
-                    continue
-            to_apply.append((submission, one.record))
+            for line in lines:
+                print(f"{submission}: {line}")
+            if one.record and not others:
+                records[submission] = one.record
         print(f"{len(found)} graded again, {num_changed} differ.")
         if apply:
-            for submission, record in to_apply:
+            for submission, record in records.items():
                 save(classroom, submission, record, "regraded")
                 publish(classroom, submission, record)
             print_reviews(publish_reports(classroom))
         else:
             print("Nothing was written. To apply this: the same command with --apply.")
-    return 1 if any(one.record is None for one in found.values()) else 0
+    return 0 if all(one.record for one in found.values()) else 1
 
 
-def choose(
-    classroom: Classroom, students: Sequence[str], lesson: str, exercise: str
-) -> list[Submission]:
-    """Lists the submissions to grade again.
-
-    Raises:
-        ValueError: there is no such learner, lesson or exercise.
-    """
-    only = classroom.lesson_named(lesson) if lesson else ""
-    lessons = {
-        name: [*checks(notebook)]
-        for name, notebook in classroom.lessons.items()
-        if name == (only or name)
-    }
-    if exercise and not any(exercise in names for names in lessons.values()):
-        known = ", ".join(itertools.chain(*lessons.values()))
-        raise ValueError(f'There is no exercise "{exercise}". There are: {known}.')
-    chosen = [
-        one
-        for one in classroom.submissions()
-        if one.lesson in lessons and (not students or one.student in students)
-    ]
-    for student in set(students) - {one.student for one in chosen}:
-        what = f"for {lesson} " if lesson else ""
-        raise ValueError(f'"{student}" submitted nothing {what}in {classroom.folder}.')
-    if not exercise:
-        return chosen
-    return [one for one in chosen if has_answer(classroom.published(one), exercise)]
-
-
-def has_answer(record: Record | None, exercise: str) -> bool:
+def has_tried(record: Record | None, exercise: str) -> bool:
     """Tells whether a learner tried an exercise, as far as it is known."""
-    if record is None:
+    if not record:
         return True
     outcomes = {one.exercise: one.outcome for one in record.result.exercises}
     return outcomes.get(exercise, Outcome.NOT_ATTEMPTED) is not Outcome.NOT_ATTEMPTED

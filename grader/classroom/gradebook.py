@@ -36,10 +36,6 @@ say = tqdm.write  # above a bar, if there is one
 PATIENCE_S, LOCK_TIMEOUT_S = 2, 60  # until a wait is said, and until it ends
 
 
-class GradebookError(CourseError):
-    """nbgrader's gradebook cannot be read or written."""
-
-
 @dataclasses.dataclass(frozen=True)
 class ExerciseScore:
     """One exercise's scores in the gradebook; None where there is none."""
@@ -63,24 +59,18 @@ class ExerciseScore:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """What the gradebook has on a submission.
+    """What the gradebook has on a submission."""
 
-    Attributes:
-        scores: by exercise.
-        late: how late it was submitted, in words, or "".
-        penalty: the points that are taken off for that.
-    """
-
-    scores: Mapping[str, ExerciseScore]
-    late: str = ""
-    penalty: float = 0.0
+    scores: Mapping[str, ExerciseScore]  # by exercise
+    late: str = ""  # how late it was submitted, in words
+    penalty: float = 0.0  # the points that are taken off for that
 
 
 @contextlib.contextmanager
 def opened(classroom: Classroom) -> Iterator[Gradebook]:
     """Opens the gradebook, and commits at the end of the block."""
     with usable(classroom.db_url) as address:
-        create_tables(classroom.db_url)
+        create_tables(address)
         with Gradebook(address, classroom.course_id) as book:
             yield book
             book.db.commit()
@@ -88,41 +78,41 @@ def opened(classroom: Classroom) -> Iterator[Gradebook]:
 
 @contextlib.contextmanager
 def usable(db_url: str) -> Iterator[str]:
-    """Waits for the gradebook; yields an address whose connections wait, too.
+    """Yields an address whose connections wait while another program writes.
+
+    Says so if they have to.
 
     Raises:
-        GradebookError: it cannot be used, in one sentence.
+        CourseError: the gradebook cannot be used, in one sentence.
     """
     shown = "The gradebook (db_url in nbgrader_config.py)"
     try:
         url = make_url(db_url)
         shown = url.render_as_string(hide_password=True)
-        if url.get_backend_name() == "sqlite" and url.database:
-            wait_until_unlocked(url.database)
+        if url.get_backend_name() == "sqlite":
+            if url.database and is_locked(url.database):
+                say(f"{url.database} is in use by another program: waiting for it.")
             url = url.update_query_dict({"timeout": str(LOCK_TIMEOUT_S)})
         yield url.render_as_string(hide_password=False)
     except (SQLAlchemyError, InvalidEntry) as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-        raise GradebookError(f"{shown} cannot be used: {reason}") from None
+        if "database is locked" in reason:
+            reason += (
+                f" for {LOCK_TIMEOUT_S} seconds. Close the program that uses it (for "
+                "example the formgrader, or a viewer of databases), and run the "
+                "command again: what is finished is saved."
+            )
+        raise CourseError(f"{shown} cannot be used: {reason}") from None
 
 
-def wait_until_unlocked(path: str) -> None:
-    """Waits while another program writes to the gradebook's file, and says so."""
-    for seconds in (PATIENCE_S, LOCK_TIMEOUT_S):
-        try:
-            with contextlib.closing(sqlite3.connect(path, seconds)) as file:
-                file.execute("BEGIN IMMEDIATE")
-                return
-        except sqlite3.Error as error:
-            if "locked" not in str(error):
-                return  # SQLAlchemy says what is wrong
-        if seconds == PATIENCE_S:
-            say(f"{path} is in use by another program: waiting for it.")
-    raise GradebookError(
-        f"{path} was in use by another program for {LOCK_TIMEOUT_S} seconds. "
-        "Close that program (for example the formgrader, or a viewer of databases) and "
-        "run the command again: what is finished is saved."
-    )
+def is_locked(path: str) -> bool:
+    """Tells whether another program keeps the gradebook's file locked for a while."""
+    try:
+        with contextlib.closing(sqlite3.connect(path, PATIENCE_S)) as file:
+            file.execute("BEGIN IMMEDIATE")
+    except sqlite3.Error as error:
+        return "locked" in str(error)  # SQLAlchemy says whatever else is wrong
+    return False
 
 
 @functools.cache  # once a process
@@ -167,7 +157,7 @@ def add_lessons(classroom: Classroom) -> None:
                 SaveCells().preprocess(lesson, {"nbgrader": names})
         except RuntimeError as error:
             remedy = "Give the changed lesson a new name."
-            raise GradebookError(f"{error}. {remedy}") from None
+            raise CourseError(f"{error}. {remedy}") from None
 
 
 def save(

@@ -49,7 +49,7 @@ def time_of_change(path: Path) -> str:
 
 
 class Lateness:
-    """The rules for late work of a class.
+    """The rules for late work of a class; `extensions` say until when who may submit.
 
     Raises:
         ValueError: extensions.csv cannot be read.
@@ -58,36 +58,30 @@ class Lateness:
     def __init__(self, classroom: Classroom):
         self.classroom = classroom
         self.path = classroom.folder / "grading" / "extensions.csv"
-        self.extensions = self._read_extensions()
-
-    def _table(self) -> Table:
-        return read_table(self.path) if self.path.exists() else Table(COLUMNS, [])
-
-    def _read_extensions(self) -> dict[tuple[str, str], datetime.datetime]:
-        """Reads until when which learner may submit a lesson."""
-        found, table = {}, self._table()
-        places = {name: table.column(name) for name in COLUMNS}
+        exists = self.path.exists()
+        self.table = read_table(self.path) if exists else Table(COLUMNS, [])
+        places = {name: self.table.column(name) for name in COLUMNS}
         if missing := [name for name in COLUMNS if places[name] is None]:
             raise ValueError(
-                f"{self.path} has no column {', '.join(sorted(missing))}. Its first "
-                f"line must be: {','.join(COLUMNS)}"
+                f"{self.path} has no column {', '.join(missing)}. Its first line must "
+                f"be: {','.join(COLUMNS)}"
             )
-        for number, row in enumerate(table.rows, 2):
+        self.extensions: dict[tuple[str, str], datetime.datetime] = {}
+        for number, row in enumerate(self.table.rows, 2):
             student, lesson, until = (row[place].strip() for place in places.values())
             try:
-                found[student, self.classroom.lesson_named(lesson)] = moment(until)
+                place = student, classroom.lesson_named(lesson)
+                self.extensions[place] = moment(until)
             except ValueError as error:
                 where = f"{self.path}, line {number}"
                 raise ValueError(f"{where}: {error}") from None
-        return found
 
     def remove(self, student: str) -> None:
         """Removes a learner from the file of extensions."""
         if student in {name for name, _ in self.extensions}:
-            table = self._table()
-            place = table.column("student")
-            table.rows = [row for row in table.rows if row[place].strip() != student]
-            table.write(self.path, mode=0o644)
+            place, rows = self.table.column("student"), self.table.rows
+            self.table.rows = [row for row in rows if row[place].strip() != student]
+            self.table.write(self.path, mode=0o644)
 
     @functools.cached_property
     def plugin(self) -> LateSubmissionPlugin:

@@ -1,7 +1,4 @@
-"""Makes stock nbgrader grade, and write feedback, as `grade` does.
-
-This holds for its commands `autograde` and `generate_feedback`, and for the buttons in
-the formgrader.
+"""Makes nbgrader's commands and formgrader grade, and write feedback, as `grade` does.
 
 nbgrader converts each submission twice: it cleans the file, then runs it. Here the
 first only reads it, whatever it holds, and the second is the whole of our grading.
@@ -43,15 +40,20 @@ class GradingExporter(NotebookExporter):
         self, filename: str, resources: dict[str, Any] | None = None, **_: Any
     ) -> tuple[str, dict[str, Any]]:
         """Returns the graded notebook's text; the gradebook then has the scores."""
-        names = resources["nbgrader"]
-        classroom = Classroom(Path.cwd())  # nbgrader works in the course folder
-        student, name = names["student"], names["assignment"]
-        folder = classroom.path("submitted", student, name)
-        notebook = release(classroom.lessons[name])
-        if not Path(filename).resolve().is_relative_to(folder.resolve()):
-            record = graded(classroom, Submission(name, student, folder))
-            notebook = autograded_notebook(classroom.lessons[name], record.result)
+        classroom, submission = submission_of(resources)
+        notebook = release(classroom.lessons[submission.lesson])
+        if not Path(filename).resolve().is_relative_to(submission.folder.resolve()):
+            result = graded(classroom, submission).result
+            notebook = autograded_notebook(classroom.lessons[submission.lesson], result)
         return dumps(notebook), resources | {"output_extension": ".ipynb"}
+
+
+def submission_of(resources: dict[str, Any]) -> tuple[Classroom, Submission]:
+    names = resources["nbgrader"]
+    classroom = Classroom(Path.cwd())  # nbgrader works in the course folder
+    student, name = names["student"], names["assignment"]
+    folder = classroom.path("submitted", student, name)
+    return classroom, Submission(name, student, folder)
 
 
 def graded(classroom: Classroom, submission: Submission) -> Record:
@@ -68,7 +70,7 @@ def graded(classroom: Classroom, submission: Submission) -> Record:
                 raise CourseError(f"{submission}: {done.error}")
             record = done.record
             save(classroom, submission, record)
-        return publish(classroom, submission, record, autograded=False)
+        return publish(classroom, submission, record)
 
 
 class FeedbackExporter(Exporter):
@@ -80,16 +82,10 @@ class FeedbackExporter(Exporter):
         self, filename: str, resources: dict[str, Any] | None = None, **_: Any
     ) -> tuple[str, dict[str, Any]]:
         """Returns the page that `python -m grader grade` writes."""
-        names = resources["nbgrader"]
-        classroom = Classroom(Path.cwd())
-        student, name = names["student"], names["assignment"]
-        submission = Submission(
-            name, student, classroom.path("submitted", student, name)
-        )
+        classroom, submission = submission_of(resources)
         if not classroom.published(submission):
-            raise CourseError(
-                f"{submission} is not graded yet: nbgrader autograde {name}"
-            )
+            remedy = f"nbgrader autograde {submission.lesson}"
+            raise CourseError(f"{submission} is not graded yet: {remedy}")
         final = final_result_of(classroom, submission)
         page = write_page(classroom, submission, final, classroom.names())
         return page, resources | {"output_extension": ".html"}

@@ -42,22 +42,16 @@ def save(
         key=record.key,
         hashes=dict(record.hashes),
         status=record.result.status,
-        points=record.result.points,
+        score=record.result.score,  # none while a person has to decide
         seconds=round(record.seconds, 2),
     )
 
 
-def publish(
-    classroom: Classroom,
-    submission: Submission,
-    record: Record,
-    *,
-    autograded: bool = True,
-) -> Record:
+def publish(classroom: Classroom, submission: Submission, record: Record) -> Record:
     """Writes one result to all its places; again with the same result, the same bytes.
 
     Returns the record that is now shown: an earlier one where a new file cannot be
-    graded. Without `autograded` nbgrader itself writes the autograded notebook.
+    graded.
     """
     before = classroom.publication(submission)
     earlier = classroom.store.get(before.key)
@@ -72,11 +66,10 @@ def publish(
         now = Publication(record.key, best.key if best else "")
     result, name = record.result, submission.lesson
     gradebook.save(classroom, submission, result, is_new_file=is_new_file)
-    if autograded:
-        folder = classroom.path("autograded", submission.student, name)
-        notebook = autograded_notebook(classroom.lessons[name], result)
-        write(folder / f"{name}.ipynb", dumps(notebook))
-        copy_exchange_files(submission, folder)
+    folder = classroom.path("autograded", submission.student, name)
+    notebook = autograded_notebook(classroom.lessons[name], result)
+    write(folder / f"{name}.ipynb", dumps(notebook))
+    copy_exchange_files(submission, folder)
     [(_, final)] = final_results(classroom, {submission: now})
     show(classroom, submission, now, final, classroom.names())
     return record
@@ -125,12 +118,7 @@ def results_of(
     classroom: Classroom, lesson: str = ""
 ) -> dict[Submission, Result | None]:
     """Returns the results that count, of one lesson or all; None: not graded yet."""
-    only = classroom.lesson_named(lesson) if lesson else ""
-    wanted = {
-        one: classroom.publication(one)
-        for one in classroom.submissions()
-        if one.lesson == (only or one.lesson)
-    }
+    wanted = {one: classroom.publication(one) for one in classroom.submissions(lesson)}
     return dict.fromkeys(wanted) | dict(final_results(classroom, wanted))
 
 
@@ -205,19 +193,16 @@ def publish_reports(classroom: Classroom) -> dict[Submission, Result]:
     found = final_results(classroom, publications)
     for submission, final in with_progress(found, len(publications), "page"):
         show(classroom, submission, publications[submission], final, names)
-        if submission.lesson not in reports:
-            reports[submission.lesson] = new_report(classroom, submission.lesson)
-        reports[submission.lesson].add(submission.student, final)
+        name, lesson = submission.lesson, classroom.lessons[submission.lesson]
+        if name not in reports:
+            solutions = {one: cell.source for one, cell in exercises(lesson).items()}
+            facts = {"title": title(lesson, name), "solutions": solutions}
+            reports[name] = ClassReport(name, **facts)
+        reports[name].add(submission.student, final)
         finals[submission] = dataclasses.replace(final, exercises=())
     for name, report in reports.items():
         write(classroom.folder / "grading" / "report" / f"{name}.html", report.page())
     return finals
-
-
-def new_report(classroom: Classroom, name: str) -> ClassReport:
-    lesson = classroom.lessons[name]
-    solutions = {one: cell.source for one, cell in exercises(lesson).items()}
-    return ClassReport(name, title=title(lesson, name), solutions=solutions)
 
 
 def with_progress(

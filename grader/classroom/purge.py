@@ -23,8 +23,8 @@ def purge(folder: Path, students: Sequence[str], *, apply: bool = False) -> int:
     classroom = Classroom(folder)
     verb = "removed" if apply else "would remove"
     with classroom.store.writing():
-        known = {s.student for s in classroom.submissions()} | set(classroom.names())
         names = classroom.names()
+        known = {one.student for one in classroom.submissions()} | names.keys()
         for student in map(classroom.student_named, students):
             if student not in known:
                 raise ValueError(f'Nothing is kept about "{student}".')
@@ -48,8 +48,8 @@ def purge(folder: Path, students: Sequence[str], *, apply: bool = False) -> int:
 def paths_of(classroom: Classroom, student: str) -> list[Path]:
     """Lists the files and folders that hold a learner's data.
 
-    Class reports that name the learner are among them, and all exports and archives of
-    feedback: the next `grade`, `export` and `return` write these anew.
+    All class reports, exports and archives of feedback are among them: the next
+    `grade`, `export` and `return` write them anew.
     """
     paths, keys, others_keys = [], set(), {""}
     for one in classroom.submissions():
@@ -64,11 +64,8 @@ def paths_of(classroom: Classroom, student: str) -> list[Path]:
     for kind in ("submitted", "autograded", "feedback"):
         paths.append(classroom.path(kind, student, "."))
     grading = classroom.folder / "grading"
-    for path in sorted(grading.glob("report/*.html")):
-        if student in path.read_text(encoding="utf-8"):
-            paths.append(path)
-    # An LMS has other ids than we do.
-    paths += sorted([*grading.glob("grades*.csv"), *grading.glob("feedback*.zip")])
+    for written in ("report/*.html", "grades*.csv", "feedback*.zip"):
+        paths += sorted(grading.glob(written))
     return [path for path in paths if path.exists()]
 
 

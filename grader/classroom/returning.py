@@ -6,7 +6,7 @@ Moodle and Canvas tell whose a file is by the name under which they let one down
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import nbformat
@@ -17,24 +17,18 @@ from grader import CourseError
 from grader.atomic_files import packed, read_text, write_file
 from grader.authoring.release import dumps
 from grader.classroom.folder import Classroom, Submission
+from grader.classroom.lateness import small_text
 from grader.classroom.publishing import (
-    EXCHANGE_FILES,
+    SECRET,
     autograded_notebook,
+    copy_exchange_files,
     publish_reports,
     results_of,
 )
-from grader.classroom.roster import moodle_numbers, read_people
 from grader.results import Result
 from grader.submissions.clean_text import clean_text
 
 EXCHANGE = "exchange"
-UNGRADED = "not graded yet: run `grade`"
-# Why feedback for a learner cannot be given back in this way.
-UNKNOWN = {
-    "moodle": "Moodle's number is not known: run `grade` with the download",
-    "canvas": "Canvas's name of the file is not known: run `grade` with the download",
-    EXCHANGE: "not submitted by the exchange",
-}
 MOODLE_FOLDER = re.compile(r".+_\d+_assignsubmission_[a-z]+(?=_|$)")
 Entry = tuple[str, bytes]  # a file's path in an archive, and its content
 
@@ -42,7 +36,7 @@ Entry = tuple[str, bytes]  # a file's path in an archive, and its content
 def return_feedback(
     folder: Path, lesson: str, kind: str = "zip", to: Path | None = None
 ) -> int:
-    """Packs a lesson's feedback, or hands it to nbgrader's exchange.
+    """Packs a lesson's feedback into a zip archive, or releases it to the exchange.
 
     What a person still has to decide is not returned.
 
@@ -50,49 +44,39 @@ def return_feedback(
         ValueError: no such lesson or format, or nothing to return.
         CourseError: the exchange does not take it.
     """
-    if kind not in (*ENTRIES, EXCHANGE):
-        raise ValueError(f'No format "{kind}": choose {", ".join(ENTRIES)}, exchange.')
+    if kind not in ENTRIES:
+        raise ValueError(f'No format "{kind}": choose {", ".join(ENTRIES)}.')
     if kind == EXCHANGE and to:
         raise ValueError("The exchange's folder is c.Exchange.root: leave out --to.")
     classroom = Classroom(folder)
     name = classroom.lesson_named(lesson)
     with classroom.store.writing():
         publish_reports(classroom)  # a person may have given points since the grading
-    final, missing = final_results(classroom, name)
-    if not final:
+    entries, unknown, undecided, ungraded = {}, [], [], []
+    for submission, final in results_of(classroom, name).items():
+        if final is None:
+            ungraded.append(f"{submission} (not graded yet: run `grade`)")
+        elif final.score is None:
+            undecided.append(f"{submission} ({final.status}, no score: see `explain`)")
+        elif entry := ENTRIES[kind](classroom, submission, final):
+            entries[submission] = entry
+        elif kind == EXCHANGE:
+            unknown.append(f"{submission} (not submitted by the exchange)")
+        else:
+            reason = "its name there is not known: run `grade` with the download"
+            unknown.append(f"{submission} ({reason})")
+    if not entries and not unknown:
         raise ValueError(f"No submission for {name} has a final grade yet.")
     if kind == EXCHANGE:
-        returned = release_to_exchange(classroom, final)
-        print(f"released to the exchange: feedback for {len(returned)} learners")
+        release_to_exchange(classroom, entries)
+        print(f"released to the exchange: feedback for {len(entries)} learners")
     else:
-        found = {one: ENTRIES[kind](classroom, one, final[one]) for one in final}
-        entries = {one: entry for one, entry in found.items() if entry}
-        returned = [*entries]
-        file = f"feedback-{name}-{kind}.zip"
-        path = to or classroom.folder / "grading" / file
+        path = to or classroom.folder / "grading" / f"feedback-{name}-{kind}.zip"
         write_file(path, packed(entries.values()), mode=0o600)
         print(f"wrote {path}: feedback for {len(entries)} learners")
-    nameless = [one for one in final if one not in returned]
-    for one in nameless:
-        print(f"not in it: {one} ({UNKNOWN[kind]})")
-    for one, reason in missing.items():
-        print(f"not in it: {one} ({reason})")
-    return 1 if nameless or UNGRADED in missing.values() else 0
-
-
-def final_results(
-    classroom: Classroom, lesson: str
-) -> tuple[dict[Submission, Result], dict[Submission, str]]:
-    """Returns a lesson's results with a score, and why the others have none."""
-    final, missing = {}, {}
-    for submission, result in results_of(classroom, lesson).items():
-        if result is None:
-            missing[submission] = UNGRADED
-        elif result.score is None:
-            missing[submission] = f"{result.status}, no score: see `explain`"
-        else:
-            final[submission] = result
-    return final, missing
+    for line in unknown + undecided + ungraded:
+        print(f"not in it: {line}")
+    return 1 if unknown or ungraded else 0
 
 
 def plain_entry(classroom: Classroom, submission: Submission, _: Result) -> Entry:
@@ -107,17 +91,10 @@ def moodle_entry(
 
     That is NAME_NUMBER_assignsubmission_file_/..., where only the number counts.
     """
-    student = submission.student
     found = map(MOODLE_FOLDER.match, received_name(classroom, submission))
     folder = next((one[0] for one in found if one), None)
     if not folder:
-        person = read_people(classroom.roster).get(student, {})
-        is_canvas_id = student == person.get("canvas_id")
-        numbers = moodle_numbers(person) or [student] * (not is_canvas_id)
-        if len(numbers) != 1 or not numbers[0].isdigit():
-            return None
-        name = re.sub(r"[_/\\]", " ", person.get("name", "")) or "Participant"
-        folder = f"{name}_{numbers[0]}_assignsubmission_file"
+        return None
     return f"{folder}_/{submission.lesson}.html", page_of(classroom, submission)
 
 
@@ -142,7 +119,37 @@ def canvas_entry(
     return name, page
 
 
-ENTRIES = {"zip": plain_entry, "moodle": moodle_entry, "canvas": canvas_entry}
+def exchange_entry(
+    classroom: Classroom, submission: Submission, result: Result
+) -> Entry | None:
+    is_from_there = small_text(submission.folder / SECRET)
+    return plain_entry(classroom, submission, result) if is_from_there else None
+
+
+ENTRIES = {
+    "zip": plain_entry,
+    "moodle": moodle_entry,
+    "canvas": canvas_entry,
+    EXCHANGE: exchange_entry,
+}
+
+
+def release_to_exchange(
+    classroom: Classroom, submissions: Iterable[Submission]
+) -> None:
+    """Releases pages as `nbgrader release_feedback` does."""
+    directory = classroom.directory
+    options = {"coursedir": directory, "config": directory.config}
+    exchange = ExchangeFactory(config=directory.config).ReleaseFeedback(**options)
+    for submission in submissions:
+        student, lesson = submission.student, submission.lesson
+        # A file that came again, unchanged, has another secret than its page.
+        copy_exchange_files(submission, classroom.path("feedback", student, lesson))
+        with temp_attrs(directory, assignment_id=lesson, student_id=student):
+            try:
+                exchange.start()
+            except ExchangeError as error:
+                raise CourseError(f"nbgrader's exchange: {error}") from None
 
 
 def received_name(classroom: Classroom, submission: Submission) -> list[str]:
@@ -164,31 +171,5 @@ def graded_notebook(
     points = f"{result.score:g} of {result.max_points:g} points"
     lines = (points, *result.reasons, *result.notes, *result.remarks)
     text = "\n\n".join(clean_text(line, 2000) for line in lines)
-    first = nbformat.v4.new_raw_cell(text, id="feedback")
-    notebook.cells.insert(0, first)
+    notebook.cells.insert(0, nbformat.v4.new_raw_cell(text, id="feedback"))
     return dumps(notebook).encode()
-
-
-def release_to_exchange(
-    classroom: Classroom, final: Mapping[Submission, Result]
-) -> list[Submission]:
-    """Releases pages as `nbgrader release_feedback` does; returns whose."""
-    directory, released = classroom.directory, []
-    settings = directory.config
-    factory = ExchangeFactory(config=settings)
-    exchange = factory.ReleaseFeedback(coursedir=directory, config=settings)
-    for submission in final:
-        files = [submission.folder / name for name in EXCHANGE_FILES]
-        if all(file.is_file() and not file.is_symlink() for file in files):
-            names = {"assignment_id": submission.lesson}
-            names["student_id"] = submission.student
-            feedback = classroom.path("feedback", submission.student, submission.lesson)
-            for file in files:
-                write_file(feedback / file.name, file.read_bytes())
-            with temp_attrs(directory, **names):
-                try:
-                    exchange.start()
-                except ExchangeError as error:
-                    raise CourseError(f"nbgrader's exchange: {error}") from None
-            released.append(submission)
-    return released

@@ -117,23 +117,13 @@ def ids_by_column(
     return dict(sorted(found.items(), key=lambda item: -len(item[1].keys() & known)))
 
 
-def match(people: Iterable[Person], known: Set[str]) -> dict[str, Person]:
-    """Finds the person behind each known id, at most one for each, and for one each."""
-    found: dict[str, Person] = {}
-    for ids in ids_by_column(people, known).values():
-        taken = {*found.values()}
-        for one in known & ids.keys() - found.keys():
-            if ids[one] not in taken:
-                found[one] = ids[one]
-    return found
-
-
-def match_with_roster(
+def match(
     people: Iterable[Person], known: Set[str], roster: Mapping[str, Row]
 ) -> dict[str, Person]:
-    """Finds the person behind each known id, as `match`; what people.csv says decides.
+    """Finds the person behind each known id, at most one for each, and for one each.
 
-    There an id may stand beside an e-mail address or a login that the people have.
+    What people.csv says decides: there an id may stand beside an e-mail address or a
+    login that the people have.
     """
     people = [*people]
     by_fact = {fact: person for person in people for fact in facts_of(person.facts)}
@@ -143,8 +133,12 @@ def match_with_roster(
         person = next(filter(None, facts), None)
         if person and person not in found.values():
             found[student] = person
-    rest = {*people} - {*found.values()}
-    return found | match(filter(rest.__contains__, people), known - found.keys())
+    for ids in ids_by_column(people, known).values():
+        taken = {*found.values()}
+        for one in known & ids.keys() - found.keys():
+            if ids[one] not in taken:
+                found[one] = ids[one]
+    return found
 
 
 def facts_of(row: Row) -> list[tuple[str, str]]:
@@ -190,12 +184,6 @@ def find_student(path: Path, text: str) -> str:
         if text and text.casefold() in map(str.casefold, known):
             found.append(student)
     return found[0] if len(found) == 1 else text
-
-
-def on_roster(people: Mapping[str, Row]) -> list[str]:
-    """Lists who takes part: those in the last import, or all where there was none."""
-    imported = [student for student, row in people.items() if row.get(ON_ROSTER)]
-    return sorted(imported or people)
 
 
 def add_names(path: Path, names: Mapping[str, str]) -> None:

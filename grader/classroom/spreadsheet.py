@@ -6,7 +6,6 @@ import csv
 import dataclasses
 import io
 import re
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from grader.atomic_files import write_file
@@ -18,7 +17,6 @@ MAX_CELL = 2000
 # semicolon separates cells, they also do so in the middle of one of ours.
 SIGNS = r"=+\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212"
 FORMULA = re.compile(rf"^(?=[\t\r\n])|(?:^|(?<=;))(?=\s*[{SIGNS}])")
-Cell = str | float | None
 
 
 @dataclasses.dataclass
@@ -82,14 +80,7 @@ def read_table(path: Path) -> Table:
     )
 
 
-def table_of(
-    columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, has_bom: bool
-) -> Table:
-    """Makes a table of our own, in which no spreadsheet finds a formula."""
-    return Table([*columns], [[*map(cell_text, row)] for row in rows], has_bom=has_bom)
-
-
-def cell_text(value: Cell) -> str:
+def cell_text(value: str | float | None) -> str:
     """Writes a number without noise, such as 2.5; nothing for None, which is no 0."""
     if isinstance(value, str):
         return text_cell(value)

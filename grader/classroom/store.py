@@ -22,10 +22,6 @@ from grader.results import Record, result_of
 from grader.workers.cache_key import key_of
 
 
-class StoreError(CourseError):
-    """The store cannot be used: another process writes to it."""
-
-
 class Store:
     """Results in `folder`/results, a file each, and the log `folder`/audit.jsonl."""
 
@@ -82,7 +78,7 @@ class Store:
         """Makes this process the only writer.
 
         Raises:
-            StoreError: another process is writing to this store.
+            CourseError: another process is writing to this store.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / "lock", "a+") as file:
@@ -91,7 +87,7 @@ class Store:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 file.seek(0)
-                raise StoreError(
+                raise CourseError(
                     f"{self.folder} is in use by another grading "
                     f"(process {file.read().strip() or 'unknown'}). Wait for its end."
                 ) from None

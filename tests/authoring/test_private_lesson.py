@@ -257,7 +257,7 @@ def test_answers_get_their_points(classroom):
 
 
 def test_scores_are_exported(classroom, tmp_path):
-    printed(export, classroom, "csv", tmp_path / "grades.csv")
+    printed(export, classroom, tmp_path / "grades.csv")
     with open(tmp_path / "grades.csv", newline="", encoding="utf-8-sig") as file:
         rows = [row for row in csv.DictReader(file) if row["lesson"] == NAME]
     scores = {row["student"]: (row["score"], row["max_score"]) for row in rows}

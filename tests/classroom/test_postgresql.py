@@ -11,11 +11,11 @@ import tiny
 from classes import RIGHT, WRONG, answered, hand_in, is_trusted, make_class, printed
 from nbgrader.api import Gradebook
 
+from grader import CourseError
 from grader.classroom import gradebook
 from grader.classroom.export import export
 from grader.classroom.folder import Classroom, Publication, Submission
 from grader.classroom.grade import grade, regrade
-from grader.classroom.gradebook import GradebookError
 from grader.classroom.purge import purge
 
 DRIVER = "postgresql+psycopg"
@@ -90,7 +90,7 @@ def test_grades_are_those_of_a_file_and_a_persons_marks_stay(server, tmp_path):
             mark.manual_score = 0.5
             book.db.commit()
         assert run(regrade, folder, ["bob"], apply=True)[0] == 0
-        export(folder / "class", "csv", folder / "grades.csv")
+        export(folder / "class", folder / "grades.csv")
         exports.append((folder / "grades.csv").read_bytes())
     assert exports[0] == exports[1]
     [bob] = [line for line in exports[1].decode().splitlines() if "bob" in line]
@@ -118,6 +118,6 @@ def test_a_server_that_cannot_be_had_is_named_without_its_password(
     lesson = make_class(tmp_path)
     keep_in(tmp_path, address)
     hand_in(tmp_path, "ada", answered(lesson, **RIGHT))
-    with pytest.raises(GradebookError, match=rf"{said}.* cannot be used") as error:
+    with pytest.raises(CourseError, match=rf"{said}.* cannot be used") as error:
         run(grade, tmp_path)
     assert "secret" not in str(error.value)

@@ -89,6 +89,11 @@ def test_what_is_not_there_is_named(folder, options, said):
         regrade(folder, **options)
 
 
+def test_a_learner_without_a_submission_is_named(folder):
+    with pytest.raises(ValueError, match='"zoe" submitted nothing for 1 in'):
+        regrade(folder, "ada", "zoe", lesson="1")
+
+
 def test_the_command_line_takes_both(folder, capsys):
     words = ["regrade", str(folder / "class"), "--lesson", "1", "--exercise", "half"]
     assert main(words) == 2

@@ -6,7 +6,8 @@ import json
 import pytest
 import tiny
 
-from grader.classroom.store import Store, StoreError
+from grader import CourseError
+from grader.classroom.store import Store
 from grader.containment.limits import Limits
 from grader.kernel.compile_cache import find
 from grader.results import ExerciseResult, Outcome, Record, Result, Status
@@ -76,7 +77,7 @@ def test_log_only_grows_and_survives_a_line_cut_short(store):
 
 
 def test_there_is_one_writer(store):
-    with store.writing(), pytest.raises(StoreError, match=r"in use .*process \d+"):
+    with store.writing(), pytest.raises(CourseError, match=r"in use .*process \d+"):
         with Store(store.folder).writing():
             pass
     with store.writing():

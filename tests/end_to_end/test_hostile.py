@@ -19,7 +19,8 @@ from hostile.build import FULL, MARKER, SECRET, cases, write
 from hostile.corpus_lesson import NAME, NEEDLE, write_course
 
 from grader.authoring.lesson import read_lesson
-from grader.classroom.export import Grade, write_csv
+from grader.classroom.export import write_csv
+from grader.classroom.folder import Submission
 from grader.containment import cgroup
 from grader.containment.deadline import LONGEST
 from grader.containment.limits import Limits
@@ -128,17 +129,10 @@ def test_submission_ends_as_it_should(name, outcomes):
 
 def exported(path, outcomes):
     """Returns the bytes of an export of these results."""
-    grades = [
-        Grade(
-            name.replace("/", "-"),
-            NAME,
-            done.record.result.status,
-            done.record.result.score,
-            done.record.result.max_points,
-            "; ".join(done.record.result.notes),
-        )
+    grades = {
+        Submission(NAME, name.replace("/", "-"), path): done.record.result
         for name, done in outcomes.items()
-    ]
+    }
     write_csv(path, grades, {})
     return path.read_bytes()
 

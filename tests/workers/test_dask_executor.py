@@ -203,7 +203,7 @@ def test_the_command_starts_a_cluster_of_this_machine_and_its_grades_are_the_sam
         assert (
             "on a Dask cluster of 2 workers here (contained)" in done.stdout
         ) == bool(more)
-        export(tmp_path / "class", "csv", tmp_path / "grades.csv")
+        export(tmp_path / "class", tmp_path / "grades.csv")
         exports.append((tmp_path / "grades.csv").read_bytes())
     assert exports[0] == exports[1]
 
