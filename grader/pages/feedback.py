@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from typing import Any
+from unittest import mock
 
 from markupsafe import Markup
 
@@ -12,7 +13,6 @@ from grader.pages.page import (
     ROW_BYTES,
     STATEMENT_BYTES,
     PageBudget,
-    in_its_language,
     render,
     say,
     translated,
@@ -20,6 +20,7 @@ from grader.pages.page import (
 from grader.pages.wording import OUTCOMES, STATUSES, points_of, with_unit
 from grader.results import ExerciseResult, Outcome, Result, Status, late_text
 from grader.submissions.clean_text import clean_line
+from lessons.coursekit import i18n
 from lessons.coursekit.card import html_card
 
 LONG_CODE = 30  # lines; longer code is folded
@@ -31,14 +32,18 @@ def card(one: ExerciseResult, *, heading: bool = True) -> str:
     return html_card(one.verdict, heading=heading, **worth)
 
 
-@in_its_language
 def feedback_page(result: Result, *, title: str, student: str) -> str:
-    """Returns a learner's page for one lesson: HTML that needs nothing else.
+    """Returns a learner's page for one lesson, in the submitted notebook's language.
 
-    While a person or the machine still has something to do, the page says so and shows
-    what was received: no score, no outcome, no evidence. It is in the language of the
-    submitted notebook.
+    It is HTML that needs nothing else. While a person or the machine still has
+    something to do, the page says so and shows what was received: no score, no outcome,
+    no evidence.
     """
+    with mock.patch.object(i18n, "chosen", result.language):
+        return _page(result, title, student)
+
+
+def _page(result: Result, title: str, student: str) -> str:
     budget, is_error = PageBudget(), result.status is Status.STUDENT_ERROR
     wording = STATUSES[result.status]
     describe = _graded if result.is_graded else _received
