@@ -45,7 +45,6 @@ def feedback_page(result: Result, *, title: str, student: str) -> str:
 
 def _page(result: Result, title: str, student: str) -> str:
     budget, is_error = PageBudget(), result.status is Status.STUDENT_ERROR
-    wording = STATUSES[result.status]
     describe = _graded if result.is_graded else _received
     limits = result.limits if result.is_graded or is_error else ()
 
@@ -57,8 +56,7 @@ def _page(result: Result, title: str, student: str) -> str:
         language=result.language,
         title=budget.line(translated(clean_line(title, 200)), 200),
         student=budget.line(student, 100),
-        headline=wording.headline,
-        explanation=wording.explanation,
+        wording=STATUSES[result.status],
         graded=result.is_graded,
         is_error=is_error,
         score=_score(result),
@@ -84,13 +82,9 @@ def _score(result: Result) -> str | None:
 def _received(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
     """Describes an exercise by the learner's own code, and nothing else."""
     source = budget.text(entry.source, 20_000, max_lines=400)
-    num_lines = source.count("\n") + 1 if source else 0
-    return {
-        "name": budget.line(entry.exercise, 80),
-        "source": source,
-        "num_lines": num_lines,
-        "folded": num_lines > LONG_CODE,
-    }
+    is_open = source.count("\n") < LONG_CODE
+    name = budget.line(entry.exercise, 80)
+    return {"name": name, "source": source, "is_open": is_open}
 
 
 def _graded(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
@@ -105,7 +99,7 @@ def _graded(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
         "decision": budget.line(translated(clean_line(entry.decision, 300)), 300),
         "comment": budget.text(entry.comment, 5000, max_lines=100),
         "card": Markup(card(_cut(entry, budget), heading=False)) if has_card else "",
-        "folded": facts["folded"] or needs_no_work,
+        "is_open": facts["is_open"] and not needs_no_work,
     }
 
 
