@@ -26,10 +26,10 @@ NUM_CELLS = 4  # of a trial
 
 
 def trial_cells(answer: KnownAnswer, lesson: NotebookNode) -> list[NotebookNode]:
-    """Makes the cells that try an answer, and define the solution again."""
+    """Makes the cells that try an answer alone, and define the solution again."""
     name = answer.exercise
-    solution = exercises(lesson)[name].source
-    sources = answer.source, f'check("{name}")', FOUND.format(name=name), solution
+    tried, solution = f"del {name}\n{answer.source}", exercises(lesson)[name].source
+    sources = tried, f'check("{name}")', FOUND.format(name=name), solution
     return [nbformat.v4.new_code_cell(source) for source in sources]
 
 
@@ -67,7 +67,7 @@ def fault_of(
         is_right = outcome == RIGHT
         return "" if is_right else f'The right answer "{answer.name}": {said}'
     if {*failed} != {*answer.fails}:
-        fails = "; ".join(answer.fails)
+        fails = "; ".join(answer.fails) or "nothing"
         return f'The wrong answer "{answer.name}" should fail: {fails}. But {said}'
     if answer.cause and answer.cause not in failed.values():
         shown = "; ".join(filter(None, failed.values())) or "none"

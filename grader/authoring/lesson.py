@@ -20,7 +20,6 @@ from grader.authoring import coursekit
 from grader.authoring.check_source import (
     CheckSource,
     ExerciseCheck,
-    bound_names,
     checks_path,
     parse,
     visible_source,
@@ -225,8 +224,6 @@ def problems_of_exercise(cell: Cell, previous: Cell | None) -> Iterator[Problem]
         yield cell.problem("solution")
     elif count > MAX_SOLUTION_LINES:
         yield cell.problem("length of solution", lines=count)
-    if cell.is_code and cell.name not in bound_names(ast.parse(cell.source)):
-        yield cell.problem("function")
 
 
 def problems_of_both(cells: list[Cell], checks: CheckSource) -> Iterator[Problem]:
@@ -254,13 +251,6 @@ def problems_of_both(cells: list[Cell], checks: CheckSource) -> Iterator[Problem
                 yield problem(checks.path, line, "proven", name=name, statement=one)
             for one in {*own} - stated[name] - stated[""]:
                 yield problem(checks.path, line, "stated", name=name, statement=one)
-    defined = bound_names(parse(cells[0].path)) | names_of_setup(cells[0].path)
-    for node in ast.walk(checks.tree):
-        if isinstance(node, ast.ImportFrom) and node.module == "coursekit.learner":
-            for name in {one.name for one in node.names} - defined:
-                if "*" not in defined:
-                    line = node.lineno
-                    yield problem(checks.path, line, "learner's name", name=name)
 
 
 def num_lines(text: str) -> int:
@@ -359,30 +349,20 @@ def setup_source(path: Path, repository: str) -> str:
     """
     tree = ast.parse(path.read_text(encoding="utf-8"), path)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    template = setup_template(path)
     modules = coursekit.read_for(path)
     version = coursekit.version(modules)
     archive = coursekit.archive_path(version)
     names = sorted({*ALWAYS_IMPORTED, *used & coursekit.names_for_notebooks(modules)})
+    template = coursekit.course_of(path.parents[1]) / coursekit.SETUP_CELL
     return (
-        template.strip()
+        template.read_text(encoding="utf-8")
+        .strip()
         .replace("COURSEKIT_URL", f"{repository}/raw/main/{archive}")
         .replace("COURSEKIT_NAME", archive.name)
         .replace("COURSEKIT_VERSION", version)
         .replace("COURSE_LESSON", path.stem)
         .replace("COURSE_NAMES", ", ".join(names))
     )
-
-
-def setup_template(path: Path) -> str:
-    path = coursekit.course_of(path.parents[1]) / coursekit.SETUP_CELL
-    return path.read_text(encoding="utf-8")
-
-
-def names_of_setup(path: Path) -> set[str]:
-    """Lists the names that a lesson's set-up cell can define."""
-    offered = coursekit.names_for_notebooks(coursekit.read_for(path))
-    return bound_names(ast.parse(setup_template(path))) | offered
 
 
 def colab_badge(repository: str, lesson: str, language: str = "") -> str:
