@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import html
 import itertools
@@ -114,7 +113,7 @@ def read_lessons(chosen: Iterable[Path], root: Path) -> dict[Path, NotebookNode]
     for path in chosen if private else lesson_paths(root=root):
         with noted(problems):
             lessons[path] = read(path, root)
-        with contextlib.suppress(SourceError):  # of its checks: named already
+        with noted(problems):
             problems += problems_of_answers(path) if private else ()
     if problems:
         raise SourceError(problems)

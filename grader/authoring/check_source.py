@@ -7,13 +7,14 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from grader.authoring.rules import Problem, SourceError, problem
+from grader.authoring.rules import SourceError, problem
 
 
 @dataclasses.dataclass
 class ExerciseCheck:
-    """The check of one exercise: what `@visible` says, and its hidden cases."""
+    """The check of one exercise: its line, what `@visible` says, its hidden cases."""
 
+    line: int
     points: float
     essential: Sequence[str]
     others: Sequence[str] = ()
@@ -30,46 +31,6 @@ class ExerciseCheck:
         return 0 if self.bonus else self.points
 
 
-class CheckSource:
-    """A module of checks, as its source says.
-
-    Attributes:
-        named: the exercises that have a function with `@visible`.
-        checks: those of them whose `@visible` can be read, in the module's order.
-        problems: what breaks the rules that concern the module alone.
-
-    Raises:
-        SourceError: there is no such file, or it is not Python.
-    """
-
-    def __init__(self, path: Path):
-        if not path.exists():
-            raise SourceError([problem(path, 1, "file of checks")])
-        self.path, lines = path, path.read_text(encoding="utf-8").splitlines()
-        functions: dict[str, dict[str, ast.FunctionDef]] = {"visible": {}, "hidden": {}}
-        self.problems: list[Problem] = []
-        for name, node, mark in marked(parse(path)):
-            if name in functions[mark]:
-                self.add(node, "one of each", mark=mark, name=name)
-            functions[mark].setdefault(name, node)
-            for call in outside_blocks(node):
-                self.add(call, "expectation")
-        self.named, hidden = functions["visible"], functions["hidden"]
-        self.checks: dict[str, ExerciseCheck] = {}
-        for name, node in self.named.items():
-            text = lines[lines_of(hidden[name])] if name in hidden else []
-            try:
-                self.checks[name] = read_check(node, "\n".join(text))
-            except (TypeError, ValueError):  # unknown or missing; computed
-                self.add(node, "arguments", name=name)
-        for name, node in hidden.items():
-            if name not in self.named:
-                self.add(node, "visible check", name=name)
-
-    def add(self, node: ast.AST, rule: str, **values: object) -> None:
-        self.problems.append(problem(self.path, node.lineno, rule, **values))
-
-
 def checks_path(lesson: Path) -> Path:
     return lesson.parent / "checks" / lesson.name
 
@@ -78,12 +39,33 @@ def read_checks(path: Path) -> dict[str, ExerciseCheck]:
     """Reads the checks in a module: by exercise, in the module's order.
 
     Raises:
-        SourceError: the module breaks some of the `RULES`.
+        SourceError: it is not Python, or breaks some of the `RULES`.
     """
-    found = CheckSource(path)
-    if found.problems:
-        raise SourceError(found.problems)
-    return found.checks
+    lines = path.read_text(encoding="utf-8").splitlines()
+    functions: dict[str, dict[str, ast.FunctionDef]] = {"visible": {}, "hidden": {}}
+    problems, checks = [], {}
+
+    def add(node: ast.AST, rule: str, **values: object) -> None:
+        problems.append(problem(path, node.lineno, rule, **values))
+
+    for name, node, mark in marked(parse(path)):
+        if name in functions[mark]:
+            add(node, "one of each", mark=mark, name=name)
+        functions[mark][name] = node
+        for call in outside_blocks(node):
+            add(call, "expectation")
+    visible, hidden = functions.values()
+    for name in hidden.keys() - visible.keys():
+        add(hidden[name], "visible check", name=name)
+    for name, node in visible.items():
+        text = lines[lines_of(hidden[name])] if name in hidden else []
+        try:
+            checks[name] = read_check(node, "\n".join(text))
+        except (TypeError, ValueError):  # unknown or missing; computed
+            add(node, "arguments", name=name)
+    if problems:
+        raise SourceError(problems)
+    return checks
 
 
 def parse(path: Path) -> ast.Module:
@@ -103,7 +85,7 @@ def read_check(node: ast.FunctionDef, hidden: str) -> ExerciseCheck:
     """Reads what `@visible` says of an exercise, besides its name."""
     said = node.decorator_list[0].keywords
     found = {one.arg: ast.literal_eval(one.value) for one in said}
-    check = ExerciseCheck(**found, hidden=hidden)
+    check = ExerciseCheck(node.lineno, **found, hidden=hidden)
     names = check.statements
     if str in (type(check.essential), type(check.others)) or len({*names}) < len(names):
         raise ValueError

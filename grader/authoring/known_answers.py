@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grader.authoring.check_source import CheckSource, checks_path
+from grader.authoring.check_source import checks_path, read_checks
 from grader.authoring.rules import Problem, problem
 
 CELL = re.compile(r"(?m)^(# *%%.*)$")
@@ -83,7 +83,7 @@ def problems_of_answers(lesson: Path) -> Iterator[Problem]:
     Raises:
         SourceError: the lesson's checks cannot be read.
     """
-    names = CheckSource(checks_path(lesson)).named
+    names = read_checks(checks_path(lesson))
     folder = answers_folder(lesson)
     for path in sorted(folder.glob("*.py")):
         if path.stem not in names:

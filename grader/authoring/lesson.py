@@ -18,10 +18,10 @@ from nbformat import NotebookNode
 from grader import ROOT
 from grader.authoring import coursekit
 from grader.authoring.check_source import (
-    CheckSource,
     ExerciseCheck,
     checks_path,
     parse,
+    read_checks,
     visible_source,
 )
 from grader.authoring.release import CHECK_PREFIX, COURSE, with_checks
@@ -136,13 +136,12 @@ def read_sources(path: Path) -> tuple[list[Cell], dict[str, ExerciseCheck]]:
         cells = read_cells(path)
         problems += problems_of_cells(cells)
     with noted(problems):
-        checks = CheckSource(checks_path(path))
-        problems += checks.problems
-    if cells and checks:
+        checks = read_checks(checks_path(path))
+    if cells and checks is not None:
         problems += problems_of_both(cells, checks)
     if problems:
         raise SourceError(problems)
-    return cells, checks.checks
+    return cells, checks
 
 
 @contextlib.contextmanager
@@ -226,15 +225,18 @@ def problems_of_exercise(cell: Cell, previous: Cell | None) -> Iterator[Problem]
         yield cell.problem("length of solution", lines=count)
 
 
-def problems_of_both(cells: list[Cell], checks: CheckSource) -> Iterator[Problem]:
+def problems_of_both(
+    cells: list[Cell], checks: dict[str, ExerciseCheck]
+) -> Iterator[Problem]:
     """Yields where the text states something else than what the checks are about."""
     stated: dict[str, set[str]] = {"": set()}  # "": of several exercises
+    path = checks_path(cells[0].path)
     exercise = ""  # whose task is the text from its heading to its cell
     for cell in reversed(cells):
         if cell.mark:
             exercise = cell.name if cell.mark == "exercise" else ""
-            if exercise and exercise not in checks.named:
-                yield problem(checks.path, 1, "visible check", name=exercise)
+            if exercise and exercise not in checks:
+                yield problem(path, 1, "visible check", name=exercise)
             if exercise:
                 stated.setdefault(exercise, set())
         elif not cell.is_code:
@@ -242,15 +244,15 @@ def problems_of_both(cells: list[Cell], checks: CheckSource) -> Iterator[Problem
             for item in cell.unnamed if exercise else ():
                 yield cell.problem("named statement", name=exercise, item=item)
             exercise = "" if cell.source.startswith("### Exercise") else exercise
-    for name, node in checks.named.items():
+    for name, check in checks.items():
         if name not in stated:
-            yield problem(checks.path, node.lineno, "check of an exercise", name=name)
-        elif name in checks.checks:
-            own, line = checks.checks[name].statements, node.lineno
-            for one in stated[name].difference(own):
-                yield problem(checks.path, line, "proven", name=name, statement=one)
-            for one in {*own} - stated[name] - stated[""]:
-                yield problem(checks.path, line, "stated", name=name, statement=one)
+            yield problem(path, check.line, "check of an exercise", name=name)
+            continue
+        own = {*check.statements}
+        for one in stated[name] - own:
+            yield problem(path, check.line, "proven", name=name, statement=one)
+        for one in own - stated[name] - stated[""]:
+            yield problem(path, check.line, "stated", name=name, statement=one)
 
 
 def num_lines(text: str) -> int:

@@ -59,8 +59,6 @@ RULES = {
     "expectation": "An expectation proves no statement. "
     'Put it into a block: with statement("..."):',
     # A function of solutions/checks/NN_name.py
-    "file of checks": "The file is missing. "
-    "Write the checks of the lesson's exercises into it.",
     "visible check": 'There is no check of "{name}". '
     'Add a function with @visible("{name}", ...).',
     "check of an exercise": 'The lesson has no exercise "{name}". Remove its check.',

@@ -465,7 +465,7 @@ IN_ANSWERS = {
 # The faults that break another rule, too.
 BREAK_OTHERS = {
     *("check without exercise", "hints without exercise", "duplicate exercise"),
-    *("duplicate check", "duplicate hints", "seven statements", "second check"),
+    *("duplicate check", "duplicate hints", "seven statements"),
 }
 
 
@@ -550,12 +550,13 @@ def test_all_that_is_wrong_in_all_lessons_is_named_at_once(tmp_path):
     own = tmp_path / "own"
     answers = private_course(own, changed(ANSWERS, (WRONG, '# %% false="once"')))
     (own / "solutions" / "02_more.py").write_text("x = 1\n")
+    (own / "solutions" / "checks" / "02_more.py").write_text("x =\n")
     with pytest.raises(SourceError) as caught:
         read_lessons(lesson_paths(root=own), own)
     message = str(caught.value)
     assert f"{answers}:9: This begins no known answer" in message
     assert f"{own / 'solutions' / '02_more.py'}:1: Text before the first" in message
-    assert "checks/02_more.py:1: The file is missing." in message
+    assert "checks/02_more.py:1: This is not Python" in message
 
 
 def test_all_that_is_wrong_is_named_at_once(tmp_path):
@@ -573,7 +574,7 @@ def test_all_that_is_wrong_is_named_at_once(tmp_path):
 def test_each_rule_has_a_fault():
     found = {fault[0] for fault in (*IN_LESSON.values(), *IN_CHECKS.values())}
     found |= {fault[0] for fault in IN_ANSWERS.values()}
-    assert found | {"file of checks", "proven", "syntax"} == RULES.keys()  # see below
+    assert found | {"proven", "syntax"} == RULES.keys()  # tested below
 
 
 @pytest.mark.parametrize(
@@ -600,13 +601,11 @@ def test_empty_file_is_named(tmp_path):
     assert message_of(path).startswith(f"{path}:1: ")
 
 
-def test_missing_checks_are_named_with_the_remedy(tmp_path):
+def test_missing_checks_are_named(tmp_path):
     path = write_course(tmp_path / "course")
     checks_path(path).unlink()
-    assert message_of(path) == (
-        f"{checks_path(path)}:1: The file is missing. "
-        "Write the checks of the lesson's exercises into it."
-    )
+    with pytest.raises(FileNotFoundError, match=str(checks_path(path))):
+        read_lesson(path, REPOSITORY)
 
 
 def test_exercise_without_a_check_is_named(tmp_path):
