@@ -175,14 +175,9 @@ def copied_package(folder: Path) -> dict[Path, bytes | None]:
 
     Modules that the package no longer has are None.
     """
-    copied = {folder / name: text for name, text in coursekit.read().items()}
-    files = dict.fromkeys(folder.rglob("*.py"))
-    files |= {path: text.encode() for path, text in copied.items()}
-    return {
-        path: data
-        for path, data in files.items()
-        if not coursekit.is_lessons_checks(path.relative_to(folder).as_posix())
-    }
+    files = dict.fromkeys({*folder.rglob("*.py")} - {*folder.glob("checks/[0-9]*")})
+    copied = coursekit.read_common()
+    return files | {folder / name: text.encode() for name, text in copied.items()}
 
 
 def lesson_sources(root: Path, names: Iterable[str] = ()) -> dict[str, str]:
@@ -196,8 +191,11 @@ def lesson_sources(root: Path, names: Iterable[str] = ()) -> dict[str, str]:
 
 def differing(files: Mapping[Path, bytes | None]) -> list[Path]:
     """Lists the files that do not hold these bytes; None: that should not exist."""
-    found = {path: path.read_bytes() if path.is_file() else None for path in files}
-    return [path for path, data in files.items() if found[path] != data]
+    return [
+        path
+        for path, data in files.items()
+        if data != (path.read_bytes() if path.is_file() else None)
+    ]
 
 
 def write_differing(files: Mapping[Path, bytes | None]) -> list[Path]:

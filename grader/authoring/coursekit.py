@@ -34,6 +34,11 @@ def read(root: Path = ROOT) -> dict[str, str]:
     }
 
 
+def read_common(root: Path = ROOT) -> dict[str, str]:
+    """Reads the package's modules without those that hold the checks of a lesson."""
+    return {n: text for n, text in read(root).items() if not is_lessons_checks(n)}
+
+
 def read_for(lesson: Path) -> dict[str, str]:
     """Reads the package that a lesson uses."""
     return read(course_of(lesson.parents[1]))
@@ -78,7 +83,7 @@ def archive(modules: Mapping[str, str]) -> bytes:
 
 def copy(target: Path, root: Path = ROOT) -> None:
     """Copies the package into a folder, without the lessons' checks."""
-    write(target, {n: t for n, t in read(root).items() if not is_lessons_checks(n)})
+    write(target, read_common(root))
 
 
 def write(target: Path, modules: Mapping[str, str]) -> None:

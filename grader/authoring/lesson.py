@@ -229,30 +229,23 @@ def problems_of_both(
     cells: list[Cell], checks: dict[str, ExerciseCheck]
 ) -> Iterator[Problem]:
     """Yields where the text states something else than what the checks are about."""
-    stated: dict[str, set[str]] = {"": set()}  # "": of several exercises
     path = checks_path(cells[0].path)
-    exercise = ""  # whose task is the text from its heading to its cell
-    for cell in reversed(cells):
-        if cell.mark:
-            exercise = cell.name if cell.mark == "exercise" else ""
-            if exercise and exercise not in checks:
-                yield problem(path, 1, "visible check", name=exercise)
-            if exercise:
-                stated.setdefault(exercise, set())
-        elif not cell.is_code:
-            stated[exercise].update(cell.statements)
-            for item in cell.unnamed if exercise else ():
-                yield cell.problem("named statement", name=exercise, item=item)
-            exercise = "" if cell.source.startswith("### Exercise") else exercise
-    for name, check in checks.items():
-        if name not in stated:
-            yield problem(path, check.line, "check of an exercise", name=name)
-            continue
-        own = {*check.statements}
-        for one in stated[name] - own:
-            yield problem(path, check.line, "proven", name=name, statement=one)
-        for one in own - stated[name] - stated[""]:
-            yield problem(path, check.line, "stated", name=name, statement=one)
+    pairs = zip([cells[0], *cells], cells, strict=False)
+    tasks = {cell.name: before for before, cell in pairs if cell.mark == "exercise"}
+    others = [cell for cell in cells if cell not in tasks.values()]
+    of_all = {one for cell in others for one in cell.statements}
+    for name in tasks.keys() - checks.keys():
+        yield problem(path, 1, "visible check", name=name)
+    for name in checks.keys() - tasks.keys():
+        yield problem(path, checks[name].line, "check of an exercise", name=name)
+    for name in checks.keys() & tasks.keys():
+        stated, own = {*tasks[name].statements}, {*checks[name].statements}
+        for item in tasks[name].unnamed:
+            yield tasks[name].problem("named statement", name=name, item=item)
+        faults = dict.fromkeys(stated - own, "proven")
+        faults |= dict.fromkeys(own - stated - of_all, "stated")
+        for one, rule in faults.items():
+            yield problem(path, checks[name].line, rule, name=name, statement=one)
 
 
 def num_lines(text: str) -> int:
