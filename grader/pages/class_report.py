@@ -6,7 +6,6 @@ import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from typing import Any
 
 from grader.pages.page import PageBudget, render
 from grader.pages.similar_work import PUBLISHED, Answers
@@ -65,36 +64,21 @@ class ClassReport:
             statuses=STATUSES,
             outcomes=OUTCOMES,
             num_graded=sum(self.statuses[s] for s in Status if s.is_graded),
-            scores=self._scores(),
+            mean=statistics.fmean,
+            median=statistics.median,
             groups=self.answers.groups(),
             published=PUBLISHED,
             budget=PageBudget(1_000_000),
         )
 
-    def _scores(self) -> dict[str, Any] | None:
-        """Describes the scores, and how many are in each tenth of the points."""
-        if not self.scores:
-            return None
-        scores, full = self.scores, self.max_points
+    @property
+    def tenths(self) -> list[int]:
+        """Counts the scores in each tenth of the points, from 0 up."""
         # Rounding must not move a score of exactly 70 % into the tenth below.
-        tenths = Counter(
-            min(max(int(10 * score / full + 1e-9), 0), 9) if full else 0
-            for score in scores
-        )
-        return {
-            "count": len(scores),
-            "max_points": full,
-            "mean": statistics.fmean(scores),
-            "median": statistics.median(scores),
-            "bins": [
-                (
-                    f"{10 * k} to {10 * k + 9 if k < 9 else 100} %",
-                    tenths[k],
-                    round(100 * tenths[k] / max(tenths.values())),
-                )
-                for k in reversed(range(10))
-            ],
-        }
+        most = self.max_points or 1
+        places = (int(10 * score / most + 1e-9) for score in self.scores)
+        counts = Counter(min(max(place, 0), 9) for place in places)
+        return [counts[place] for place in range(10)]
 
 
 class Sentences:
