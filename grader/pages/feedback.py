@@ -9,17 +9,9 @@ from unittest import mock
 
 from markupsafe import Markup
 
-from grader.pages.page import (
-    ROW_BYTES,
-    STATEMENT_BYTES,
-    PageBudget,
-    render,
-    say,
-    translated,
-)
+from grader.pages.page import ROW_BYTES, STATEMENT_BYTES, PageBudget, render, say
 from grader.pages.wording import OUTCOMES, STATUSES, points_of, with_unit
 from grader.results import ExerciseResult, Outcome, Result, Status, late_text
-from grader.submissions.clean_text import clean_line
 from lessons.coursekit import i18n
 from lessons.coursekit.card import html_card
 
@@ -49,12 +41,12 @@ def _page(result: Result, title: str, student: str) -> str:
     limits = result.limits if result.is_graded or is_error else ()
 
     def lines(texts: Iterable[str]) -> list[str]:
-        return budget.lines(translated(clean_line(text, 500)) for text in texts)
+        return [budget.said(text, 500) for text in texts]
 
     return render(
         "feedback.html.j2",
         language=result.language,
-        title=budget.line(translated(clean_line(title, 200)), 200),
+        title=budget.said(title, 200),
         student=budget.line(student, 100),
         wording=STATUSES[result.status],
         graded=result.is_graded,
@@ -96,7 +88,7 @@ def _graded(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
         "wording": OUTCOMES[entry.outcome],
         "points": points_of(entry.points, entry.max_points),
         "points_with_unit": with_unit(entry.points, entry.max_points),
-        "decision": budget.line(translated(clean_line(entry.decision, 300)), 300),
+        "decision": budget.said(entry.decision, 300),
         "comment": budget.text(entry.comment, 5000, max_lines=100),
         "card": Markup(card(_cut(entry, budget), heading=False)) if has_card else "",
         "is_open": facts["is_open"] and not needs_no_work,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +50,9 @@ class PageBudget:
     def line(self, value: str, limit: int) -> str:
         return self._take(clean_line(value, limit))
 
-    def lines(self, values: Iterable[str]) -> list[str]:
-        return [self.line(value, 500) for value in values]
+    def said(self, message: str, limit: int) -> str:
+        """Takes in a message, in the page's language."""
+        return self.line(translated(clean_line(message, limit)), limit)
 
     def _take(self, shown: str) -> str:
         return shown if self.has_room(len(escape(shown).encode())) else ENDING
