@@ -56,9 +56,8 @@ def build(
 
     Raises:
         SourceError: sources break rules.
-        BuildError: a solved lesson's cell raises, a solution does not get its points, a
-            known answer of a private lesson not what it deserves, or a released
-            notebook holds what a learner wrote.
+        BuildError: a cell of a solved lesson raises, a solution or a known answer does
+            not get what it deserves, or a released notebook holds an answer.
     """
     chosen = chosen_paths(names, root)
     lessons = read_lessons(chosen, root)
@@ -144,9 +143,10 @@ def generated(
 
     These are the released notebooks, the learners' copies of the checks, translations,
     and the archive from which Colab's notebooks import the package. The lessons'
-    sources and checks are in it, too: with these, a check runs hidden cases. Archives
-    of earlier versions have None: they are to be removed. Private lessons have neither
-    translations nor an archive, but a copy of the package beside them.
+    sources and checks are in it, too: with these, a check runs hidden cases. Private
+    lessons have neither translations nor an archive, but a copy of the package beside
+    them. Archives of earlier versions, and modules that the package no longer has, are
+    None: they are to be removed.
     """
     released = {path.stem: release(notebook) for path, notebook in lessons.items()}
     private, folder = is_private(root), coursekit.folder(root)
@@ -157,7 +157,9 @@ def generated(
         texts[folder / "checks" / path.name] = visible_source(source)
     files = {path: text.encode() for path, text in texts.items()}
     if private:
-        return files | copied_package(folder), missing
+        gone = {*folder.rglob("*.py")} - {*folder.glob("checks/[0-9]*")}
+        package = {folder / n: t.encode() for n, t in coursekit.read_common().items()}
+        return dict.fromkeys(gone) | files | package, missing
     modules = coursekit.read(root) | {
         path.relative_to(folder).as_posix(): text
         for path, text in texts.items()
@@ -168,16 +170,6 @@ def generated(
     for path in root.glob("docs/colab/*.zip"):
         files.setdefault(path, None)
     return files, missing
-
-
-def copied_package(folder: Path) -> dict[Path, bytes | None]:
-    """Copies the course's package into a private folder, without lessons' checks.
-
-    Modules that the package no longer has are None.
-    """
-    files = dict.fromkeys({*folder.rglob("*.py")} - {*folder.glob("checks/[0-9]*")})
-    copied = coursekit.read_common()
-    return files | {folder / name: text.encode() for name, text in copied.items()}
 
 
 def lesson_sources(root: Path, names: Iterable[str] = ()) -> dict[str, str]:
@@ -213,17 +205,13 @@ def run(path: Path, lesson: NotebookNode) -> NotebookNode:
     """Runs a lesson with its solutions, and makes the solved notebook.
 
     After a private lesson its known answers are tried, in the same process.
-
-    Raises:
-        BuildError: a cell raises, a solution does not get its points, or a known answer
-            not what it deserves.
     """
     root, notebook = path.parents[1], without_hidden(lesson)
     files, end = lesson_sources(root, [path.stem]), len(notebook.cells)
     answers = answers_to(path) if is_private(root) else []
     notebook.cells += [cell for one in answers for cell in trial_cells(one, lesson)]
-    number = sum(cell.cell_type == "code" for cell in notebook.cells)
-    with tqdm(total=number, desc=path.stem, unit="cell", disable=None) as bar:
+    total = sum(cell.cell_type == "code" for cell in notebook.cells)
+    with tqdm(total=total, desc=path.stem, unit="cell", disable=None) as bar:
         try:
             solved = execute(notebook, on_cell=bar.update, files=files)
         except (CellControlSignal, DeadKernelError) as error:
@@ -247,8 +235,7 @@ def with_outputs(
 ) -> NotebookNode:
     """Makes the solved notebook of a lesson, with the outputs of cells that ran.
 
-    It carries hashes of all that went into its run and of what came out, so it can be
-    proved fresh without another run.
+    The hashes of all that went into its run and of what came out prove it fresh.
     """
     solved = without_hidden(lesson)
     code = [cell for cell in solved.cells if cell.cell_type == "code"]
@@ -261,8 +248,7 @@ def with_outputs(
     if is_private(path.parents[1]):
         inputs += [repr(answer) for answer in answers_to(path)]
     outputs = [cell.get("outputs") for cell in solved.cells]
-    hashes = {"inputs": digest(inputs), "outputs": digest(outputs)}
-    solved.metadata["course"] = hashes
+    solved.metadata["course"] = {"inputs": digest(inputs), "outputs": digest(outputs)}
     return solved
 
 
