@@ -19,7 +19,7 @@ from tqdm import tqdm
 from grader import ROOT
 from grader.atomic_files import write_file
 from grader.authoring import coursekit
-from grader.authoring.answer_trial import refuse_wrong_answers, trial_cells
+from grader.authoring.answer_trial import refuse_wrong_answers, trial_cell
 from grader.authoring.check_source import checks_path, visible_source
 from grader.authoring.execution import execute
 from grader.authoring.known_answers import (
@@ -209,7 +209,7 @@ def run(path: Path, lesson: NotebookNode) -> NotebookNode:
     root, notebook = path.parents[1], without_hidden(lesson)
     files, end = lesson_sources(root, [path.stem]), len(notebook.cells)
     answers = answers_to(path) if is_private(root) else []
-    notebook.cells += [cell for one in answers for cell in trial_cells(one, lesson)]
+    notebook.cells += [trial_cell(one, lesson) for one in answers]
     total = sum(cell.cell_type == "code" for cell in notebook.cells)
     with tqdm(total=total, desc=path.stem, unit="cell", disable=None) as bar:
         try:
