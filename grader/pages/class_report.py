@@ -55,7 +55,9 @@ class ClassReport:
             if texts:
                 shown = [clean_line(text, 500) for text in texts[:MAX_REASONS]]
                 self.people[name][student] = shown
-        self.answers.add(student, result.exercises)
+        self.answers.add(
+            student, {one.exercise: one.source for one in result.exercises}
+        )
 
     def page(self) -> str:
         return render(

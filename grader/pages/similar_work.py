@@ -6,10 +6,9 @@ import ast
 import hashlib
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from grader.results import ExerciseResult
 from grader.submissions.definitions import UNREADABLE, parse
 
 MIN_NODES = 60  # of a syntax tree: shorter answers are equal by chance
@@ -33,17 +32,13 @@ class Answers:
 
     def __init__(self, solutions: Mapping[str, str]):
         self.forms: dict[str, dict[str, bytes]] = {}  # by author, by exercise
-        self._add(PUBLISHED, solutions.items())
+        self.add(PUBLISHED, solutions)
 
-    def add(self, student: str, exercises: Iterable[ExerciseResult]) -> None:
-        self._add(student, ((one.exercise, one.source) for one in exercises))
-
-    def _add(self, author: str, sources: Iterable[tuple[str, str]]) -> None:
-        found = ((exercise, normal_form(source)) for exercise, source in sources)
+    def add(self, author: str, sources: Mapping[str, str]) -> None:
         self.forms[author] = {
             exercise: hashlib.sha256(form.encode()).digest()
-            for exercise, form in found
-            if form
+            for exercise, source in sources.items()
+            if (form := normal_form(source))
         }
 
     def groups(self) -> list[Group]:
