@@ -59,8 +59,7 @@ def build(
         BuildError: a cell of a solved lesson raises, a solution or a known answer does
             not get what it deserves, or a released notebook holds an answer.
     """
-    chosen = chosen_paths(names, root)
-    lessons = read_lessons(chosen, root)
+    lessons = read_lessons(root)
     for path, language in itertools.product(lessons, ("", *languages(root))):
         released = released_path(path, language)
         if name := answer_in(released):
@@ -71,21 +70,11 @@ def build(
             )
     made, _ = generated(lessons, root)
     files = {}
-    for path in chosen:
+    for path in lesson_paths(names, root):
         earlier = last_run(path, lessons[path])
         solved = earlier if earlier and not rerun else run(path, lessons[path])
         files[path.with_suffix(".ipynb")] = dumps(solved).encode()
     return write_differing(files | made)
-
-
-def chosen_paths(names: Iterable[str], root: Path) -> list[Path]:
-    """Lists the sources of the lessons in `names`, or of all in `root`."""
-    if not lesson_paths(root=root):
-        raise BuildError(
-            f"{root} holds no lesson. Write one: "
-            f"python -m grader new lesson NAME --folder {root}"
-        )
-    return lesson_paths(names, root)
 
 
 def refuse_unbuilt(root: Path) -> None:
@@ -93,8 +82,7 @@ def refuse_unbuilt(root: Path) -> None:
 
     Nothing else proves that a solution gets its points.
     """
-    paths = chosen_paths((), root)
-    for path, lesson in read_lessons(paths, root).items():
+    for path, lesson in read_lessons(root).items():
         if last_run(path, lesson) is None:
             raise BuildError(
                 f"{path} has changed since its last build, or the course has. "
@@ -102,18 +90,24 @@ def refuse_unbuilt(root: Path) -> None:
             )
 
 
-def read_lessons(chosen: Iterable[Path], root: Path) -> dict[Path, NotebookNode]:
-    """Reads all lessons of a course, or the chosen ones of a private folder.
+def read_lessons(root: Path) -> dict[Path, NotebookNode]:
+    """Reads all lessons in a folder.
 
     Raises:
         SourceError: some break rules; all that breaks one is named.
+        BuildError: there is none.
     """
-    private, lessons, problems = is_private(root), {}, []
-    for path in chosen if private else lesson_paths(root=root):
+    lessons, problems = {}, []
+    for path in lesson_paths(root=root):
         with noted(problems):
             lessons[path] = read(path, root)
         with noted(problems):
-            problems += problems_of_answers(path) if private else ()
+            problems += problems_of_answers(path) if is_private(root) else ()
+    if not lessons and not problems:
+        raise BuildError(
+            f"{root} holds no lesson. Write one: "
+            f"python -m grader new lesson NAME --folder {root}"
+        )
     if problems:
         raise SourceError(problems)
     return lessons
@@ -121,10 +115,8 @@ def read_lessons(chosen: Iterable[Path], root: Path) -> dict[Path, NotebookNode]
 
 def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
     """Names each file that a build would change, and why. Nothing is run."""
-    chosen = chosen_paths(names, root)
-    lessons = read_lessons(chosen, root)
-    files = {}
-    for path in chosen:
+    lessons, files = read_lessons(root), {}
+    for path in lesson_paths(names, root):
         solved = path.with_suffix(".ipynb")
         made = with_outputs(path, lessons[path], read_notebook(solved).cells)
         files[solved] = dumps(made).encode()
@@ -243,7 +235,8 @@ def with_outputs(
     for number, (cell, found) in enumerate(zip(code, outputs, strict=False), 1):
         cell.update(outputs=found, execution_count=number)
     inputs = [cell.source for cell in code]
-    inputs += [coursekit.version(coursekit.read_for(path))]
+    package = coursekit.read(coursekit.course_of(path.parents[1]))
+    inputs += [coursekit.version(package)]
     inputs += [checks_path(path).read_text(encoding="utf-8")]
     if is_private(path.parents[1]):
         inputs += [repr(answer) for answer in answers_to(path)]

@@ -39,11 +39,6 @@ def read_common(root: Path = ROOT) -> dict[str, str]:
     return {n: text for n, text in read(root).items() if not is_lessons_checks(n)}
 
 
-def read_for(lesson: Path) -> dict[str, str]:
-    """Reads the package that a lesson uses."""
-    return read(course_of(lesson.parents[1]))
-
-
 def version(modules: Mapping[str, str]) -> str:
     """Names the version of a package: the hash of its modules.
 

@@ -344,13 +344,14 @@ def setup_source(path: Path, repository: str) -> str:
     """
     tree = ast.parse(path.read_text(encoding="utf-8"), path)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    modules = coursekit.read_for(path)
+    course = coursekit.course_of(path.parents[1])
+    modules = coursekit.read(course)
     version = coursekit.version(modules)
     archive = coursekit.archive_path(version)
     names = sorted({*ALWAYS_IMPORTED, *used & coursekit.names_for_notebooks(modules)})
-    template = coursekit.course_of(path.parents[1]) / coursekit.SETUP_CELL
     return (
-        template.read_text(encoding="utf-8")
+        (course / coursekit.SETUP_CELL)
+        .read_text(encoding="utf-8")
         .strip()
         .replace("COURSEKIT_URL", f"{repository}/raw/main/{archive}")
         .replace("COURSEKIT_NAME", archive.name)

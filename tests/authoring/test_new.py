@@ -25,7 +25,7 @@ def folder(tmp_path):
 
 def read(folder):
     """Reads the folder's lessons, by name; raises where they break a rule."""
-    lessons = read_lessons(lesson_paths(root=folder), folder)
+    lessons = read_lessons(folder)
     return {path.stem: lesson for path, lesson in lessons.items()}
 
 

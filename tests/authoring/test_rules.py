@@ -13,7 +13,6 @@ from grader.authoring.build import read_lessons
 from grader.authoring.check_source import checks_path
 from grader.authoring.known_answers import answers_folder
 from grader.authoring.lesson import read_lesson
-from grader.authoring.release import lesson_paths
 from grader.authoring.rules import RULES, SourceError
 
 DEMO = "# %%\nprint("
@@ -535,7 +534,7 @@ def test_fault_in_known_answers_is_named(fault, tmp_path):
     name = "double.py" if old else new
     path = private_course(tmp_path / "own", answers, name)
     with pytest.raises(SourceError) as caught:
-        read_lessons(lesson_paths(root=tmp_path / "own"), tmp_path / "own")
+        read_lessons(tmp_path / "own")
     where = f"{path}:{line_of(place, answers)}: "
     found = fault_of(str(caught.value), fault, where + problem)
     assert re.fullmatch(pattern(rule), found.removeprefix(where))
@@ -543,7 +542,7 @@ def test_fault_in_known_answers_is_named(fault, tmp_path):
 
 def test_private_lesson_with_two_known_answers_breaks_no_rule(tmp_path):
     private_course(tmp_path / "own")
-    assert read_lessons(lesson_paths(root=tmp_path / "own"), tmp_path / "own")
+    assert read_lessons(tmp_path / "own")
 
 
 def test_all_that_is_wrong_in_all_lessons_is_named_at_once(tmp_path):
@@ -552,7 +551,7 @@ def test_all_that_is_wrong_in_all_lessons_is_named_at_once(tmp_path):
     (own / "solutions" / "02_more.py").write_text("x = 1\n")
     (own / "solutions" / "checks" / "02_more.py").write_text("x =\n")
     with pytest.raises(SourceError) as caught:
-        read_lessons(lesson_paths(root=own), own)
+        read_lessons(own)
     message = str(caught.value)
     assert f"{answers}:9: This begins no known answer" in message
     assert f"{own / 'solutions' / '02_more.py'}:1: Text before the first" in message
