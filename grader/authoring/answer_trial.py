@@ -39,10 +39,7 @@ def refuse_wrong_answers(
 ) -> None:
     """Raises `BuildError` where an answer did not get what it deserves.
 
-    Args:
-        folder: has the answers' files.
-        answers: those that were tried.
-        ran: the cells of their trials.
+    Their files are in `folder`; `ran` are the cells that tried them.
     """
     problems = []
     for answer, cell in zip(answers, ran, strict=True):

@@ -1,10 +1,7 @@
 """Reads the known answers to exercises, right and wrong ones, in `solutions/answers/`.
 
 Each exercise has a file, each answer a cell in it. A wrong answer's header names the
-statements that fail. Where its learner is shown a likely cause, this follows:
-
-    # %% wrong="averages the loss alone" fails="same numbers; replicas agree"
-    # cause: only a loss is sent: in pmap, its pmean leaves each gradient as it was
+statements that fail; below it may be the likely cause that its learner is shown.
 """
 
 from __future__ import annotations
@@ -79,9 +76,6 @@ def problems_of_answers(lesson: Path) -> Iterator[Problem]:
     """Yields what breaks the rules for the known answers to a private lesson.
 
     Each exercise needs a right and a wrong one. (The course's own have a test.)
-
-    Raises:
-        SourceError: the lesson's checks cannot be read.
     """
     names = read_checks(checks_path(lesson))
     folder = answers_folder(lesson)

@@ -24,10 +24,6 @@ BADGE = "# COLAB_BADGE\n#\n"  # Colab cannot open what is private
 SCORECARD = re.compile(r"(?m)^(# %% \[markdown\]\n(#(?! %%).*\n|\n)*)?# %% scorecard")
 
 
-class NewError(CourseError):
-    """A name or a folder in which nothing new can be made."""
-
-
 def new_lesson(name: str, folder: Path) -> list[Path]:
     """Writes a lesson without exercises, with the next free number.
 
@@ -58,7 +54,7 @@ def new_exercise(lesson: str, name: str, folder: Path) -> list[Path]:
     path = next(iter(files))
     checks, answers = checks_path(path), answers_folder(path) / f"{name}.py"
     if f'exercise="{name}"' in files[path]:
-        raise NewError(f'{path} has an exercise "{name}". Choose another name.')
+        raise CourseError(f'{path} has an exercise "{name}". Choose another name.')
     place = 1 + files[path].count("\n# ### Exercise ")
     number = f"{lesson_number(path.stem)}.{place}"
     end = SCORECARD.search(files[path])
@@ -74,7 +70,7 @@ def private_folder(folder: Path) -> Path:
     """Returns the folder's whole path."""
     folder = folder.expanduser().resolve()
     if folder.is_relative_to(ROOT) or course_of(folder) == folder:
-        raise NewError(
+        raise CourseError(
             f"{folder} is in the course's repository, which learners can read: "
             "solutions and hidden tests must not be in it. Choose a folder of your own."
         )
@@ -83,7 +79,7 @@ def private_folder(folder: Path) -> Path:
 
 def refuse_bad_name(name: str) -> None:
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
-        raise NewError(
+        raise CourseError(
             f'"{name}" cannot be the name of a lesson or an exercise. Write small '
             "letters, digits and _, such as masked_mean, and no word of Python's."
         )

@@ -1,8 +1,7 @@
 """The rules for lessons and their checks: what an author reads where one is broken.
 
-All of them are found before anything runs. The build itself proves one more: each check
-runs on the solution, which must get all of its points and must have tried every
-statement.
+All of them are found before anything runs. The build then runs each check on the
+solution, which must get all of its points, with every statement tried.
 """
 
 from __future__ import annotations

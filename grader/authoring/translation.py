@@ -1,8 +1,8 @@
 """Carries lessons and their messages into other languages, by gettext catalogues.
 
 A catalogue (`solutions/locales/ko/LC_MESSAGES/01_pmap_spmd.po`) holds a paragraph, a
-heading or a list item per entry, and what the lesson's checks may say. In a message,
-`{1}`, `{2}`, ... stand for its values, in the order of the English text.
+heading, a list item or a check's message per entry. In a message, `{1}`, `{2}`, ...
+stand for its values, in the order of the English text.
 """
 
 from __future__ import annotations

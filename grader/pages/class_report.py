@@ -139,9 +139,5 @@ class ExerciseCounts:
             self.failures.add(one.message or str(one.outcome), student, column)
 
     @property
-    def share_right(self) -> int:
-        return round(100 * self.outcomes[Outcome.PASSED] / self.outcomes.total())
-
-    @property
     def failing(self) -> dict[str, StatementCounts]:
         return {name: one for name, one in self.statements.items() if one.num_failed}
