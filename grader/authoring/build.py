@@ -65,8 +65,7 @@ def build(
         if name := answer_in(released):
             raise BuildError(
                 f"{released} holds an answer to {name}, which a build would overwrite. "
-                "Move the file away, or drop the answers: "
-                + (f"rm {released}" if is_private(root) else "git checkout lessons")
+                "Move the file away, or delete it."
             )
     made, _ = generated(lessons, root)
     files = {}
@@ -91,12 +90,7 @@ def refuse_unbuilt(root: Path) -> None:
 
 
 def read_lessons(root: Path) -> dict[Path, NotebookNode]:
-    """Reads all lessons in a folder.
-
-    Raises:
-        SourceError: some break rules; all that breaks one is named.
-        BuildError: there is none.
-    """
+    """Reads all lessons in a folder; an error names all that breaks a rule in them."""
     lessons, problems = {}, []
     for path in lesson_paths(root=root):
         with noted(problems):

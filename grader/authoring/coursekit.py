@@ -76,14 +76,9 @@ def archive(modules: Mapping[str, str]) -> bytes:
     return packed((f"coursekit/{name}", modules[name]) for name in sorted(modules))
 
 
-def copy(target: Path, root: Path = ROOT) -> None:
-    """Copies the package into a folder, without the lessons' checks."""
-    write(target, read_common(root))
-
-
-def write(target: Path, modules: Mapping[str, str]) -> None:
-    """Writes files of the package into its copy in a folder."""
-    for name, text in modules.items():
+def copy(target: Path, root: Path = ROOT, more: Mapping[str, str] | None = None):
+    """Copies the package into a folder: with `more`, without the lessons' checks."""
+    for name, text in (read_common(root) | (more or {})).items():
         path = target / "coursekit" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -17,10 +17,6 @@ from grader.authoring.rules import Problem, problem
 CELL = re.compile(r"(?m)^(# *%%.*)$")
 HEADER = re.compile(r'# %% (wrong|right)="([^"]+)"(?: fails="(.+)")?')
 CAUSE = re.compile(r"# cause: (.+)\n")
-HEADERS = {  # of an answer of each kind
-    "right": '# %% right="what it is"',
-    "wrong": '# %% wrong="what it is" fails="a statement; another"',
-}
 
 
 @dataclass(frozen=True)
@@ -87,6 +83,5 @@ def problems_of_answers(lesson: Path) -> Iterator[Problem]:
         for line, header, _ in cells_in(path):
             if not HEADER.fullmatch(header):
                 yield problem(path, line, "header of an answer")
-        for kind in HEADERS.keys() - {answer.kind for answer in read_answers(path)}:
-            values = {"kind": kind, "header": HEADERS[kind]}
-            yield problem(path, 1, "both answers", name=name, **values)
+        for kind in {"right", "wrong"} - {answer.kind for answer in read_answers(path)}:
+            yield problem(path, 1, "both answers", name=name, kind=kind)

@@ -154,11 +154,7 @@ def noted(problems: list[Problem]) -> Iterator[None]:
 
 
 def read_cells(path: Path) -> list[Cell]:
-    """Splits a percent script into cells.
-
-    Raises:
-        SourceError: it is not Python, or does not begin with a cell.
-    """
+    """Splits a percent script into cells."""
     parse(path)
     text = path.read_text(encoding="utf-8")
     lines = [text.count("\n", 0, at.start()) + 1 for at in HEADER.finditer(text)]
@@ -198,9 +194,10 @@ def problems_of_cells(cells: list[Cell]) -> Iterator[Problem]:
         if (mark, mark) not in named:
             yield cells[-1].problem("set-up and scorecard", mark=mark)
     for (mark, name), cell in named.items():
-        for other in ("hints", "check", "built"):
-            if mark == "exercise" and (other, name) not in named:
-                yield cell.problem(other)
+        for part in ("hints", "check", "built"):
+            if mark == "exercise" and (part, name) not in named:
+                kind = "[markdown] " if part in TEXTS else ""
+                yield cell.problem("part", part=part, kind=kind)
 
 
 def problems_of_exercise(cell: Cell, previous: Cell | None) -> Iterator[Problem]:
@@ -361,10 +358,9 @@ def setup_source(path: Path, repository: str) -> str:
     )
 
 
-def colab_badge(repository: str, lesson: str, language: str = "") -> str:
+def colab_badge(repository: str, lesson: str) -> str:
     """Writes the Markdown badge that opens a lesson in Colab."""
     owner_and_name = "/".join(repository.split("/")[-2:])
-    folder = f"lessons/{language}" if language else "lessons"
-    target = f"github/{owner_and_name}/blob/main/{folder}/{lesson}.ipynb"
+    target = f"github/{owner_and_name}/blob/main/lessons/{lesson}.ipynb"
     image = "https://colab.research.google.com/assets/colab-badge.svg"
     return f"[![Open in Colab]({image})](https://colab.research.google.com/{target})"

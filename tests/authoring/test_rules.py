@@ -82,11 +82,11 @@ IN_LESSON = {
         'Duplicate setup "setup".',
     ),
     "missing hints": (
-        "hints",
+        "part",
         NEGATE_HINTS,
         "# %% [markdown]",
         NEGATE,
-        'Exercise "negate" has no hints.',
+        'Exercise "negate" has no cell marked hints.',
     ),
     "one hint": (
         "number of hints",
@@ -117,18 +117,18 @@ IN_LESSON = {
         '"double" has 2 hints.',
     ),
     "missing check": (
-        "check",
+        "part",
         NEGATE_CHECK,
         "# %%",
         NEGATE,
-        'Exercise "negate" has no check.',
+        'Exercise "negate" has no cell marked check.',
     ),
     "nothing about what was built": (
-        "built",
+        "part",
         '# %% [markdown] built="negate"',
         "# %% [markdown]",
         NEGATE,
-        'Exercise "negate" does not say what the learner has built.',
+        'Exercise "negate" has no cell marked built.',
     ),
     "odd minutes": (
         "minutes",
@@ -451,7 +451,7 @@ IN_ANSWERS = {
         '# %% right="adds"',
         '# %% wrong="adds" fails="twice"',
         '# %% wrong="adds"',
-        'Exercise "double" has no right one among its known answers. Add a cell # %% r',
+        'Exercise "double" has no right one among its known answers. Add a cell: # %%',
     ),
     "misspelled header": (
         "header of an answer",
