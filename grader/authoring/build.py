@@ -262,19 +262,16 @@ def refuse_wrong_solutions(path: Path, solved: NotebookNode) -> None:
         card = "".join(one.get("text/html", "") for one in results)
         is_right = f'"{exercise}: {RIGHT}, ' in card
         if not is_right or f">{MARKS[LATER]}</span>" in card:
+            words = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", card)).split())
+            # An author is not asked to report a fault.
+            said = words.partition(" likely a fault of the course")[0] or "nothing"
             wrong.append(
                 f"{path.name}: the solution of {exercise} does not get the "
                 f"{points_for(cell):g} points of its check, or no block tries one of "
-                f"its statements. It says: {words_of(card) or 'nothing'}"
+                f"its statements. It says: {said}"
             )
     if wrong:
         raise BuildError("\n".join(wrong))
-
-
-def words_of(card: str) -> str:
-    """Returns what a card says to an author, who is asked to report no fault."""
-    words = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", card)).split())
-    return words.partition(" likely a fault of the course")[0]
 
 
 def is_private(root: Path) -> bool:
