@@ -26,8 +26,8 @@ class Group(NamedTuple):
 class Answers:
     """The answers of a class, kept as hashes.
 
-    Two are equal if their code is the same but for names, comments, docstrings, types
-    and layout. It is no proof of anything: an exercise may have one obvious answer.
+    Two are equal if their code is the same but for names, comments, docstrings, layout
+    and types of arguments. It is no proof: an exercise may have one obvious answer.
     """
 
     def __init__(self, solutions: Mapping[str, str]):
