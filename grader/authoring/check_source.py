@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
-from collections.abc import Iterator, Sequence
+import functools
+import symtable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from grader.authoring.rules import SourceError, problem
+from grader.authoring import coursekit
+from grader.authoring.rules import Problem, SourceError, problem
 
 
 @dataclasses.dataclass
@@ -38,44 +42,37 @@ def checks_path(lesson: Path) -> Path:
 def read_checks(path: Path) -> dict[str, ExerciseCheck]:
     """Reads the checks in a module: by exercise, in the module's order.
 
+    One whose `@visible` cannot be read has no statements.
+
     Raises:
-        SourceError: it is not Python, or breaks some of the `RULES`.
+        SourceError: the file is missing, or is not Python.
     """
+    found = [*marked(parse(path))]
     lines = path.read_text(encoding="utf-8").splitlines()
-    functions: dict[str, dict[str, ast.FunctionDef]] = {"visible": {}, "hidden": {}}
-    problems, checks = [], {}
-
-    def add(node: ast.AST, rule: str, **values: object) -> None:
-        problems.append(problem(path, node.lineno, rule, **values))
-
-    for name, node, mark in marked(parse(path)):
-        if name in functions[mark]:
-            add(node, "one of each", mark=mark, name=name)
-        functions[mark][name] = node
-        for call in outside_blocks(node):
-            add(call, "expectation")
-    visible, hidden = functions.values()
-    for name in hidden.keys() - visible.keys():
-        add(hidden[name], "visible check", name=name)
-    for name, node in visible.items():
-        text = lines[lines_of(hidden[name])] if name in hidden else []
-        try:
-            checks[name] = read_check(node, "\n".join(text))
-        except (TypeError, ValueError):  # unknown or missing; computed
-            add(node, "arguments", name=name)
-    if problems:
-        raise SourceError(problems)
-    return checks
+    hidden = {
+        name: "\n".join(lines[lines_of(node)])
+        for name, node, mark in found
+        if mark == "hidden"
+    }
+    return {
+        name: read_check(node, hidden.get(name, ""))
+        for name, node, mark in found
+        if mark == "visible"
+    }
 
 
 def parse(path: Path) -> ast.Module:
     """Parses a file of Python.
 
     Raises:
-        SourceError: it is not Python.
+        SourceError: it is missing, or is not Python.
     """
     try:
-        return ast.parse(path.read_text(encoding="utf-8"), path)
+        text = path.read_text(encoding="utf-8")
+        symtable.symtable(text, str(path), "exec")  # refuses more than the line below
+        return ast.parse(text, path)
+    except FileNotFoundError:
+        raise SourceError([problem(path, 1, "file of checks")]) from None
     except SyntaxError as error:
         line, text = error.lineno or 1, error.msg
         raise SourceError([problem(path, line, "syntax", text=text)]) from None
@@ -84,14 +81,144 @@ def parse(path: Path) -> ast.Module:
 def read_check(node: ast.FunctionDef, hidden: str) -> ExerciseCheck:
     """Reads what `@visible` says of an exercise, besides its name."""
     said = node.decorator_list[0].keywords
-    found = {one.arg: ast.literal_eval(one.value) for one in said}
-    check = ExerciseCheck(node.lineno, **found, hidden=hidden)
-    names = check.statements
-    if str in (type(check.essential), type(check.others)) or len({*names}) < len(names):
-        raise ValueError
-    if not check.essential or check.points <= 0:
-        raise ValueError
-    return check
+    try:
+        found = {one.arg: ast.literal_eval(one.value) for one in said}
+        check = ExerciseCheck(node.lineno, **found, hidden=hidden)
+        names = check.statements
+        is_text = str in (type(check.essential), type(check.others))
+        if is_text or len({*names}) < len(names):
+            raise ValueError
+        if not check.essential or check.points <= 0:
+            raise ValueError
+        return check
+    except (TypeError, ValueError):  # unknown or missing; computed
+        return ExerciseCheck(node.lineno, 0, ())
+
+
+def problems_of_checks(
+    path: Path, checks: dict[str, ExerciseCheck]
+) -> Iterator[Problem]:
+    """Yields what breaks the rules that concern a module of checks alone."""
+    tree = parse(path)
+    functions: dict[tuple[str, str], ast.FunctionDef] = {}
+    for name, node, mark in marked(tree):
+        if (name, mark) in functions:
+            yield problem(path, node.lineno, "one of each", mark=mark, name=name)
+        if name not in checks:
+            yield problem(path, node.lineno, "visible check", name=name)
+        for call in outside_blocks(node):
+            yield problem(path, call.lineno, "expectation")
+        functions[name, mark] = node
+    helpers = [node for node in tree.body if node not in functions.values()]
+    for name, check in checks.items():
+        own = [node for (of, _), node in functions.items() if of == name]
+        if check.statements:
+            yield from problems_of_statements(path, name, check, own, helpers)
+        else:
+            yield problem(path, check.line, "arguments", name=name)
+    known = bound_names(path.read_text(encoding="utf-8"))
+    known |= {*dir(builtins), "__name__", "__file__"}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(name) if name not in known:
+                yield problem(path, node.lineno, "undefined name", name=name)
+                known.add(name)  # once is enough
+            case ast.Call(ast.Name("expect_like_solution"), args=[_, *_]):
+                yield from problems_of_comparison(path, node)
+
+
+def problems_of_statements(
+    path: Path,
+    name: str,
+    check: ExerciseCheck,
+    own: Sequence[ast.FunctionDef],
+    helpers: Iterable[ast.stmt],
+) -> Iterator[Problem]:
+    """Yields blocks that try no statement, and statements that no block can try."""
+    known = ", ".join(f'"{one}"' for one in check.statements)
+    for call in (call for function in own for call in ast.walk(function)):
+        for text in {*tried_statements(call)}.difference(check.statements):
+            values = {"name": name, "statement": text, "known": known}
+            yield problem(path, call.lineno, "known statement", **values)
+    code = [*helpers, *(node for function in own for node in function.body)]
+    nodes = [node for part in code for node in ast.walk(part)]
+    said = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    for text in {*check.statements} - said:
+        yield problem(path, check.line, "tried", name=name, statement=text)
+
+
+def tried_statements(call: ast.AST) -> Iterator[str]:
+    """Yields the statements that a call names as what it tries."""
+    *_, options = facts_of_comparison()
+    match call:
+        case ast.Call(ast.Name("statement"), args=names):
+            pass
+        case ast.Call(ast.Name("Case"), keywords=given):
+            names = [one.value for one in given if one.arg == "statements"]
+        case ast.Call(ast.Name("expect_like_solution"), keywords=given):
+            names = [one.value for one in given if one.arg not in options]
+        case _:
+            return
+    for one in (one for name in names for one in getattr(name, "elts", [name])):
+        if isinstance(one, ast.Constant) and isinstance(one.value, str):
+            yield one.value
+
+
+def problems_of_comparison(path: Path, call: ast.Call) -> Iterator[Problem]:
+    """Yields facts of which a comparison with the solution says nothing, or twice."""
+    facts, optional, options = facts_of_comparison()
+    given = {one.arg: one.value for one in call.keywords}
+    try:
+        free = ast.literal_eval(given.get("free", ast.Dict([], [])))
+        free = {*" ".join(free or ()).split()}
+    except (TypeError, ValueError):  # it is computed: a run will tell
+        return
+    if None in given:  # so are these
+        return
+    named = given.keys() - options
+    compared = {"sent" if one == "put_in" else one for one in named}
+    faults = {
+        "known facts": (named | free) - {*facts} - optional,
+        "open facts": {*facts} - compared - free,
+        "facts twice": compared & free,
+    }
+    for rule, found in faults.items():
+        if found:
+            values = {"name": ast.unparse(call.args[0]), "known": ", ".join(facts)}
+            values |= {"facts": ", ".join(sorted(found)), "fact": min(found)}
+            yield problem(path, call.lineno, rule, **values)
+
+
+@functools.cache
+def facts_of_comparison() -> tuple[list[str], set[str], set[str]]:
+    """Lists what `expect_like_solution` compares: always, if wished; its other options.
+
+    All is read from its module, since to import that is to start JAX.
+    """
+    facts, optional, options = ["value", "error"], set(), set()
+    for node in parse(coursekit.folder() / "reference_checks.py").body:
+        match node:
+            case ast.FunctionDef("expect_like_solution", ast.arguments(kwonlyargs=own)):
+                options = {one.arg for one in own}
+            case ast.Assign([ast.Name("COMPARE")], ast.Dict(keys)):
+                facts += [key.value for key in keys]
+            case ast.Assign([ast.Name("OPTIONAL")], ast.Set() as names):
+                optional = ast.literal_eval(names)
+    return [fact for fact in facts if fact not in optional], optional, options
+
+
+def bound_names(source: str) -> set[str]:
+    """Lists the names that some scope of a piece of code defines."""
+    found, scopes = set(), [symtable.symtable(source, "", "exec")]
+    while scopes:
+        scope = scopes.pop()
+        scopes += scope.get_children()
+        found |= {
+            name.get_name()
+            for name in scope.get_symbols()
+            if name.is_assigned() or name.is_imported() or name.is_parameter()
+        }
+    return found
 
 
 def marked(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef, str]]:

@@ -11,8 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grader.authoring.check_source import checks_path, read_checks
-from grader.authoring.rules import Problem, problem
+from grader.authoring.check_source import (
+    bound_names,
+    checks_path,
+    parse,
+    read_checks,
+)
+from grader.authoring.rules import Problem, SourceError, problem
 
 CELL = re.compile(r"(?m)^(# *%%.*)$")
 HEADER = re.compile(r'# %% (wrong|right)="([^"]+)"(?: fails="(.+)")?')
@@ -73,15 +78,33 @@ def problems_of_answers(lesson: Path) -> Iterator[Problem]:
 
     Each exercise needs a right and a wrong one. (The course's own have a test.)
     """
-    names = read_checks(checks_path(lesson))
+    checks = read_checks(checks_path(lesson))
     folder = answers_folder(lesson)
     for path in sorted(folder.glob("*.py")):
-        if path.stem not in names:
+        if path.stem not in checks:
             yield problem(path, 1, "answers of an exercise", name=path.stem)
-    for name in names:
+    for name, check in checks.items():
         path = folder / f"{name}.py"
+        try:
+            if path.exists():
+                parse(path)
+        except SourceError as error:
+            yield from error.problems
+            continue
         for line, header, _ in cells_in(path):
             if not HEADER.fullmatch(header):
                 yield problem(path, line, "header of an answer")
-        for kind in {"right", "wrong"} - {answer.kind for answer in read_answers(path)}:
+        answers = [*read_answers(path)]
+        for kind in {"right", "wrong"} - {answer.kind for answer in answers}:
             yield problem(path, 1, "both answers", name=name, kind=kind)
+        known = ", ".join(f'"{one}"' for one in check.statements)
+        for one in answers:
+            values = {"name": name, "answer": one.name, "known": known}
+            if name not in bound_names(one.source):
+                yield problem(path, one.line, "answer", **values)
+            if one.kind == "wrong" and not one.fails:
+                yield problem(path, one.line, "what fails", **values)
+            unknown = {*one.fails} - {*check.statements}
+            for text in unknown if known else ():  # else `@visible` cannot be read
+                values["statement"] = text
+                yield problem(path, one.line, "failing statement", **values)

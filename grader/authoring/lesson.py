@@ -19,8 +19,10 @@ from grader import ROOT
 from grader.authoring import coursekit
 from grader.authoring.check_source import (
     ExerciseCheck,
+    bound_names,
     checks_path,
     parse,
+    problems_of_checks,
     read_checks,
     visible_source,
 )
@@ -137,6 +139,7 @@ def read_sources(path: Path) -> tuple[list[Cell], dict[str, ExerciseCheck]]:
         problems += problems_of_cells(cells)
     with noted(problems):
         checks = read_checks(checks_path(path))
+        problems += problems_of_checks(checks_path(path), checks)
     if cells and checks is not None:
         problems += problems_of_both(cells, checks)
     if problems:
@@ -220,13 +223,16 @@ def problems_of_exercise(cell: Cell, previous: Cell | None) -> Iterator[Problem]
         yield cell.problem("solution")
     elif count > MAX_SOLUTION_LINES:
         yield cell.problem("length of solution", lines=count)
+    if cell.is_code and cell.name not in bound_names(cell.source):
+        yield cell.problem("function")
 
 
 def problems_of_both(
     cells: list[Cell], checks: dict[str, ExerciseCheck]
 ) -> Iterator[Problem]:
     """Yields where the text states something else than what the checks are about."""
-    path = checks_path(cells[0].path)
+    lesson = cells[0].path
+    path = checks_path(lesson)
     pairs = zip([cells[0], *cells], cells, strict=False)
     tasks = {cell.name: before for before, cell in pairs if cell.mark == "exercise"}
     others = [cell for cell in cells if cell not in tasks.values()]
@@ -239,10 +245,15 @@ def problems_of_both(
         stated, own = {*tasks[name].statements}, {*checks[name].statements}
         for item in tasks[name].unnamed:
             yield tasks[name].problem("named statement", name=name, item=item)
-        faults = dict.fromkeys(stated - own, "proven")
+        faults = dict.fromkeys(stated - own if own else (), "proven")
         faults |= dict.fromkeys(own - stated - of_all, "stated")
         for one, rule in faults.items():
             yield problem(path, checks[name].line, rule, name=name, statement=one)
+    defined = bound_names(lesson.read_text(encoding="utf-8")) | names_of_setup(lesson)
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.ImportFrom) and node.module == "coursekit.learner":
+            for name in {one.name for one in node.names} - defined:
+                yield problem(path, node.lineno, "learner's name", name=name)
 
 
 def num_lines(text: str) -> int:
@@ -356,6 +367,13 @@ def setup_source(path: Path, repository: str) -> str:
         .replace("COURSE_LESSON", path.stem)
         .replace("COURSE_NAMES", ", ".join(names))
     )
+
+
+def names_of_setup(path: Path) -> set[str]:
+    """Lists the names that a lesson's set-up cell can define."""
+    course = coursekit.course_of(path.parents[1])
+    own = bound_names((course / coursekit.SETUP_CELL).read_text(encoding="utf-8"))
+    return own | coursekit.names_for_notebooks(coursekit.read(course))
 
 
 def colab_badge(repository: str, lesson: str) -> str:

@@ -41,6 +41,8 @@ RULES = {
     "difficulty": 'Exercise "{name}" has difficulty {difficulty}. Write 1, 2 or 3.',
     "solution": 'Exercise "{name}" has no solution. '
     "Put it between the lines ### BEGIN SOLUTION and ### END SOLUTION.",
+    "function": 'The cell of exercise "{name}" does not define {name}. '
+    "Rename the function or the exercise.",
     "length of solution": "The solution has {lines} lines. "
     f"Shorten it to {MAX_SOLUTION_LINES}.",
     "number of hints": '"{name}" has {count} hints. '
@@ -54,20 +56,42 @@ RULES = {
     'Name it in @visible, and prove it in a block: with statement("{statement}"):',
     "stated": 'The text of {name} does not state "{statement}". '
     "Mark the sentence that does: - [{statement}] ...",
+    "tried": '@visible names "{statement}" of {name}, but no block tries it. '
+    'Add one: with statement("{statement}"):',
+    "known statement": '@visible of {name} does not name "{statement}". '
+    "Known are: {known}. Correct it, or add it to essential or others.",
     "expectation": "An expectation proves no statement. "
     'Put it into a block: with statement("..."):',
     # A function of solutions/checks/NN_name.py
+    "file of checks": "The file is missing. "
+    "Write the checks of the lesson's exercises into it.",
     "visible check": 'There is no check of "{name}". '
     'Add a function with @visible("{name}", ...).',
     "check of an exercise": 'The lesson has no exercise "{name}". Remove its check.',
     "arguments": '@visible("{name}", ...) takes plain values of '
     'points=2, essential=["..."], others=["..."] and bonus=True. Correct them.',
+    "undefined name": 'The name "{name}" is not defined. Import it; what the lesson '
+    "defines is imported from coursekit.learner.",
+    "learner's name": 'The lesson does not define "{name}". '
+    "Correct the import from coursekit.learner.",
+    "open facts": "expect_like_solution({name}, ...) neither compares nor frees: "
+    '{facts}. Compare each with the solution, such as {fact}="a statement", or leave '
+    'it open: free={{"{fact}": "the reason"}}.',
+    "facts twice": "expect_like_solution({name}, ...) both compares and leaves open: "
+    "{facts}. Remove one of the two.",
+    "known facts": "expect_like_solution({name}, ...) knows no {facts}. "
+    "Known are: {known}.",
     # A file of solutions/answers/NN_name/
     "answers of an exercise": 'The lesson has no exercise "{name}". '
     "Rename the file after an exercise, or remove it.",
     "both answers": 'Exercise "{name}" has no {kind} one among its known answers. '
     f"Add a cell: {ANSWERS}.",
     "header of an answer": f"This begins no known answer. Write {ANSWERS}.",
+    "answer": 'The answer "{answer}" does not define {name}.',
+    "what fails": 'The wrong answer "{answer}" does not say which statements it fails. '
+    'Add fails="..." to its header. Known are: {known}.',
+    "failing statement": 'The wrong answer "{answer}" fails "{statement}", '
+    "which @visible of {name} does not name. Known are: {known}.",
 }
 
 

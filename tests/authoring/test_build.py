@@ -446,47 +446,6 @@ def test_statement_that_no_block_reaches_is_named(with_jax):
         build(root=with_jax)
 
 
-BLOCK = '    with statement("twice"):\n        expect_close(observe(double, -7), -14)\n'
-COMPARED = (
-    "    from coursekit.reference_checks import expect_like_solution\n"
-    '    expect_like_solution(double, lambda rng: [], value="twice")\n'
-)
-# Faults in checks that only a run can find: what is replaced, by what, what is said.
-FOUND_BY_A_RUN = {
-    "a block of no statement": (
-        BLOCK,
-        BLOCK.replace('"twice"', '"twist"'),
-        'ValueError: double does not state "twist"',
-    ),
-    "a function that the lesson lacks": (
-        BLOCK,
-        "    from coursekit.learner import thrice\n\n"
-        + BLOCK.replace("double", "thrice"),
-        "name 'thrice' is not defined",
-    ),
-    "facts that are neither compared nor open": (
-        BLOCK,
-        COMPARED,
-        "arrays, compiles, arguments is either compared or free",
-    ),
-}
-
-
-@pytest.mark.parametrize("fault", FOUND_BY_A_RUN)
-def test_fault_in_checks_that_a_run_meets_is_named_with_its_exercise(with_jax, fault):
-    old, new, said = FOUND_BY_A_RUN[fault]
-    edit(with_jax / CHECKS, old, new)
-    with pytest.raises(BuildError, match="solution of double does not get") as caught:
-        build(root=with_jax)
-    assert said in str(caught.value)
-
-
-def test_solution_that_does_not_define_its_exercise_is_named(with_jax):
-    edit(with_jax / SOURCE, "def double(x)", "def twice(x)")
-    with pytest.raises(BuildError, match=r"solution of double .*double is not defined"):
-        build(root=with_jax)
-
-
 HELD = StatementResult("twice", True, 0, HOLDS)
 CARDS = {
     "right": ("1", Verdict("double", RIGHT, 1, (HELD,))),
@@ -534,7 +493,8 @@ def test_check_of_a_solution_must_show_its_card(tmp_path, shown):
 
 def test_faulty_source_is_named_and_nothing_is_written(course):
     edit(course / SOURCE, "a demonstration", "a show")
-    add_lesson(course, "02_faulty", "# %%\nx = 1\n", checks="")
+    faulty = course / "solutions" / "02_faulty.py"
+    faulty.write_text("# %%\nx = 1\n")
     before = files(course)
     with pytest.raises(
         SourceError, match=r"02_faulty\.py:1: The setup cell is missing"

@@ -31,6 +31,14 @@ EXAMPLES = "def examples_of_double():"
 BLOCK = '    with statement("twice"):\n        expect_close(observe(double, 3), 6)\n'
 IN_CASES = "        expect_close(observe(double, -7), -14)\n"
 
+COMPARED = f"""{IN_CASES}
+    from coursekit.reference_checks import expect_like_solution
+
+    expect_like_solution("""
+# What a comparison with the solution may leave open; of the last, without two.
+OPEN = '{"error layout": "a number", "collectives sent arrays compiles arguments": ""}'
+REST = '{"collectives sent arrays compiles arguments": ""}'
+
 
 def options(text):
     return MARK.replace('points=1, essential=["twice"]', text)
@@ -270,6 +278,13 @@ IN_LESSON = {
         "# %%\nx = 0",
         "The code has 21 lines.",
     ),
+    "function of another name": (
+        "function",
+        "def negate(x):",
+        "def minus(x):",
+        NEGATE,
+        'The cell of exercise "negate" does not define negate.',
+    ),
     "too many solution lines": (
         "length of solution",
         "    return -x\n",
@@ -371,6 +386,67 @@ IN_CHECKS = {
         EXAMPLES,
         '@visible("double", ...) takes plain values of',
     ),
+    "name that nothing defines": (
+        "undefined name",
+        '    with statement("negative"):\n',
+        '    with statement("negative"):\n        x = np.zeros(3)\n',
+        "np.zeros(3)",
+        'The name "np" is not defined. Import it',
+    ),
+    "function that the lesson lacks": (
+        "learner's name",
+        "import double, negate\n",
+        "import double, negate, thrice\n",
+        "import double, negate, thrice",
+        'The lesson does not define "thrice".',
+    ),
+    "statement without a block": (
+        "tried",
+        BLOCK
+        + "\n\n"
+        + HIDDEN
+        + "\ndef cases_of_double():\n"
+        + '    with statement("twice"):\n'
+        + IN_CASES,
+        "    observe(double, 3)\n",
+        EXAMPLES,
+        '@visible names "twice" of double, but no block tries it.',
+    ),
+    "block of no statement": (
+        "known statement",
+        BLOCK,
+        f'{BLOCK}    with statement("twist"):\n        pass\n',
+        'statement("twist")',
+        '@visible of double does not name "twist". Known are: "twice".',
+    ),
+    "case of no statement": (
+        "known statement",
+        IN_CASES,
+        f'{COMPARED}double, lambda: 1, value="twist", free={OPEN})\n',
+        "lambda: 1",
+        '@visible of double does not name "twist". Known are: "twice".',
+    ),
+    "facts that are neither compared nor open": (
+        "open facts",
+        IN_CASES,
+        f'{COMPARED}double, print, value="twice", free={REST})\n',
+        "expect_like_solution(",
+        "expect_like_solution(double, ...) neither compares nor frees: error, ",
+    ),
+    "fact that is compared and open": (
+        "facts twice",
+        IN_CASES,
+        f'{COMPARED}double, print, value="twice", error="twice", free={OPEN})\n',
+        "expect_like_solution(",
+        "expect_like_solution(double, ...) both compares and leaves open: error.",
+    ),
+    "fact that does not exist": (
+        "known facts",
+        IN_CASES,
+        f'{COMPARED}double, print, values="twice", value="twice", free={OPEN})\n',
+        "expect_like_solution(",
+        "expect_like_solution(double, ...) knows no values. Known are: value, error",
+    ),
     "expectation outside of a block": (
         "expectation",
         BLOCK,
@@ -460,11 +536,40 @@ IN_ANSWERS = {
         "# %% correct",
         "This begins no known answer.",
     ),
+    "another function": (
+        "answer",
+        "def double(x):\n    return x + x",
+        "def twice(x):\n    return x + x",
+        '# %% right="adds"',
+        'The answer "adds" does not define double.',
+    ),
+    "no statement that fails": (
+        "what fails",
+        WRONG,
+        '# %% wrong="once"',
+        '# %% wrong="once"',
+        'The wrong answer "once" does not say which statements it fails.',
+    ),
+    "unknown statement": (
+        "failing statement",
+        WRONG,
+        WRONG.replace("twice", "twice; thrice"),
+        "# %% wrong",
+        'The wrong answer "once" fails "thrice", which @visible of double',
+    ),
+    "answers that are no Python": (
+        "syntax",
+        "return x + x",
+        "return x +",
+        "return x +",
+        "This is not Python: invalid syntax.",
+    ),
 }
 # The faults that break another rule, too.
 BREAK_OTHERS = {
     *("check without exercise", "hints without exercise", "duplicate exercise"),
-    *("duplicate check", "duplicate hints", "seven statements"),
+    *("duplicate check", "duplicate hints", "seven statements", "second check"),
+    *("points that are computed", "function of another name"),
 }
 
 
@@ -547,15 +652,14 @@ def test_private_lesson_with_two_known_answers_breaks_no_rule(tmp_path):
 
 def test_all_that_is_wrong_in_all_lessons_is_named_at_once(tmp_path):
     own = tmp_path / "own"
-    answers = private_course(own, changed(ANSWERS, (WRONG, '# %% false="once"')))
+    answers = private_course(own, changed(ANSWERS, (WRONG, '# %% wrong="once"')))
     (own / "solutions" / "02_more.py").write_text("x = 1\n")
-    (own / "solutions" / "checks" / "02_more.py").write_text("x =\n")
     with pytest.raises(SourceError) as caught:
         read_lessons(own)
     message = str(caught.value)
-    assert f"{answers}:9: This begins no known answer" in message
+    assert f"{answers}:9: The wrong answer" in message
     assert f"{own / 'solutions' / '02_more.py'}:1: Text before the first" in message
-    assert "checks/02_more.py:1: This is not Python" in message
+    assert "checks/02_more.py:1: The file is missing." in message
 
 
 def test_all_that_is_wrong_is_named_at_once(tmp_path):
@@ -573,7 +677,7 @@ def test_all_that_is_wrong_is_named_at_once(tmp_path):
 def test_each_rule_has_a_fault():
     found = {fault[0] for fault in (*IN_LESSON.values(), *IN_CHECKS.values())}
     found |= {fault[0] for fault in IN_ANSWERS.values()}
-    assert found | {"proven", "syntax"} == RULES.keys()  # tested below
+    assert found | {"file of checks", "proven"} == RULES.keys()  # tested below
 
 
 @pytest.mark.parametrize(
@@ -600,11 +704,13 @@ def test_empty_file_is_named(tmp_path):
     assert message_of(path).startswith(f"{path}:1: ")
 
 
-def test_missing_checks_are_named(tmp_path):
+def test_missing_checks_are_named_with_the_remedy(tmp_path):
     path = write_course(tmp_path / "course")
     checks_path(path).unlink()
-    with pytest.raises(FileNotFoundError, match=str(checks_path(path))):
-        read_lesson(path, REPOSITORY)
+    assert message_of(path) == (
+        f"{checks_path(path)}:1: The file is missing. "
+        "Write the checks of the lesson's exercises into it."
+    )
 
 
 def test_exercise_without_a_check_is_named(tmp_path):
@@ -673,7 +779,22 @@ ALLOWED = {
     ),
     "comparison with the solution outside of a block": (
         IN_CASES,
-        f'{IN_CASES}    expect_like_solution(double, print, value="twice")\n',
+        f'{COMPARED}double, print, value="twice", free={OPEN})\n',
+    ),
+    "what is open in a constant": (
+        IN_CASES,
+        f'{COMPARED}double, print, value="twice", free=free | {REST})\n'.replace(
+            "    expect_like_solution(",
+            '    more = {"error": ""}\n    free = more | {"layout": ""}\n'
+            "    expect_like_solution(",
+        ),
+    ),
+    "what is open in a dict that changes": (
+        IN_CASES,
+        f'{COMPARED}double, print, value="twice", free=free)\n'.replace(
+            "    expect_like_solution(",
+            f"    free = {REST}\n    free |= {OPEN}\n    expect_like_solution(",
+        ),
     ),
     "a fraction of a point": (MARK, MARK.replace("points=1", "points=1.5")),
     "statements in a tuple": (MARK, options('points=1, essential=("twice",)')),
