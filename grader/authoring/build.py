@@ -59,7 +59,7 @@ def build(
         BuildError: a cell of a solved lesson raises, a solution or a known answer does
             not get what it deserves, or a released notebook holds an answer.
     """
-    lessons = read_lessons(root)
+    lessons = read_lessons(root, names)
     for path, language in itertools.product(lessons, ("", *languages(root))):
         released = released_path(path, language)
         if name := answer_in(released):
@@ -89,19 +89,22 @@ def refuse_unbuilt(root: Path) -> None:
             )
 
 
-def read_lessons(root: Path) -> dict[Path, NotebookNode]:
-    """Reads all lessons in a folder; an error names all that breaks a rule in them."""
-    lessons, problems = {}, []
-    for path in lesson_paths(root=root):
-        with noted(problems):
-            lessons[path] = read(path, root)
-        with noted(problems):
-            problems += problems_of_answers(path) if is_private(root) else ()
-    if not lessons and not problems:
+def read_lessons(root: Path, names: Iterable[str] = ()) -> dict[Path, NotebookNode]:
+    """Reads all lessons of the course, or those in `names` of a private folder.
+
+    An error names all that breaks a rule in them.
+    """
+    if not lesson_paths(root=root):
         raise BuildError(
             f"{root} holds no lesson. Write one: "
             f"python -m grader new lesson NAME --folder {root}"
         )
+    private, lessons, problems = is_private(root), {}, []
+    for path in lesson_paths(names if private else (), root):
+        with noted(problems):
+            lessons[path] = read(path, root)
+        with noted(problems):
+            problems += problems_of_answers(path) if private else ()
     if problems:
         raise SourceError(problems)
     return lessons
@@ -109,7 +112,7 @@ def read_lessons(root: Path) -> dict[Path, NotebookNode]:
 
 def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
     """Names each file that a build would change, and why. Nothing is run."""
-    lessons, files = read_lessons(root), {}
+    lessons, files = read_lessons(root, names), {}
     for path in lesson_paths(names, root):
         solved = path.with_suffix(".ipynb")
         made = with_outputs(path, lessons[path], read_notebook(solved).cells)

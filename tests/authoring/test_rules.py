@@ -662,6 +662,15 @@ def test_all_that_is_wrong_in_all_lessons_is_named_at_once(tmp_path):
     assert "checks/02_more.py:1: The file is missing." in message
 
 
+def test_faults_of_a_private_lesson_stop_no_build_of_another(tmp_path):
+    own = tmp_path / "own"
+    private_course(own)
+    (own / "solutions" / "02_more.py").write_text("x = 1\n")
+    assert [path.stem for path in read_lessons(own, ["01"])] == ["01_tiny"]
+    with pytest.raises(SourceError, match=r"02_more\.py:1: Text before the first"):
+        read_lessons(own, ["02"])
+
+
 def test_all_that_is_wrong_is_named_at_once(tmp_path):
     faults = "no set-up", "odd minutes", "four hints"
     source = changed(SOURCE, *(IN_LESSON[fault][1:3] for fault in faults))
