@@ -5,6 +5,8 @@ A new exercise is a working example: its author replaces it step by step.
 
 from __future__ import annotations
 
+import ast
+import builtins
 import keyword
 import re
 import string
@@ -12,10 +14,11 @@ from pathlib import Path
 
 from grader import ROOT, CourseError
 from grader.atomic_files import write
-from grader.authoring.check_source import checks_path
+from grader.authoring.check_source import bound_names, checks_path, parse
 from grader.authoring.coursekit import course_of
 from grader.authoring.known_answers import answers_folder, cells_in
-from grader.authoring.release import lesson_number, lesson_paths
+from grader.authoring.lesson import names_of_setup
+from grader.authoring.release import lesson_number, lesson_paths, names_lesson
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -30,8 +33,14 @@ def new_lesson(name: str, folder: Path) -> list[Path]:
     Returns the files.
     """
     folder = private_folder(folder)
-    refuse_bad_name(name)
+    refuse_bad_name(name, "lesson")
     taken = [*lesson_paths(root=ROOT), *lesson_paths(root=folder)]
+    for one in taken:
+        if name == one.stem[3:]:
+            raise CourseError(
+                f"There is a lesson {one.stem} already. Choose another name, "
+                f"or change it: {one}"
+            )
     number = 1 + max(lesson_number(one.stem) for one in taken)
     path = folder / "solutions" / f"{number:02}_{name}.py"
     values = {"number": number, "title": name.replace("_", " ").capitalize()}
@@ -49,19 +58,22 @@ def new_exercise(lesson: str, name: str, folder: Path) -> list[Path]:
     One of the course's own lessons is copied into the folder first.
     """
     folder = private_folder(folder)
-    refuse_bad_name(name)
+    refuse_bad_name(name, "exercise")
     files = sources_of(lesson, folder)
     path = next(iter(files))
     checks, answers = checks_path(path), answers_folder(path) / f"{name}.py"
-    if f'exercise="{name}"' in files[path]:
-        raise CourseError(f'{path} has an exercise "{name}". Choose another name.')
+    for file in (path, checks):
+        if name in bound_names(files[file]) | names_of_setup(path):
+            raise CourseError(
+                f'{file} already uses the name "{name}". Choose another one.'
+            )
     place = 1 + files[path].count("\n# ### Exercise ")
     number = f"{lesson_number(path.stem)}.{place}"
     end = SCORECARD.search(files[path])
     end = end.start() if end else len(files[path])
     cells = template("exercise", number=number, name=name)
     files[path] = files[path][:end] + cells + files[path][end:]
-    files[checks] += "\n\n" + template("exercise_checks", name=name)
+    files[checks] = with_check(files[checks], template("exercise_checks", name=name))
     files[answers] = template("answers", name=name)
     return write_all(files)
 
@@ -74,14 +86,17 @@ def private_folder(folder: Path) -> Path:
             f"{folder} is in the course's repository, which learners can read: "
             "solutions and hidden tests must not be in it. Choose a folder of your own."
         )
+    if folder.is_file():
+        raise CourseError(f"{folder} is a file. Choose a folder.")
     return folder
 
 
-def refuse_bad_name(name: str) -> None:
-    if not NAME.fullmatch(name) or keyword.iskeyword(name):
+def refuse_bad_name(name: str, kind: str) -> None:
+    is_pythons = keyword.iskeyword(name) or hasattr(builtins, name)
+    if not NAME.fullmatch(name) or (kind == "exercise" and is_pythons):
         raise CourseError(
-            f'"{name}" cannot be the name of a lesson or an exercise. Write small '
-            "letters, digits and _, such as masked_mean, and no word of Python's."
+            f'"{name}" cannot be the name of this {kind}. Write small letters, digits '
+            "and _, such as masked_mean, and none of Python's own names."
         )
 
 
@@ -91,7 +106,16 @@ def sources_of(lesson: str, folder: Path) -> dict[Path, str]:
     Of one of the course's own, these are copies, with the first right and wrong answer
     to each exercise.
     """
-    path = lesson_paths([lesson], private=[folder])[0]
+    taken = [*lesson_paths(root=folder), *lesson_paths(root=ROOT)]
+    path = next((one for one in taken if names_lesson(lesson, one.stem)), None)
+    if path is None:
+        known = ", ".join(one.stem for one in lesson_paths(root=folder)) or "none"
+        raise CourseError(
+            f'There is no lesson "{lesson}". In {folder}: {known}. Make one: '
+            f"python -m grader new lesson NAME --folder {folder}"
+        )
+    for file in (path, checks_path(path)):
+        parse(file)  # an error names its line
     own = folder / "solutions" / path.name
     files = {own: path.read_text(encoding="utf-8")}
     files[checks_path(own)] = checks_path(path).read_text(encoding="utf-8")
@@ -108,6 +132,46 @@ def one_of_each(path: Path) -> str:
     for _, header, text in cells_in(path):
         found.setdefault(header.split("=")[0], f"{header}\n{text.strip()}\n")
     return "\n\n".join(found.values())
+
+
+def with_check(source: str, added: str) -> str:
+    """Adds functions to a module of checks, and their imports to its imports."""
+    new = imports_in(added)
+    if "from coursekit" not in source:  # it has no check yet
+        return f"{source.rstrip()}\n\n{added}"
+    for node in new:
+        source = with_import(source, node)
+    functions = added.splitlines()[new[-1].end_lineno :]
+    return "\n".join([source.rstrip(), *functions, ""])
+
+
+def with_import(source: str, new: ast.Import | ast.ImportFrom) -> str:
+    """Adds an import in its place among those of a module, merged as isort does."""
+    lines, own = source.splitlines(), imports_in(source)
+    earlier = [one.end_lineno for one in own if order(one) < order(new)]
+    start = end = max(earlier, default=own[0].lineno - 1)
+    text = ast.unparse(new)
+    for one in own:
+        if order(one) == order(new):
+            names = {ast.unparse(name) for name in (*one.names, *new.names)}
+            if len(names) == len(one.names):
+                return source
+            start, end = one.lineno - 1, one.end_lineno
+            names = "".join(f"    {name},\n" for name in sorted(names))
+            text = f"from {one.module} import (\n{names})"
+    return "\n".join([*lines[:start], text, *lines[end:], ""])
+
+
+def order(node: ast.Import | ast.ImportFrom) -> tuple[bool, bool, bool, str]:
+    """Returns a key that sorts imports as isort does, the same for those to merge."""
+    text = ast.unparse(node).partition(" import ")[0]
+    is_ours = text.startswith("from coursekit")
+    return text != "from __future__", is_ours, text.startswith("from"), text
+
+
+def imports_in(source: str) -> list[ast.Import | ast.ImportFrom]:
+    nodes = ast.parse(source).body
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def template(file: str, **values: object) -> str:

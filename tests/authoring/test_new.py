@@ -1,6 +1,9 @@
 """An author's folder: what `new` writes is whole, and what it refuses says why."""
 
+import ast
 import re
+import subprocess
+import sys
 
 import pytest
 from classes import printed
@@ -68,7 +71,24 @@ def test_a_second_exercise_follows_the_first(folder):
     assert re.findall("### Exercise (.*)", text) == ["6.1: center", "6.2: scale"]
     last = [cell.mark for cell in read_cells(folder / "solutions/06_padding.py")][-2:]
     assert last == ["", "scorecard"]  # with the text that introduces it
+    module = ast.parse(files(folder)["solutions/checks/06_padding.py"])
+    imports = [ast.unparse(n) for n in module.body if isinstance(n, ast.ImportFrom)]
+    assert len(imports) == len({*imports})
+    assert "from coursekit.learner import center, scale" in imports
     assert [*exercises(read(folder)["06_padding"])] == ["center", "scale"]
+
+
+@pytest.mark.parametrize("lesson", ["01", "02", "03", "04", "05", "06"])
+def test_imports_are_at_the_top_and_in_order_after_another_exercise(lesson, folder):
+    own = folder / "solutions/checks/06_padding.py"
+    lacking = "from coursekit.(expect_|hidden).*\n"
+    own.write_text(re.sub(lacking, "", own.read_text()))
+    _, checks, *_ = new_exercise(lesson, "mean_over_all", folder)
+    ours = "lint.isort.known-first-party=['coursekit']"
+    rules = ["--isolated", "--select=E402,F811,F821,I", f"--config={ours}"]
+    ruff = [sys.executable, "-m", "ruff", "check", *rules, str(checks)]
+    found = subprocess.run(ruff, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout
 
 
 def test_an_exercise_of_one_of_our_lessons_is_added_to_a_copy_of_it(folder):
@@ -85,27 +105,41 @@ def test_an_exercise_of_one_of_our_lessons_is_added_to_a_copy_of_it(folder):
 
 def test_a_lesson_gets_the_next_number(folder):
     assert new_lesson("more", folder)[0].stem == "07_more"
-    assert new_lesson("more", folder)[0].stem == "08_more"
+    assert new_lesson("next", folder)[0].stem == "08_next"
 
 
 # What is asked for, and the one line that is said.
 REFUSED = {
     "a lesson's name": (
         "lesson Pad-ding",
-        '"Pad-ding" cannot be the name of a lesson or an exercise. Write',
+        '"Pad-ding" cannot be the name of this lesson. Write',
     ),
     "an exercise's name": (
         "exercise 06 2nd",
-        '"2nd" cannot be the name of a lesson or an exercise. Write',
+        '"2nd" cannot be the name of this exercise. Write',
     ),
-    "a word of Python's": ("exercise 06 lambda", '"lambda" cannot be the name of'),
+    "a word of Python's": (
+        "exercise 06 lambda",
+        '"lambda" cannot be the name of this exercise',
+    ),
+    "a function of Python's": (
+        "exercise 06 sum",
+        '"sum" cannot be the name of this exercise',
+    ),
+    "a lesson that there is": (
+        "lesson padding",
+        "There is a lesson 06_padding already",
+    ),
+    "a lesson of ours": ("lesson collectives", "There is a lesson 02_collectives"),
     "an exercise that there is": (
         "exercise 06 center",
-        '06_padding.py has an exercise "center". Choose another name.',
+        'already uses the name "center"',
     ),
+    "a name of the package": ("exercise 06 observe", 'already uses the name "observe"'),
     "an unknown lesson": (
         "exercise 09 scale",
-        'There is no lesson "09". The lessons are: 01_pmap_spmd, ',
+        'There is no lesson "09". In FOLDER: 06_padding. '
+        "Make one: python -m grader new lesson NAME --folder FOLDER",
     ),
 }
 
@@ -116,7 +150,7 @@ def test_what_cannot_be_made_is_said_in_one_line(what, folder, capsys):
     before = files(folder)
     assert main(["new", *words.split(), "--folder", str(folder)]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert said.replace("FOLDER", str(folder)) in line
     assert files(folder) == before
 
 
@@ -125,6 +159,12 @@ def test_private_lessons_stay_out_of_the_repository():
         with pytest.raises(CourseError, match="in the course's repository"):
             new_lesson("padding", folder)
     assert not (ROOT / "mine").exists()
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(CourseError, match="is a file"):
+        new_lesson("padding", tmp_path / "file")
 
 
 def test_the_command_says_what_it_wrote_and_what_comes_next(tmp_path):
