@@ -14,23 +14,24 @@ from grader.authoring.release import exercises
 from grader.authoring.rules import BuildError, Problem
 from lessons.coursekit.outcomes import RIGHT
 
-# What the last check found: the outcome, what went wrong first, and the statements that
-# fail, with their likely causes.
-FOUND = """\
+# Tries an answer alone, and defines the solution again. The value is what the check
+# found: the outcome, what went wrong first, the statements that fail, likely causes.
+TRIAL = """\
+del {name}
+{answer}
+check("{name}")
 from coursekit import notebook as _notebook
 _verdict = _notebook._results["{name}"]
 _failed = [one for one in _verdict.statements if one.standing == "fails"]
 _failed = {{one.name: dict(one.rows).get("likely", "") for one in _failed}}
+{solution}
 _verdict.outcome, _verdict.headline, _failed"""
-NUM_CELLS = 4  # of a trial
 
 
-def trial_cells(answer: KnownAnswer, lesson: NotebookNode) -> list[NotebookNode]:
-    """Makes the cells that try an answer, and define the solution again."""
-    name = answer.exercise
-    solution = exercises(lesson)[name].source
-    sources = answer.source, f'check("{name}")', FOUND.format(name=name), solution
-    return [nbformat.v4.new_code_cell(source) for source in sources]
+def trial_cell(answer: KnownAnswer, lesson: NotebookNode) -> NotebookNode:
+    name, solution = answer.exercise, exercises(lesson)[answer.exercise].source
+    source = TRIAL.format(name=name, answer=answer.source, solution=solution)
+    return nbformat.v4.new_code_cell(source)
 
 
 def refuse_wrong_answers(
@@ -38,16 +39,11 @@ def refuse_wrong_answers(
 ) -> None:
     """Raises `BuildError` where an answer did not get what it deserves.
 
-    Args:
-        folder: has the answers' files.
-        answers: those that were tried.
-        ran: the cells of all trials.
+    Their files are in `folder`; `ran` are the cells that tried them.
     """
     problems = []
-    for answer, cells in zip(
-        answers, zip(*[iter(ran)] * NUM_CELLS, strict=True), strict=True
-    ):
-        [result] = (one for one in cells[2].outputs if "data" in one)
+    for answer, cell in zip(answers, ran, strict=True):
+        [result] = (one for one in cell.outputs if "execution_count" in one)
         found = ast.literal_eval(result.data["text/plain"])
         if text := fault_of(answer, *found):
             path = folder / f"{answer.exercise}.py"
@@ -67,7 +63,7 @@ def fault_of(
         is_right = outcome == RIGHT
         return "" if is_right else f'The right answer "{answer.name}": {said}'
     if {*failed} != {*answer.fails}:
-        fails = "; ".join(answer.fails)
+        fails = "; ".join(answer.fails) or "nothing"
         return f'The wrong answer "{answer.name}" should fail: {fails}. But {said}'
     if answer.cause and answer.cause not in failed.values():
         shown = "; ".join(filter(None, failed.values())) or "none"

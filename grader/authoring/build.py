@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import html
 import itertools
@@ -20,7 +19,7 @@ from tqdm import tqdm
 from grader import ROOT
 from grader.atomic_files import write_file
 from grader.authoring import coursekit
-from grader.authoring.answer_trial import refuse_wrong_answers, trial_cells
+from grader.authoring.answer_trial import refuse_wrong_answers, trial_cell
 from grader.authoring.check_source import checks_path, visible_source
 from grader.authoring.execution import execute
 from grader.authoring.known_answers import (
@@ -57,37 +56,24 @@ def build(
 
     Raises:
         SourceError: sources break rules.
-        BuildError: a solved lesson's cell raises, a solution does not get its points, a
-            known answer of a private lesson not what it deserves, or a released
-            notebook holds what a learner wrote.
+        BuildError: a cell of a solved lesson raises, a solution or a known answer does
+            not get what it deserves, or a released notebook holds an answer.
     """
-    chosen = chosen_paths(names, root)
-    lessons = read_lessons(chosen, root)
+    lessons = read_lessons(root, names)
     for path, language in itertools.product(lessons, ("", *languages(root))):
         released = released_path(path, language)
         if name := answer_in(released):
             raise BuildError(
                 f"{released} holds an answer to {name}, which a build would overwrite. "
-                "Move the file away, or drop the answers: "
-                + (f"rm {released}" if is_private(root) else "git checkout lessons")
+                "Move the file away, or delete it."
             )
     made, _ = generated(lessons, root)
     files = {}
-    for path in chosen:
+    for path in lesson_paths(names, root):
         earlier = last_run(path, lessons[path])
         solved = earlier if earlier and not rerun else run(path, lessons[path])
         files[path.with_suffix(".ipynb")] = dumps(solved).encode()
     return write_differing(files | made)
-
-
-def chosen_paths(names: Iterable[str], root: Path) -> list[Path]:
-    """Lists the sources of the lessons in `names`, or of all in `root`."""
-    if not lesson_paths(root=root):
-        raise BuildError(
-            f"{root} holds no lesson. Write one: "
-            f"python -m grader new lesson NAME --folder {root}"
-        )
-    return lesson_paths(names, root)
 
 
 def refuse_unbuilt(root: Path) -> None:
@@ -95,8 +81,7 @@ def refuse_unbuilt(root: Path) -> None:
 
     Nothing else proves that a solution gets its points.
     """
-    paths = chosen_paths((), root)
-    for path, lesson in read_lessons(paths, root).items():
+    for path, lesson in read_lessons(root).items():
         if last_run(path, lesson) is None:
             raise BuildError(
                 f"{path} has changed since its last build, or the course has. "
@@ -104,17 +89,21 @@ def refuse_unbuilt(root: Path) -> None:
             )
 
 
-def read_lessons(chosen: Iterable[Path], root: Path) -> dict[Path, NotebookNode]:
-    """Reads all lessons of a course, or the chosen ones of a private folder.
+def read_lessons(root: Path, names: Iterable[str] = ()) -> dict[Path, NotebookNode]:
+    """Reads all lessons of the course, or those in `names` of a private folder.
 
-    Raises:
-        SourceError: some break rules; all that breaks one is named.
+    An error names all that breaks a rule in them.
     """
+    if not lesson_paths(root=root):
+        raise BuildError(
+            f"{root} holds no lesson. Write one: "
+            f"python -m grader new lesson NAME --folder {root}"
+        )
     private, lessons, problems = is_private(root), {}, []
-    for path in chosen if private else lesson_paths(root=root):
+    for path in lesson_paths(names if private else (), root):
         with noted(problems):
             lessons[path] = read(path, root)
-        with contextlib.suppress(SourceError):  # of its checks: named already
+        with noted(problems):
             problems += problems_of_answers(path) if private else ()
     if problems:
         raise SourceError(problems)
@@ -123,10 +112,8 @@ def read_lessons(chosen: Iterable[Path], root: Path) -> dict[Path, NotebookNode]
 
 def stale(names: Iterable[str] = (), root: Path = ROOT) -> dict[Path, str]:
     """Names each file that a build would change, and why. Nothing is run."""
-    chosen = chosen_paths(names, root)
-    lessons = read_lessons(chosen, root)
-    files = {}
-    for path in chosen:
+    lessons, files = read_lessons(root, names), {}
+    for path in lesson_paths(names, root):
         solved = path.with_suffix(".ipynb")
         made = with_outputs(path, lessons[path], read_notebook(solved).cells)
         files[solved] = dumps(made).encode()
@@ -145,9 +132,10 @@ def generated(
 
     These are the released notebooks, the learners' copies of the checks, translations,
     and the archive from which Colab's notebooks import the package. The lessons'
-    sources and checks are in it, too: with these, a check runs hidden cases. Archives
-    of earlier versions have None: they are to be removed. Private lessons have neither
-    translations nor an archive, but a copy of the package beside them.
+    sources and checks are in it, too: with these, a check runs hidden cases. Private
+    lessons have neither translations nor an archive, but a copy of the package beside
+    them. Archives of earlier versions, and modules that the package no longer has, are
+    None: they are to be removed.
     """
     released = {path.stem: release(notebook) for path, notebook in lessons.items()}
     private, folder = is_private(root), coursekit.folder(root)
@@ -158,7 +146,9 @@ def generated(
         texts[folder / "checks" / path.name] = visible_source(source)
     files = {path: text.encode() for path, text in texts.items()}
     if private:
-        return files | copied_package(folder), missing
+        gone = {*folder.rglob("*.py")} - {*folder.glob("checks/[0-9]*")}
+        package = {folder / n: t.encode() for n, t in coursekit.read_common().items()}
+        return dict.fromkeys(gone) | files | package, missing
     modules = coursekit.read(root) | {
         path.relative_to(folder).as_posix(): text
         for path, text in texts.items()
@@ -169,21 +159,6 @@ def generated(
     for path in root.glob("docs/colab/*.zip"):
         files.setdefault(path, None)
     return files, missing
-
-
-def copied_package(folder: Path) -> dict[Path, bytes | None]:
-    """Copies the course's package into a private folder, without lessons' checks.
-
-    Modules that the package no longer has are None.
-    """
-    copied = {folder / name: text for name, text in coursekit.read().items()}
-    files = dict.fromkeys(folder.rglob("*.py"))
-    files |= {path: text.encode() for path, text in copied.items()}
-    return {
-        path: data
-        for path, data in files.items()
-        if not coursekit.is_lessons_checks(path.relative_to(folder).as_posix())
-    }
 
 
 def lesson_sources(root: Path, names: Iterable[str] = ()) -> dict[str, str]:
@@ -197,8 +172,11 @@ def lesson_sources(root: Path, names: Iterable[str] = ()) -> dict[str, str]:
 
 def differing(files: Mapping[Path, bytes | None]) -> list[Path]:
     """Lists the files that do not hold these bytes; None: that should not exist."""
-    found = {path: path.read_bytes() if path.is_file() else None for path in files}
-    return [path for path, data in files.items() if found[path] != data]
+    return [
+        path
+        for path, data in files.items()
+        if data != (path.read_bytes() if path.is_file() else None)
+    ]
 
 
 def write_differing(files: Mapping[Path, bytes | None]) -> list[Path]:
@@ -216,17 +194,13 @@ def run(path: Path, lesson: NotebookNode) -> NotebookNode:
     """Runs a lesson with its solutions, and makes the solved notebook.
 
     After a private lesson its known answers are tried, in the same process.
-
-    Raises:
-        BuildError: a cell raises, a solution does not get its points, or a known answer
-            not what it deserves.
     """
     root, notebook = path.parents[1], without_hidden(lesson)
     files, end = lesson_sources(root, [path.stem]), len(notebook.cells)
     answers = answers_to(path) if is_private(root) else []
-    notebook.cells += [cell for one in answers for cell in trial_cells(one, lesson)]
-    number = sum(cell.cell_type == "code" for cell in notebook.cells)
-    with tqdm(total=number, desc=path.stem, unit="cell", disable=None) as bar:
+    notebook.cells += [trial_cell(one, lesson) for one in answers]
+    total = sum(cell.cell_type == "code" for cell in notebook.cells)
+    with tqdm(total=total, desc=path.stem, unit="cell", disable=None) as bar:
         try:
             solved = execute(notebook, on_cell=bar.update, files=files)
         except (CellControlSignal, DeadKernelError) as error:
@@ -250,8 +224,7 @@ def with_outputs(
 ) -> NotebookNode:
     """Makes the solved notebook of a lesson, with the outputs of cells that ran.
 
-    It carries hashes of all that went into its run and of what came out, so it can be
-    proved fresh without another run.
+    The hashes of all that went into its run and of what came out prove it fresh.
     """
     solved = without_hidden(lesson)
     code = [cell for cell in solved.cells if cell.cell_type == "code"]
@@ -259,13 +232,13 @@ def with_outputs(
     for number, (cell, found) in enumerate(zip(code, outputs, strict=False), 1):
         cell.update(outputs=found, execution_count=number)
     inputs = [cell.source for cell in code]
-    inputs += [coursekit.version(coursekit.read_for(path))]
+    package = coursekit.read(coursekit.course_of(path.parents[1]))
+    inputs += [coursekit.version(package)]
     inputs += [checks_path(path).read_text(encoding="utf-8")]
     if is_private(path.parents[1]):
         inputs += [repr(answer) for answer in answers_to(path)]
     outputs = [cell.get("outputs") for cell in solved.cells]
-    hashes = {"inputs": digest(inputs), "outputs": digest(outputs)}
-    solved.metadata["course"] = hashes
+    solved.metadata["course"] = {"inputs": digest(inputs), "outputs": digest(outputs)}
     return solved
 
 
@@ -284,31 +257,24 @@ def read_notebook(path: Path) -> NotebookNode:
 def refuse_wrong_solutions(path: Path, solved: NotebookNode) -> None:
     """Raises `BuildError` where a solution does not get all points of its check.
 
-    A statement that was not tried has no expectation. A bonus is worth 0 points in
-    nbgrader, so the card must call its solution right.
+    A statement that was not tried has no expectation.
     """
     wrong = []
     for exercise, cell in checks(solved).items():
         results = [one.data for one in cell.outputs if "execution_count" in one]
-        values = [one.get("text/plain") for one in results]
         card = "".join(one.get("text/html", "") for one in results)
-        points = nbgrader_metadata(cell)["points"]
-        is_right = points or f'"{exercise}: {RIGHT}, ' in card
-        is_tried = f">{MARKS[LATER]}</span>" not in card
-        if values != [f"{points:g}"] or not is_right or not is_tried:
+        is_right = f'"{exercise}: {RIGHT}, ' in card
+        if not is_right or f">{MARKS[LATER]}</span>" in card:
+            words = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", card)).split())
+            # An author is not asked to report a fault.
+            said = words.partition(" likely a fault of the course")[0] or "nothing"
             wrong.append(
                 f"{path.name}: the solution of {exercise} does not get the "
                 f"{points_for(cell):g} points of its check, or no block tries one of "
-                f"its statements. It says: {words_of(card) or values}"
+                f"its statements. It says: {said}"
             )
     if wrong:
         raise BuildError("\n".join(wrong))
-
-
-def words_of(card: str) -> str:
-    """Returns what a card says to an author, who is asked to report no fault."""
-    words = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", card)).split())
-    return words.partition(" likely a fault of the course")[0]
 
 
 def is_private(root: Path) -> bool:

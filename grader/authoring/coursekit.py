@@ -34,9 +34,9 @@ def read(root: Path = ROOT) -> dict[str, str]:
     }
 
 
-def read_for(lesson: Path) -> dict[str, str]:
-    """Reads the package that a lesson uses."""
-    return read(course_of(lesson.parents[1]))
+def read_common(root: Path = ROOT) -> dict[str, str]:
+    """Reads the package's modules without those that hold the checks of a lesson."""
+    return {n: text for n, text in read(root).items() if not is_lessons_checks(n)}
 
 
 def version(modules: Mapping[str, str]) -> str:
@@ -76,14 +76,9 @@ def archive(modules: Mapping[str, str]) -> bytes:
     return packed((f"coursekit/{name}", modules[name]) for name in sorted(modules))
 
 
-def copy(target: Path, root: Path = ROOT) -> None:
-    """Copies the package into a folder, without the lessons' checks."""
-    write(target, {n: t for n, t in read(root).items() if not is_lessons_checks(n)})
-
-
-def write(target: Path, modules: Mapping[str, str]) -> None:
-    """Writes files of the package into its copy in a folder."""
-    for name, text in modules.items():
+def copy(target: Path, root: Path = ROOT, more: Mapping[str, str] | None = None):
+    """Copies the package into a folder: with `more`, without the lessons' checks."""
+    for name, text in (read_common(root) | (more or {})).items():
         path = target / "coursekit" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

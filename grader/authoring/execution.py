@@ -36,8 +36,7 @@ def execute(
     """
     notebook = copy.deepcopy(notebook)
     with tempfile.TemporaryDirectory(prefix="lesson-") as folder:
-        coursekit.copy(Path(folder))
-        coursekit.write(Path(folder), files)
+        coursekit.copy(Path(folder), more=files)
         client = NotebookClient(
             notebook,
             timeout=CELL_TIMEOUT_S,

@@ -1,35 +1,27 @@
 """Reads the known answers to exercises, right and wrong ones, in `solutions/answers/`.
 
 Each exercise has a file, each answer a cell in it. A wrong answer's header names the
-statements that fail. Where its learner is shown a likely cause, this follows:
-
-    # %% wrong="averages the loss alone" fails="same numbers; replicas agree"
-    # cause: only a loss is sent: in pmap, its pmean leaves each gradient as it was
+statements that fail; below it may be the likely cause that its learner is shown.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.authoring.check_source import (
-    CheckSource,
     bound_names,
     checks_path,
     parse,
+    read_checks,
 )
 from grader.authoring.rules import Problem, SourceError, problem
 
 CELL = re.compile(r"(?m)^(# *%%.*)$")
 HEADER = re.compile(r'# %% (wrong|right)="([^"]+)"(?: fails="(.+)")?')
 CAUSE = re.compile(r"# cause: (.+)\n")
-HEADERS = {  # of an answer of each kind
-    "right": '# %% right="what it is"',
-    "wrong": '# %% wrong="what it is" fails="a statement; another"',
-}
 
 
 @dataclass(frozen=True)
@@ -85,16 +77,13 @@ def problems_of_answers(lesson: Path) -> Iterator[Problem]:
     """Yields what breaks the rules for the known answers to a private lesson.
 
     Each exercise needs a right and a wrong one. (The course's own have a test.)
-
-    Raises:
-        SourceError: the lesson's checks cannot be read.
     """
-    source = CheckSource(checks_path(lesson))
+    checks = read_checks(checks_path(lesson))
     folder = answers_folder(lesson)
     for path in sorted(folder.glob("*.py")):
-        if path.stem not in source.named:
+        if path.stem not in checks:
             yield problem(path, 1, "answers of an exercise", name=path.stem)
-    for name, check in source.checks.items():
+    for name, check in checks.items():
         path = folder / f"{name}.py"
         try:
             if path.exists():
@@ -106,16 +95,16 @@ def problems_of_answers(lesson: Path) -> Iterator[Problem]:
             if not HEADER.fullmatch(header):
                 yield problem(path, line, "header of an answer")
         answers = [*read_answers(path)]
-        for kind in HEADERS.keys() - {answer.kind for answer in answers}:
-            values = {"kind": kind, "header": HEADERS[kind]}
-            yield problem(path, 1, "both answers", name=name, **values)
+        for kind in {"right", "wrong"} - {answer.kind for answer in answers}:
+            yield problem(path, 1, "both answers", name=name, kind=kind)
         known = ", ".join(f'"{one}"' for one in check.statements)
         for one in answers:
             values = {"name": name, "answer": one.name, "known": known}
-            if name not in bound_names(ast.parse(one.source)):
+            if name not in bound_names(one.source):
                 yield problem(path, one.line, "answer", **values)
             if one.kind == "wrong" and not one.fails:
                 yield problem(path, one.line, "what fails", **values)
-            for text in {*one.fails} - {*check.statements}:
+            unknown = {*one.fails} - {*check.statements}
+            for text in unknown if known else ():  # else `@visible` cannot be read
                 values["statement"] = text
                 yield problem(path, one.line, "failing statement", **values)

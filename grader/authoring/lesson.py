@@ -18,11 +18,12 @@ from nbformat import NotebookNode
 from grader import ROOT
 from grader.authoring import coursekit
 from grader.authoring.check_source import (
-    CheckSource,
     ExerciseCheck,
     bound_names,
     checks_path,
     parse,
+    problems_of_checks,
+    read_checks,
     visible_source,
 )
 from grader.authoring.release import CHECK_PREFIX, COURSE, with_checks
@@ -137,13 +138,13 @@ def read_sources(path: Path) -> tuple[list[Cell], dict[str, ExerciseCheck]]:
         cells = read_cells(path)
         problems += problems_of_cells(cells)
     with noted(problems):
-        checks = CheckSource(checks_path(path))
-        problems += checks.problems
-    if cells and checks:
+        checks = read_checks(checks_path(path))
+        problems += problems_of_checks(checks_path(path), checks)
+    if cells and checks is not None:
         problems += problems_of_both(cells, checks)
     if problems:
         raise SourceError(problems)
-    return cells, checks.checks
+    return cells, checks
 
 
 @contextlib.contextmanager
@@ -156,11 +157,7 @@ def noted(problems: list[Problem]) -> Iterator[None]:
 
 
 def read_cells(path: Path) -> list[Cell]:
-    """Splits a percent script into cells.
-
-    Raises:
-        SourceError: it is not Python, or does not begin with a cell.
-    """
+    """Splits a percent script into cells."""
     parse(path)
     text = path.read_text(encoding="utf-8")
     lines = [text.count("\n", 0, at.start()) + 1 for at in HEADER.finditer(text)]
@@ -200,9 +197,10 @@ def problems_of_cells(cells: list[Cell]) -> Iterator[Problem]:
         if (mark, mark) not in named:
             yield cells[-1].problem("set-up and scorecard", mark=mark)
     for (mark, name), cell in named.items():
-        for other in ("hints", "check", "built"):
-            if mark == "exercise" and (other, name) not in named:
-                yield cell.problem(other)
+        for part in ("hints", "check", "built"):
+            if mark == "exercise" and (part, name) not in named:
+                kind = "[markdown] " if part in TEXTS else ""
+                yield cell.problem("part", part=part, kind=kind)
 
 
 def problems_of_exercise(cell: Cell, previous: Cell | None) -> Iterator[Problem]:
@@ -225,42 +223,37 @@ def problems_of_exercise(cell: Cell, previous: Cell | None) -> Iterator[Problem]
         yield cell.problem("solution")
     elif count > MAX_SOLUTION_LINES:
         yield cell.problem("length of solution", lines=count)
-    if cell.is_code and cell.name not in bound_names(ast.parse(cell.source)):
+    if cell.is_code and cell.name not in bound_names(cell.source):
         yield cell.problem("function")
 
 
-def problems_of_both(cells: list[Cell], checks: CheckSource) -> Iterator[Problem]:
+def problems_of_both(
+    cells: list[Cell], checks: dict[str, ExerciseCheck]
+) -> Iterator[Problem]:
     """Yields where the text states something else than what the checks are about."""
-    stated: dict[str, set[str]] = {"": set()}  # "": of several exercises
-    exercise = ""  # whose task is the text from its heading to its cell
-    for cell in reversed(cells):
-        if cell.mark:
-            exercise = cell.name if cell.mark == "exercise" else ""
-            if exercise and exercise not in checks.named:
-                yield problem(checks.path, 1, "visible check", name=exercise)
-            if exercise:
-                stated.setdefault(exercise, set())
-        elif not cell.is_code:
-            stated[exercise].update(cell.statements)
-            for item in cell.unnamed if exercise else ():
-                yield cell.problem("named statement", name=exercise, item=item)
-            exercise = "" if cell.source.startswith("### Exercise") else exercise
-    for name, node in checks.named.items():
-        if name not in stated:
-            yield problem(checks.path, node.lineno, "check of an exercise", name=name)
-        elif name in checks.checks:
-            own, line = checks.checks[name].statements, node.lineno
-            for one in stated[name].difference(own):
-                yield problem(checks.path, line, "proven", name=name, statement=one)
-            for one in {*own} - stated[name] - stated[""]:
-                yield problem(checks.path, line, "stated", name=name, statement=one)
-    defined = bound_names(parse(cells[0].path)) | names_of_setup(cells[0].path)
-    for node in ast.walk(checks.tree):
+    lesson = cells[0].path
+    path = checks_path(lesson)
+    pairs = zip([cells[0], *cells], cells, strict=False)
+    tasks = {cell.name: before for before, cell in pairs if cell.mark == "exercise"}
+    others = [cell for cell in cells if cell not in tasks.values()]
+    of_all = {one for cell in others for one in cell.statements}
+    for name in tasks.keys() - checks.keys():
+        yield problem(path, 1, "visible check", name=name)
+    for name in checks.keys() - tasks.keys():
+        yield problem(path, checks[name].line, "check of an exercise", name=name)
+    for name in checks.keys() & tasks.keys():
+        stated, own = {*tasks[name].statements}, {*checks[name].statements}
+        for item in tasks[name].unnamed:
+            yield tasks[name].problem("named statement", name=name, item=item)
+        faults = dict.fromkeys(stated - own if own else (), "proven")
+        faults |= dict.fromkeys(own - stated - of_all, "stated")
+        for one, rule in faults.items():
+            yield problem(path, checks[name].line, rule, name=name, statement=one)
+    defined = bound_names(lesson.read_text(encoding="utf-8")) | names_of_setup(lesson)
+    for node in ast.walk(parse(path)):
         if isinstance(node, ast.ImportFrom) and node.module == "coursekit.learner":
             for name in {one.name for one in node.names} - defined:
-                if "*" not in defined:
-                    line = node.lineno
-                    yield problem(checks.path, line, "learner's name", name=name)
+                yield problem(path, node.lineno, "learner's name", name=name)
 
 
 def num_lines(text: str) -> int:
@@ -359,13 +352,15 @@ def setup_source(path: Path, repository: str) -> str:
     """
     tree = ast.parse(path.read_text(encoding="utf-8"), path)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    template = setup_template(path)
-    modules = coursekit.read_for(path)
+    course = coursekit.course_of(path.parents[1])
+    modules = coursekit.read(course)
     version = coursekit.version(modules)
     archive = coursekit.archive_path(version)
     names = sorted({*ALWAYS_IMPORTED, *used & coursekit.names_for_notebooks(modules)})
     return (
-        template.strip()
+        (course / coursekit.SETUP_CELL)
+        .read_text(encoding="utf-8")
+        .strip()
         .replace("COURSEKIT_URL", f"{repository}/raw/main/{archive}")
         .replace("COURSEKIT_NAME", archive.name)
         .replace("COURSEKIT_VERSION", version)
@@ -374,21 +369,16 @@ def setup_source(path: Path, repository: str) -> str:
     )
 
 
-def setup_template(path: Path) -> str:
-    path = coursekit.course_of(path.parents[1]) / coursekit.SETUP_CELL
-    return path.read_text(encoding="utf-8")
-
-
 def names_of_setup(path: Path) -> set[str]:
     """Lists the names that a lesson's set-up cell can define."""
-    offered = coursekit.names_for_notebooks(coursekit.read_for(path))
-    return bound_names(ast.parse(setup_template(path))) | offered
+    course = coursekit.course_of(path.parents[1])
+    own = bound_names((course / coursekit.SETUP_CELL).read_text(encoding="utf-8"))
+    return own | coursekit.names_for_notebooks(coursekit.read(course))
 
 
-def colab_badge(repository: str, lesson: str, language: str = "") -> str:
+def colab_badge(repository: str, lesson: str) -> str:
     """Writes the Markdown badge that opens a lesson in Colab."""
     owner_and_name = "/".join(repository.split("/")[-2:])
-    folder = f"lessons/{language}" if language else "lessons"
-    target = f"github/{owner_and_name}/blob/main/{folder}/{lesson}.ipynb"
+    target = f"github/{owner_and_name}/blob/main/lessons/{lesson}.ipynb"
     image = "https://colab.research.google.com/assets/colab-badge.svg"
     return f"[![Open in Colab]({image})](https://colab.research.google.com/{target})"

@@ -1,8 +1,4 @@
-"""Releases a lesson, and reads lessons: names, titles, exercises and checks.
-
-All are plain functions on notebooks; stripping solutions and hidden tests is
-nbgrader's own work.
-"""
+"""Releases a lesson by nbgrader's own steps, and reads lessons and their cells."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The rules for lessons and their checks: what an author reads where one is broken.
 
-All of them are found before anything runs. The build itself proves one more: each check
-runs on the solution, which must get all of its points and must have tried every
-statement.
+All of them are found before anything runs. The build then runs each check on the
+solution, which must get all of its points, with every statement tried.
 """
 
 from __future__ import annotations
@@ -14,6 +13,9 @@ from typing import NamedTuple
 from grader import CourseError
 
 MAX_LINES, MAX_SOLUTION_LINES, MAX_STATEMENTS = 20, 15, 6
+ANSWERS = (
+    '# %% right="what it is", # %% wrong="what it is" fails="a statement; another"'
+)
 RULES = {
     # A file
     "syntax": "This is not Python: {text}. Correct the line.",
@@ -26,12 +28,8 @@ RULES = {
     "exercise first": '{mark} "{name}" has no exercise before it. '
     "Add a cell '# %% exercise=\"{name}\"' or correct the name.",
     "set-up and scorecard": "The {mark} cell is missing. Add # %% {mark}=true.",
-    "hints": 'Exercise "{name}" has no hints. '
-    "Add a cell '# %% [markdown] hints=\"{name}\"' after it.",
-    "check": 'Exercise "{name}" has no check. '
-    "Add a cell '# %% check=\"{name}\"' after it.",
-    "built": 'Exercise "{name}" does not say what the learner has built. '
-    "Add a cell '# %% [markdown] built=\"{name}\"' after its check.",
+    "part": 'Exercise "{name}" has no cell marked {part}. '
+    "Add '# %% {kind}{part}=\"{name}\"' after it.",
     "length of code": f"The code has {{lines}} lines. Split it: {MAX_LINES} at most.",
     "empty check": 'The check of "{name}" is written by the build. '
     "Move its code to {file}.",
@@ -87,9 +85,8 @@ RULES = {
     "answers of an exercise": 'The lesson has no exercise "{name}". '
     "Rename the file after an exercise, or remove it.",
     "both answers": 'Exercise "{name}" has no {kind} one among its known answers. '
-    "Add a cell {header}.",
-    "header of an answer": 'This begins no known answer. Write # %% right="what it is" '
-    'or # %% wrong="what it is" fails="a statement; another".',
+    f"Add a cell: {ANSWERS}.",
+    "header of an answer": f"This begins no known answer. Write {ANSWERS}.",
     "answer": 'The answer "{answer}" does not define {name}.',
     "what fails": 'The wrong answer "{answer}" does not say which statements it fails. '
     'Add fails="..." to its header. Known are: {known}.',

@@ -1,8 +1,8 @@
 """Carries lessons and their messages into other languages, by gettext catalogues.
 
 A catalogue (`solutions/locales/ko/LC_MESSAGES/01_pmap_spmd.po`) holds a paragraph, a
-heading or a list item per entry, and what the lesson's checks may say. In a message,
-`{1}`, `{2}`, ... stand for its values, in the order of the English text.
+heading, a list item or a check's message per entry. In a message, `{1}`, `{2}`, ...
+stand for its values, in the order of the English text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from babel.messages import Catalog, pofile
-from babel.messages.extract import extract
+from babel.messages.extract import extract_from_file
 from nbformat import NotebookNode
 
 from grader import ROOT, CourseError
@@ -122,12 +122,9 @@ def page_texts(root: Path) -> list[str]:
     """Finds what a learner's feedback page says; nothing where there is no grader."""
     found = []
     for path in sorted((root / "grader" / "pages").rglob("*")):
-        if path.suffix in PAGE_FILES:
-            with open(path, "rb") as file:
-                marked = extract(
-                    PAGE_FILES[path.suffix], file, {"_": None, "say": None}
-                )
-                found += [text for _, text, *_ in marked]
+        if method := PAGE_FILES.get(path.suffix):
+            marked = extract_from_file(method, path, {"_": None, "say": None})
+            found += [text for _, text, *_ in marked]
     for name in GRADER_MODULES:
         path = root / "grader" / f"{name}.py"
         if path.is_file():

@@ -5,21 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from typing import Any
+from unittest import mock
 
 from markupsafe import Markup
 
-from grader.pages.page import (
-    ROW_BYTES,
-    STATEMENT_BYTES,
-    PageBudget,
-    in_its_language,
-    render,
-    say,
-    translated,
-)
+from grader.pages.page import ROW_BYTES, STATEMENT_BYTES, PageBudget, render, say
 from grader.pages.wording import OUTCOMES, STATUSES, points_of, with_unit
 from grader.results import ExerciseResult, Outcome, Result, Status, late_text
-from grader.submissions.clean_text import clean_line
+from lessons.coursekit import i18n
 from lessons.coursekit.card import html_card
 
 LONG_CODE = 30  # lines; longer code is folded
@@ -31,29 +24,31 @@ def card(one: ExerciseResult, *, heading: bool = True) -> str:
     return html_card(one.verdict, heading=heading, **worth)
 
 
-@in_its_language
 def feedback_page(result: Result, *, title: str, student: str) -> str:
-    """Returns a learner's page for one lesson: HTML that needs nothing else.
+    """Returns a learner's page for one lesson, in the submitted notebook's language.
 
-    While a person or the machine still has something to do, the page says so and shows
-    what was received: no score, no outcome, no evidence. It is in the language of the
-    submitted notebook.
+    It is HTML that needs nothing else. While a person or the machine still has
+    something to do, the page says so and shows what was received: no score, no outcome,
+    no evidence.
     """
+    with mock.patch.object(i18n, "chosen", result.language):
+        return _page(result, title, student)
+
+
+def _page(result: Result, title: str, student: str) -> str:
     budget, is_error = PageBudget(), result.status is Status.STUDENT_ERROR
-    wording = STATUSES[result.status]
     describe = _graded if result.is_graded else _received
     limits = result.limits if result.is_graded or is_error else ()
 
     def lines(texts: Iterable[str]) -> list[str]:
-        return budget.lines(translated(clean_line(text, 500)) for text in texts)
+        return [budget.said(text, 500) for text in texts]
 
     return render(
         "feedback.html.j2",
         language=result.language,
-        title=budget.line(translated(clean_line(title, 200)), 200),
+        title=budget.said(title, 200),
         student=budget.line(student, 100),
-        headline=wording.headline,
-        explanation=wording.explanation,
+        wording=STATUSES[result.status],
         graded=result.is_graded,
         is_error=is_error,
         score=_score(result),
@@ -79,13 +74,9 @@ def _score(result: Result) -> str | None:
 def _received(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
     """Describes an exercise by the learner's own code, and nothing else."""
     source = budget.text(entry.source, 20_000, max_lines=400)
-    num_lines = source.count("\n") + 1 if source else 0
-    return {
-        "name": budget.line(entry.exercise, 80),
-        "source": source,
-        "num_lines": num_lines,
-        "folded": num_lines > LONG_CODE,
-    }
+    is_open = source.count("\n") < LONG_CODE
+    name = budget.line(entry.exercise, 80)
+    return {"name": name, "source": source, "is_open": is_open}
 
 
 def _graded(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
@@ -97,10 +88,10 @@ def _graded(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:
         "wording": OUTCOMES[entry.outcome],
         "points": points_of(entry.points, entry.max_points),
         "points_with_unit": with_unit(entry.points, entry.max_points),
-        "decision": budget.line(translated(clean_line(entry.decision, 300)), 300),
+        "decision": budget.said(entry.decision, 300),
         "comment": budget.text(entry.comment, 5000, max_lines=100),
         "card": Markup(card(_cut(entry, budget), heading=False)) if has_card else "",
-        "folded": facts["folded"] or needs_no_work,
+        "is_open": facts["is_open"] and not needs_no_work,
     }
 
 

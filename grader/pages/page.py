@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from grader.results import Result
 from grader.submissions.clean_text import ENDING, clean_line, clean_text
 from lessons.coursekit import i18n
 
@@ -36,13 +33,11 @@ class PageBudget:
     It stays below 2 MB, as there are as many exercises and statements as we wrote.
 
     Attributes:
-        text_bytes: bytes left for text, as written in the page.
-        drawing_bytes: bytes left for drawn layouts.
+        num_bytes: those left for text, as written in the page, and for drawn layouts.
         cut: whether anything was left out because the budget was spent.
     """
 
-    text_bytes: int = 600_000
-    drawing_bytes: int = 800_000
+    num_bytes: int = 1_400_000
     cut: bool = False
 
     def text(self, value: str, limit: int, max_lines: int) -> str:
@@ -55,28 +50,25 @@ class PageBudget:
     def line(self, value: str, limit: int) -> str:
         return self._take(clean_line(value, limit))
 
-    def lines(self, values: Iterable[str]) -> list[str]:
-        return [self.line(value, 500) for value in values]
+    def said(self, message: str, limit: int) -> str:
+        """Takes in a message, in the page's language."""
+        return self.line(translated(clean_line(message, limit)), limit)
 
     def _take(self, shown: str) -> str:
         return shown if self.has_room(len(escape(shown).encode())) else ENDING
 
     def has_room(self, size: int) -> bool:
         """Takes so many bytes, or notes that they do not fit."""
-        if size > self.text_bytes:
+        if size > self.num_bytes:
             self.cut = True
             return False
-        self.text_bytes -= size
+        self.num_bytes -= size
         return True
 
     def layouts(self, found: tuple | None) -> tuple | None:
         """Takes in two layouts of an array, to be drawn, if they still fit."""
         size = PART_BYTES * sum(map(len, found[1:])) if found else 0
-        if size > self.drawing_bytes:
-            self.cut = True
-            return None
-        self.drawing_bytes -= size
-        return found
+        return found if self.has_room(size) else None
 
 
 def render(template: str, **facts: Any) -> str:
@@ -84,25 +76,9 @@ def render(template: str, **facts: Any) -> str:
     return TEMPLATES.get_template(template).render(facts)
 
 
-def in_its_language(page: Callable[..., str]) -> Callable[..., str]:
-    """Makes a page of a result speak the language of the submitted notebook."""
-
-    @functools.wraps(page)
-    def made(result: Result, **facts: Any) -> str:
-        before, i18n.chosen = i18n.chosen, result.language
-        try:
-            return page(result, **facts)
-        finally:
-            i18n.chosen = before
-
-    return made
-
-
 def say(text: str, *values: object) -> str:
     """Returns a text of our own in the page's language, with its values in place."""
-    return i18n.VALUE.sub(
-        lambda place: str(values[int(place[1]) - 1]), translated(text)
-    )
+    return translated(text).format(None, *values)
 
 
 def translated(text: str) -> str:
@@ -117,10 +93,7 @@ def translated(text: str) -> str:
 
 def say_as_html(text: str, *values: object) -> Markup:
     """Does the same in a template, where a value may be HTML."""
-    said = i18n.VALUE.sub(
-        lambda place: escape(values[int(place[1]) - 1]), escape(translated(text))
-    )
-    return Markup(said)
+    return escape(translated(text)).format(None, *values)
 
 
 TEMPLATES.globals["_"] = say_as_html

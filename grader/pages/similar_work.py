@@ -6,10 +6,9 @@ import ast
 import hashlib
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from grader.results import ExerciseResult
 from grader.submissions.definitions import UNREADABLE, parse
 
 MIN_NODES = 60  # of a syntax tree: shorter answers are equal by chance
@@ -27,23 +26,19 @@ class Group(NamedTuple):
 class Answers:
     """The answers of a class, kept as hashes.
 
-    Two are equal if their code is the same but for names, comments, docstrings, types
-    and layout. It is no proof of anything: an exercise may have one obvious answer.
+    Two are equal if their code is the same but for names, comments, docstrings, layout
+    and types of arguments. It is no proof: an exercise may have one obvious answer.
     """
 
     def __init__(self, solutions: Mapping[str, str]):
         self.forms: dict[str, dict[str, bytes]] = {}  # by author, by exercise
-        self._add(PUBLISHED, solutions.items())
+        self.add(PUBLISHED, solutions)
 
-    def add(self, student: str, exercises: Iterable[ExerciseResult]) -> None:
-        self._add(student, ((one.exercise, one.source) for one in exercises))
-
-    def _add(self, author: str, sources: Iterable[tuple[str, str]]) -> None:
-        found = ((exercise, normal_form(source)) for exercise, source in sources)
+    def add(self, author: str, sources: Mapping[str, str]) -> None:
         self.forms[author] = {
             exercise: hashlib.sha256(form.encode()).digest()
-            for exercise, form in found
-            if form
+            for exercise, source in sources.items()
+            if (form := normal_form(source))
         }
 
     def groups(self) -> list[Group]:
@@ -71,47 +66,24 @@ def normal_form(source: str) -> str:
     """Writes an answer without its names; "" for one that is short or unreadable."""
     try:
         tree = parse(source)
-        if sum(1 for _ in ast.walk(tree)) < MIN_NODES:
+        nodes = [*ast.walk(tree)]
+        if len(nodes) < MIN_NODES:
             return ""
-        return ast.dump(Renamed(tree).visit(tree))
+        numbers: dict[str, str] = {}  # of the names that the answer binds
+        for node in nodes:
+            match node:
+                case (
+                    ast.Name(name, ast.Store()) | ast.FunctionDef(name) | ast.arg(name)
+                ):
+                    numbers.setdefault(name, f"name {len(numbers)}")
+        for node in nodes:
+            if isinstance(node, ast.FunctionDef) and ast.get_docstring(node):
+                node.body = node.body[1:]
+            for types in {"annotation", "returns"} & {*node._fields}:
+                setattr(node, types, None)
+            for field in {"id", "name", "arg"} & {*node._fields}:
+                name = getattr(node, field)
+                setattr(node, field, numbers.get(name, name))
+        return ast.dump(tree)
     except UNREADABLE:
         return ""
-
-
-class Renamed(ast.NodeTransformer):
-    """Replaces the names that a syntax tree binds by numbers, in their order."""
-
-    def __init__(self, tree: ast.Module):
-        self.numbers: dict[str, str] = {}
-        for node in ast.walk(tree):
-            name = None
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                name = node.id
-            elif isinstance(node, ast.FunctionDef):
-                name = node.name
-            elif isinstance(node, ast.arg):
-                name = node.arg
-            if name:
-                self.numbers.setdefault(name, f"name {len(self.numbers)}")
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self.numbers.get(node.id, node.id), node.ctx)
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        return ast.arg(self.numbers[node.arg])
-
-    def visit_keyword(self, node: ast.keyword) -> ast.keyword:
-        """Renames the argument of a call, if the answer's own function takes it."""
-        name = self.numbers.get(node.arg, node.arg) if node.arg else None
-        return ast.keyword(name, self.visit(node.value))
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        self.generic_visit(node)
-        return ast.Assign([node.target], node.value) if node.value else ast.Pass()
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        """Renames a function, and drops its docstring and types."""
-        node.name, node.returns = self.numbers[node.name], None
-        if ast.get_docstring(node, clean=False) is not None:
-            node.body = node.body[1:]
-        return self.generic_visit(node)

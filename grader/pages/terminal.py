@@ -14,20 +14,11 @@ from lessons.coursekit.i18n import translated
 
 def table(result: Result, width: int = 100) -> str:
     """Writes a result as a table: exercise, outcome, points, what went wrong."""
-    total = f"{result.points:g} of {result.max_points:g}"
-    rows = [
-        ("exercise", "outcome", "points", ""),
-        *(
-            (
-                one.exercise,
-                str(one.outcome),
-                points_of(one.points, one.max_points),
-                translated(one.message),
-            )
-            for one in result.exercises
-        ),
-        ("total", "", total, ""),
-    ]
+    rows = [("exercise", "outcome", "points", "")]
+    for one in result.exercises:
+        points = points_of(one.points, one.max_points)
+        rows.append((one.exercise, str(one.outcome), points, translated(one.message)))
+    rows.append(("total", "", f"{result.points:g} of {result.max_points:g}", ""))
     sizes = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [result.lesson]
     for *cells, message in rows:

@@ -65,9 +65,8 @@ class DaskExecutor:
             )
             for name, lesson in lessons.items()
         }
-        self.place = f"a Dask cluster of {workers} workers here"
-        if address:
-            self.place = f"the Dask cluster at {address}"
+        here = f"a Dask cluster of {workers} workers here"
+        self.place = f"the Dask cluster at {address}" if address else here
         how = "trusted, not contained" if trusted else "contained"
         self.description = f"on {self.place} ({how})"
         self.client = connect(address, workers)
@@ -121,11 +120,7 @@ class DaskExecutor:
 
 
 def connect(address: str, workers: int) -> Client:
-    """Connects to a scheduler, or starts a cluster of this machine.
-
-    Raises:
-        ClusterError: nobody answers.
-    """
+    """Connects to a scheduler, or starts a cluster of this machine."""
     if not address:
         own = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": None}
         return Client(n_workers=workers, **own)

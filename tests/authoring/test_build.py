@@ -472,7 +472,7 @@ def test_solution_must_get_all_its_points_also_as_a_bonus(tmp_path, name, is_bon
     data = {"text/plain": "0" if is_bonus else value, "text/html": html}
     for exercise, cell in checks(solved).items():
         if exercise == "negate":
-            data = {"text/plain": "2"}
+            data = {"text/html": '"negate: right, 2 of 2 points"'}
         cell.outputs = [nbformat.v4.new_output("execute_result", data)]
     if name == "right":
         return refuse_wrong_solutions(tmp_path / "01_tiny.py", solved)
@@ -480,12 +480,12 @@ def test_solution_must_get_all_its_points_also_as_a_bonus(tmp_path, name, is_bon
         refuse_wrong_solutions(tmp_path / "01_tiny.py", solved)
 
 
-@pytest.mark.parametrize("shown", ["nothing", "printed", "two values"])
-def test_check_of_a_solution_must_return_its_points(tmp_path, shown):
+@pytest.mark.parametrize("shown", ["nothing", "printed", "a value"])
+def test_check_of_a_solution_must_show_its_card(tmp_path, shown):
     solved = tiny.lesson(tmp_path / "course")
-    result = nbformat.v4.new_output("execute_result", {"text/plain": "1"})
-    printed = nbformat.v4.new_output("stream", text="1\n")
-    outputs = {"nothing": [], "printed": [printed], "two values": [result, result]}
+    value = nbformat.v4.new_output("execute_result", {"text/plain": "1"})
+    printed = nbformat.v4.new_output("stream", text="double: right, 1 of 1\n")
+    outputs = {"nothing": [], "printed": [printed], "a value": [value]}
     checks(solved)["double"].outputs = outputs[shown]
     with pytest.raises(BuildError, match="solution of double"):
         refuse_wrong_solutions(tmp_path / "01_tiny.py", solved)

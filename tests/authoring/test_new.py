@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 
 import pytest
 from classes import printed
@@ -26,7 +28,7 @@ def folder(tmp_path):
 
 def read(folder):
     """Reads the folder's lessons, by name; raises where they break a rule."""
-    lessons = read_lessons(lesson_paths(root=folder), folder)
+    lessons = read_lessons(folder)
     return {path.stem: lesson for path, lesson in lessons.items()}
 
 
@@ -72,8 +74,21 @@ def test_a_second_exercise_follows_the_first(folder):
     module = ast.parse(files(folder)["solutions/checks/06_padding.py"])
     imports = [ast.unparse(n) for n in module.body if isinstance(n, ast.ImportFrom)]
     assert len(imports) == len({*imports})
-    assert "from coursekit.learner import scale" in imports
+    assert "from coursekit.learner import center, scale" in imports
     assert [*exercises(read(folder)["06_padding"])] == ["center", "scale"]
+
+
+@pytest.mark.parametrize("lesson", ["01", "02", "03", "04", "05", "06"])
+def test_imports_are_at_the_top_and_in_order_after_another_exercise(lesson, folder):
+    own = folder / "solutions/checks/06_padding.py"
+    lacking = "from coursekit.(expect_|hidden).*\n"
+    own.write_text(re.sub(lacking, "", own.read_text()))
+    _, checks, *_ = new_exercise(lesson, "mean_over_all", folder)
+    ours = "lint.isort.known-first-party=['coursekit']"
+    rules = ["--isolated", "--select=E402,F811,F821,I", f"--config={ours}"]
+    ruff = [sys.executable, "-m", "ruff", "check", *rules, str(checks)]
+    found = subprocess.run(ruff, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout
 
 
 def test_an_exercise_of_one_of_our_lessons_is_added_to_a_copy_of_it(folder):
@@ -88,10 +103,9 @@ def test_an_exercise_of_one_of_our_lessons_is_added_to_a_copy_of_it(folder):
     assert "colab" not in own.cells[0].source  # which cannot open it
 
 
-def test_numbers_are_free_or_given(folder):
+def test_a_lesson_gets_the_next_number(folder):
     assert new_lesson("more", folder)[0].stem == "07_more"
-    assert new_lesson("42_answer", folder)[0].stem == "42_answer"
-    assert new_lesson("next", folder)[0].stem == "43_next"
+    assert new_lesson("next", folder)[0].stem == "08_next"
 
 
 # What is asked for, and the one line that is said.
@@ -117,10 +131,6 @@ REFUSED = {
         "There is a lesson 06_padding already",
     ),
     "a lesson of ours": ("lesson collectives", "There is a lesson 02_collectives"),
-    "a number that is taken": (
-        "lesson 06_other",
-        "There is a lesson 06_padding already",
-    ),
     "an exercise that there is": (
         "exercise 06 center",
         'already uses the name "center"',

@@ -26,7 +26,9 @@ def test_readme_lists_every_lesson_in_order_with_its_badge(readme, folder, langu
     for source in lesson_paths():
         notebook = nbformat.read(released_path(source, language), as_version=4)
         link = f"[{title(notebook, source.stem)}]({folder}{source.stem}.ipynb)"
-        badge = colab_badge(repository_address(), source.stem, language)
+        badge = colab_badge(
+            repository_address(), f"{language}/{source.stem}".lstrip("/")
+        )
         wanted.append(f"- {link} {badge}")
     lines = (ROOT / readme).read_text(encoding="utf-8").splitlines()
     listed = [line for line in lines if line.startswith("- [") and ".ipynb)" in line]

@@ -13,7 +13,6 @@ from grader.authoring.build import read_lessons
 from grader.authoring.check_source import checks_path
 from grader.authoring.known_answers import answers_folder
 from grader.authoring.lesson import read_lesson
-from grader.authoring.release import lesson_paths
 from grader.authoring.rules import RULES, SourceError
 
 DEMO = "# %%\nprint("
@@ -91,11 +90,11 @@ IN_LESSON = {
         'Duplicate setup "setup".',
     ),
     "missing hints": (
-        "hints",
+        "part",
         NEGATE_HINTS,
         "# %% [markdown]",
         NEGATE,
-        'Exercise "negate" has no hints.',
+        'Exercise "negate" has no cell marked hints.',
     ),
     "one hint": (
         "number of hints",
@@ -126,18 +125,18 @@ IN_LESSON = {
         '"double" has 2 hints.',
     ),
     "missing check": (
-        "check",
+        "part",
         NEGATE_CHECK,
         "# %%",
         NEGATE,
-        'Exercise "negate" has no check.',
+        'Exercise "negate" has no cell marked check.',
     ),
     "nothing about what was built": (
-        "built",
+        "part",
         '# %% [markdown] built="negate"',
         "# %% [markdown]",
         NEGATE,
-        'Exercise "negate" does not say what the learner has built.',
+        'Exercise "negate" has no cell marked built.',
     ),
     "odd minutes": (
         "minutes",
@@ -528,7 +527,7 @@ IN_ANSWERS = {
         '# %% right="adds"',
         '# %% wrong="adds" fails="twice"',
         '# %% wrong="adds"',
-        'Exercise "double" has no right one among its known answers. Add a cell # %% r',
+        'Exercise "double" has no right one among its known answers. Add a cell: # %%',
     ),
     "misspelled header": (
         "header of an answer",
@@ -640,7 +639,7 @@ def test_fault_in_known_answers_is_named(fault, tmp_path):
     name = "double.py" if old else new
     path = private_course(tmp_path / "own", answers, name)
     with pytest.raises(SourceError) as caught:
-        read_lessons(lesson_paths(root=tmp_path / "own"), tmp_path / "own")
+        read_lessons(tmp_path / "own")
     where = f"{path}:{line_of(place, answers)}: "
     found = fault_of(str(caught.value), fault, where + problem)
     assert re.fullmatch(pattern(rule), found.removeprefix(where))
@@ -648,7 +647,7 @@ def test_fault_in_known_answers_is_named(fault, tmp_path):
 
 def test_private_lesson_with_two_known_answers_breaks_no_rule(tmp_path):
     private_course(tmp_path / "own")
-    assert read_lessons(lesson_paths(root=tmp_path / "own"), tmp_path / "own")
+    assert read_lessons(tmp_path / "own")
 
 
 def test_all_that_is_wrong_in_all_lessons_is_named_at_once(tmp_path):
@@ -656,11 +655,20 @@ def test_all_that_is_wrong_in_all_lessons_is_named_at_once(tmp_path):
     answers = private_course(own, changed(ANSWERS, (WRONG, '# %% wrong="once"')))
     (own / "solutions" / "02_more.py").write_text("x = 1\n")
     with pytest.raises(SourceError) as caught:
-        read_lessons(lesson_paths(root=own), own)
+        read_lessons(own)
     message = str(caught.value)
     assert f"{answers}:9: The wrong answer" in message
     assert f"{own / 'solutions' / '02_more.py'}:1: Text before the first" in message
     assert "checks/02_more.py:1: The file is missing." in message
+
+
+def test_faults_of_a_private_lesson_stop_no_build_of_another(tmp_path):
+    own = tmp_path / "own"
+    private_course(own)
+    (own / "solutions" / "02_more.py").write_text("x = 1\n")
+    assert [path.stem for path in read_lessons(own, ["01"])] == ["01_tiny"]
+    with pytest.raises(SourceError, match=r"02_more\.py:1: Text before the first"):
+        read_lessons(own, ["02"])
 
 
 def test_all_that_is_wrong_is_named_at_once(tmp_path):

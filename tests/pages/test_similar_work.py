@@ -60,7 +60,7 @@ def groups(results, solutions=()):
     """Makes rows: who, and which exercises."""
     answers = Answers(dict(solutions))
     for student, result in results.items():
-        answers.add(student, result.exercises)
+        answers.add(student, {one.exercise: one.source for one in result.exercises})
     return [(" ".join(one.authors), *one.exercises) for one in answers.groups()]
 
 
