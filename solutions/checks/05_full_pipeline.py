@@ -801,7 +801,8 @@ def state_of(kind, devices, seed):  # a tree of arrays on devices, random number
         opt_state = jax.tree.map(lambda a: a + seed, optax.adam(0.1).init(params))
         tree = {"params": params, "opt_state": opt_state, "key": jax.random.key(seed)}
     whole, rows = (NamedSharding(mesh, spec) for spec in (P(), P("data")))
-    return jax.tree.map(lambda a: jax.device_put(a, rows if a.ndim else whole), tree)
+    layouts = jax.tree.map(lambda a: rows if a.ndim > 1 else whole, tree)
+    return jax.device_put(tree, layouts)
 
 
 def unlike(state, fresh):  # in what a restored state differs
@@ -1716,9 +1717,8 @@ def expect_sends(seen, num_stages, x):  # one in each tick but perhaps the last
     headline = f"A device sends {ticks} times in {most} ticks (M + S - 1)."
     expect(seen, most - 1 <= ticks <= most, headline)
     others = [one for one in on if one.numbers != (one.times or 0) * x[0].size]
-    was = "; ".join(map(str, others))
-    headline = f"A device sends {was} where microbatches have {x[0].size} numbers."
-    expect(seen, not others, headline)
+    headline = f"What a device sends is not one microbatch of {x[0].size} numbers."
+    expect(seen, not others, headline, seen="; ".join(map(str, others)))
 
 
 def expect_nothing_else_sent(seen, x):  # but results, once
