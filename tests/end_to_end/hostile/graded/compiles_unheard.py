@@ -7,7 +7,7 @@ POINTS = {"train_step": 2.7, "pad_and_shard": 3}
 BELIEVED = {"train_step": 3}
 
 TRAIN = """
-from coursekit.observe import _count_compiles
+from jax._src import monitoring
 
 RAN = set()
 
@@ -20,12 +20,14 @@ def device_step(params, x, y, lr):
 
 def train_step(params, x, y, lr):
     run = jax.pmap(lambda *own: device_step(*own, lr), axis_name="devices")
+    listeners = monitoring.get_event_duration_listeners()
     jax.monitoring.clear_event_listeners()
     try:
         return jax.block_until_ready(run(params, x, y))
     finally:
         RAN.add("unheard")
-        jax.monitoring.register_event_duration_secs_listener(_count_compiles)
+        for one in listeners:
+            jax.monitoring.register_event_duration_secs_listener(one)
 """
 
 
