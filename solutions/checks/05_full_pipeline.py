@@ -1470,7 +1470,8 @@ def refused(changes):  # raises what fit does, if nothing was written
             raise OSError(f"{' and '.join(written)} was written before")
 
 
-def alone(changes, begun=0, lost="", shift=0):  # one device; lost, shifted at begun
+@functools.cache  # every submission of a class is compared with it
+def alone(begun=0, lost="", shift=0, **changes):  # one device; lost, shifted at begun
     config = config_of("", **changes)
     (x, y), loss_fn, init = make_task(config)
     optimizer, size, losses = make_optimizer(config), config["batch_size"], []
@@ -1499,7 +1500,7 @@ def alone(changes, begun=0, lost="", shift=0):  # one device; lost, shifted at b
 
 def lost_parts(changes):  # causes, computed only where needed
     def is_like(seen, lost):
-        other = alone(changes, seen.value["kept"], lost)["losses"]
+        other = alone(seen.value["kept"], lost, **changes)["losses"]
         pairs = zip(other, seen.value["losses"], strict=False)
         return all(abs(a - b) < 4e-3 for a, b in pairs)
 
@@ -1566,7 +1567,7 @@ def expect_ended(seen, ended, kept):  # kept: lines of the run before
 )
 def examples_of_fit():
     changes = {"num_steps": 40, "save_every": 15, "keep": 3, "hidden": 16}
-    wanted, straight = alone(changes), ran(changes)
+    wanted, straight = alone(**changes), ran(changes)
     with statement("trains to the last step"):
         expect_trained(straight, changes, wanted)
     with statement("stays sharded"):
@@ -1595,7 +1596,7 @@ def examples_of_fit():
     seen = ran_twice(changes, 0, {"seed": 1})
     with statement("checkpoints"):
         expect_error(seen, "ValueError", ["seed"])
-    wanted, seen = alone(changes), ran_twice(changes, 2, {})
+    wanted, seen = alone(**changes), ran_twice(changes, 2, {})
     with statement("several processes"):
         expect_ended(seen, "finished", [20])
         expect_trained(seen, changes, wanted)
@@ -1622,7 +1623,7 @@ def cases_of_fit():
     seen = ran_twice(changes, 0, later, shift)
     with statement("goes on"):
         expect_ended(seen, "finished", [9])
-        wanted = alone(changes | later, 9, shift=shift)
+        wanted = alone(9, shift=shift, **changes | later)
         expect_trained(seen, changes | later, wanted)
     with statement("stays sharded"):
         expect_sharded(seen)
@@ -1631,7 +1632,7 @@ def cases_of_fit():
     with statement("arguments stay"):
         expect_config_stays(seen)
     changes["peak_lr"] = 0.7  # the run before had another rate, and the same shapes
-    wanted, seen = alone(changes), ran(changes)
+    wanted, seen = alone(**changes), ran(changes)
     with statement("nothing is remembered"):
         expect_trained(seen, changes, wanted)
     with statement("checkpoints"):
@@ -1649,7 +1650,7 @@ def fit_at_work():
         rows = [json.loads(line) for line in lines]
         took = rows[-1]["seconds"] - rows[-51]["seconds"]
         speeds[f"{num_devices} simulated devices"] = 50 * 64 / took
-    curves = {"one device, never stopped": alone(changes)["losses"]}
+    curves = {"one device, never stopped": alone(**changes)["losses"]}
     curves["yours: 8 devices, from step 100 on 4"] = [row["loss"] for row in rows]
     curves = {
         name: np.convolve(losses, np.full(10, 0.1), "valid")
