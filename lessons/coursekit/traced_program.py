@@ -249,8 +249,12 @@ class TracedProgram:
         if name == SEND:
             pairs = mlir.ir.DenseIntElementsAttr(operation.attributes[PAIRS])
             self.pairs |= set(map(tuple, np.array(pairs).tolist()))
-        self.shapes.update(shapes_of(operation.results))
+        for result in operation.results:
+            self.array(result)
         return mlir.ir.WalkResult.ADVANCE
+
+    def array(self, value: Any) -> None:
+        self.shapes.update(shapes_of([value]))
 
     def count(self) -> tuple[Collective, ...]:
         """Lists the collectives that one run of the program takes part in."""

@@ -1910,7 +1910,8 @@ def try_turns(seen, num_stages, count):  # what each statement says of them
     for name in ("form", "each once", "dependencies", "little is kept", "fewest ticks"):
         with statement(name):
             expect_result(seen)
-            faults = faults or wrong_turns(seen.value, num_stages, count)
+            schedule = seen.value
+            faults = faults or wrong_turns(schedule, num_stages, count)
             fault = faults[name]  # what cannot be tried after a fault has no entry
             cause = "stage 0 goes forward over all microbatches first, as in GPipe"
             is_kept = name == "little is kept"
