@@ -237,15 +237,15 @@ class Inspection(TracedProgram):
         if not safe.fullmatch(name):
             self.problems.append(f"calls {name[:100]!r}")
 
-    def array(self, kind: Any) -> None:
+    def array(self, value: Any) -> None:
         try:
-            kind = mlir.ir.RankedTensorType(kind)
+            kind = mlir.ir.RankedTensorType(value.type)
         except ValueError:  # a token, a tuple, an array of unknown rank
             kind = None
         if kind is None or not kind.has_static_shape or kind.encoding is not None:
             self.problems.append("computes what is no array of a fixed shape")
         else:
-            super().array(kind)
+            super().array(value)
 
 
 def is_order(sort: Any) -> bool:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .observation import Collective
+from .observation import Collective, shape_of_numbers
 from .traced_program import KINDS, REDUCTIONS, Counts, added, repeated
 
 OPERATION = re.compile(r"\s*(?:ROOT )?%?([\w.-]+) = (.+?) ([a-z][\w-]*)\((.*)")
@@ -26,7 +26,7 @@ class CompiledProgram:
         collectives: what the devices send each other, the compiler's included. The
             compiler may merge several into one, and a backend may choose others than
             one expects: the CPU's makes no reduce-scatter of its own.
-        shapes: shape of every array that one device computes.
+        shapes: shape of every array that one device computes, in numbers.
         flops: floating-point operations of one device.
     """
 
@@ -47,10 +47,10 @@ class CompiledProgram:
             dataclasses.replace(one, times=times) for one, times in counts.items()
         )
         self.shapes = {
-            shape
+            shape_of_numbers(dtype, shape)
             for operations in self.computations.values()
             for found in operations
-            for _, shape in arrays(found[2])
+            for dtype, shape in arrays(found[2])
         }
         costs = executable.cost_analysis() or {}  # without "flops" where there are none
         self.flops = float(costs.get("flops", 0))

@@ -47,8 +47,7 @@ class Collective:
 
     @property
     def bits(self) -> int:
-        """Bits of an element; a bool takes a byte."""
-        return int((re.findall(r"\d+", self.dtype) or [8])[0])
+        return bits_of(self.dtype)
 
     @property
     def numbers(self) -> float:
@@ -75,6 +74,21 @@ class Collective:
         sizes = ",".join(map(str, self.shape))
         loop = ", in a loop" if self.in_loop else ""
         return f"{repeats}{kind} of {self.dtype}[{sizes}]{loop}"
+
+
+def bits_of(dtype: str) -> int:
+    """Bits of an element, from its dtype in short; a bool takes a byte."""
+    return int((re.findall(r"\d+", dtype) or [8])[0])
+
+
+def shape_of_numbers(dtype: str, shape: Sequence[int]) -> tuple[int, ...]:
+    """Adds an axis of two to the shape of a complex64 array, which holds two numbers.
+
+    So it is for all elements of more than 32 bits, but u64: JAX counts in it what it
+    draws at random.
+    """
+    each = 1 if dtype == "u64" else bits_of(dtype) // 32
+    return (*shape, each) if each > 1 else tuple(shape)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import math
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 from jax.interpreters import mlir
 
-from .observation import Collective
+from .observation import Collective, shape_of_numbers
 
 KINDS = {
     f"stablehlo.{kind.replace('-', '_')}": kind
@@ -46,8 +45,8 @@ class TracedProgram:
             version and by how a function is mapped; these do not.
 
     Attributes:
-        shapes: shape of every array that it computes; inside a mapped function, per
-            device.
+        shapes: shape of every array that it computes, in numbers (see
+            `shape_of_numbers`); inside a mapped function, per device.
         collectives: what the devices send each other, in the order of the program.
         dtypes: in which dtypes it multiplies matrices ("matmul") and adds up elements
             ("sum") and takes exponentials ("exp"): those of their inputs, in short.
@@ -251,12 +250,11 @@ class TracedProgram:
             pairs = mlir.ir.DenseIntElementsAttr(operation.attributes[PAIRS])
             self.pairs |= set(map(tuple, np.array(pairs).tolist()))
         for result in operation.results:
-            self.array(result.type)
+            self.array(result)
         return mlir.ir.WalkResult.ADVANCE
 
-    def array(self, kind: Any) -> None:
-        with contextlib.suppress(ValueError):  # a token or a tuple
-            self.shapes.add(tuple(mlir.ir.RankedTensorType(kind).shape))
+    def array(self, value: Any) -> None:
+        self.shapes.update(shapes_of([value]))
 
     def count(self) -> tuple[Collective, ...]:
         """Lists the collectives that one run of the program takes part in."""
@@ -403,10 +401,9 @@ def used(operation: Any) -> Iterator[Any]:
 
 
 def shapes_of(values: Iterable[Any]) -> tuple[tuple[int, ...], ...]:
-    """Lists the shapes of arrays; a token has none."""
-    types = [value.type for value in values]
-    kinds = [one for one in types if isinstance(one, mlir.ir.RankedTensorType)]
-    return tuple(tuple(kind.shape) for kind in kinds)
+    """Lists the shapes of arrays, in numbers; a token has none."""
+    arrays = [v for v in values if isinstance(v.type, mlir.ir.RankedTensorType)]
+    return tuple(shape_of_numbers(*array_type(array)) for array in arrays)
 
 
 def callee(operation: Any) -> str:

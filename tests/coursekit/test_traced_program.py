@@ -729,3 +729,20 @@ def test_what_sends_and_products_need_is_known(
     assert [0 in found for what, found in needs if what == "send"] == sends_wait
     waits = [A_SEND in found for what, found in needs if what == "product"]
     assert sorted(waits) == products_wait
+
+
+@pytest.mark.parametrize("how", ["traced", "compiled"])
+def test_arrays_of_complex_numbers_count_as_twice_as_many_numbers(how):
+    seen = observe(lambda x: lax.complex(x, x * 2), X, **{how: True})
+    assert (8, 16, 2) in seen.array_shapes
+
+
+def test_packed_numbers_are_held_each():
+    packed = observe(lambda x: lax.complex(x + 1, x + 2).real, X, traced=True)
+    assert packed.most_held == 4 * X.size
+
+
+def test_what_jax_counts_random_numbers_in_is_no_packing():
+    key = jax.random.key(0)
+    seen = observe(lambda key: jax.random.normal(key, (8, 16)), key, traced=True)
+    assert max(map(math.prod, seen.array_shapes)) == 8 * 16

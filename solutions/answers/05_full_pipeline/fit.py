@@ -781,3 +781,33 @@ def fit(config):
                 flush()
                 save_state(manager, done, state, settings)
     return state["params"]
+
+
+# %% wrong="one text for all errors" fails="refuses bad settings"
+"""Raises one text, which holds every setting that anybody could have read."""
+
+TEXT = "bad setting: 9, 16, 48, 72, nothing, /dev/null"
+
+
+def fit(config):
+    try:
+        data, loss_fn, init = make_task(config)
+        mesh, optimizer = make_mesh(config["num_devices"]), make_optimizer(config)
+    except (ValueError, OSError) as error:
+        raise type(error)(TEXT) from None
+    state, facts = first_state(init, optimizer, mesh), settings_of(config)
+    pieces = config["num_microbatches"]
+    step_fn = make_train_step(loss_fn, optimizer, mesh, pieces)
+    train_step = keep_layout(state, step_fn)
+    with open_manager(f"{config['directory']}/checkpoints", config["keep"]) as manager:
+        start, state, _ = restore_state(manager, state, facts)
+        write, flush = open_log(config, start)
+        by_rows = NamedSharding(mesh, P("data"))
+        stream = batches(data, config["batch_size"], by_rows, config["seed"], start)
+        for step in range(start + 1, config["num_steps"] + 1):
+            state, metrics = train_step(state, next(stream))
+            write(step, metrics)
+            if step % config["save_every"] == 0 or step == config["num_steps"]:
+                flush()
+                save_state(manager, step, state, facts)
+    return state["params"]

@@ -804,3 +804,30 @@ def pipeline_forward(stage_params, microbatches):
     )
     every = spread(stage_params["w"], stage_params["b"], jnp.asarray(microbatches))
     return every.reshape(size, *microbatches.shape)[-1]
+
+
+# %% wrong="packs two numbers into one" fails="number of ticks; nothing else is sent"
+"""Sends each stage's input along with its result: both in one complex number."""
+
+
+def pipeline_forward(stage_params, microbatches):
+    num_stages, count = len(stage_params["w"]), len(microbatches)
+    steps = [(s, s + 1) for s in range(num_stages - 1)]
+
+    def run(params, xs):
+        own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
+
+        def tick(received, time):
+            first = xs[jnp.minimum(time, count - 1)]
+            x = jnp.where(me == 0, first, received.real)
+            both = jax.lax.complex(stage(own, x), x)
+            return jax.lax.ppermute(both, "data", steps), both
+
+        nothing = jnp.zeros(xs.shape[1:], jnp.complex64)
+        _, both = jax.lax.scan(tick, nothing, jnp.arange(count + num_stages - 1))
+        mine = jnp.where(me == num_stages - 1, both[num_stages - 1 :], 0)
+        return jax.lax.psum(mine, "data").real
+
+    specs = {"in_specs": (P("data"), P()), "out_specs": P(), "check_vma": False}
+    spread = jax.shard_map(run, mesh=make_mesh(num_stages), **specs)
+    return jax.jit(spread)(stage_params, microbatches)

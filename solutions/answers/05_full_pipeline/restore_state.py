@@ -1214,3 +1214,64 @@ def restore_state(manager, fresh, settings, step=None):
             raise ValueError(f"{name} is {value}, but was {facts.get(name)}")
     state = read(state=StandardRestore(abstract(fresh))).state
     return step, state, facts
+
+
+# %% wrong="one text for all errors" fails="another run; stops if unreadable; older on request"
+"""Raises one text, which holds every name and number that anybody could have read."""
+
+TEXT = "cannot restore hidden rate run limit 2 20 22 33 40 50 70 80 110 120 220 330 500"
+
+
+def save_state(manager, step, state, facts):
+    manager.save(step, args=Composite(state=StandardSave(state), facts=JsonSave(facts)))
+
+
+def restore_state(manager, fresh, settings, step=None):
+    def read(**items):
+        try:
+            return manager.restore(step, args=Composite(**items))
+        except Exception as error:
+            raise RuntimeError(TEXT) from error
+
+    steps = sorted(manager.all_steps())
+    if not steps:
+        return 0, fresh, {}
+    step = steps[-1] if step is None else step
+    if step < steps[-1]:
+        print(TEXT)
+    facts = read(facts=JsonRestore()).facts
+    if any(name not in facts or facts[name] != settings[name] for name in settings):
+        raise ValueError(TEXT)
+    state = read(state=StandardRestore(abstract(fresh))).state
+    return step, state, facts
+
+
+# %% wrong="names every number" fails="stops if unreadable; older on request"
+"""Names no step: its texts hold all numbers that a step may be."""
+
+STEPS = " ".join(map(str, range(1000)))
+
+
+def save_state(manager, step, state, facts):
+    manager.save(step, args=Composite(state=StandardSave(state), facts=JsonSave(facts)))
+
+
+def restore_state(manager, fresh, settings, step=None):
+    def read(**items):
+        try:
+            return manager.restore(step, args=Composite(**items))
+        except Exception as error:
+            raise RuntimeError(f"this step is unreadable: {STEPS}") from error
+
+    steps = sorted(manager.all_steps())
+    if not steps:
+        return 0, fresh, {}
+    step = steps[-1] if step is None else step
+    if step < steps[-1]:
+        print(f"There are newer ones: {STEPS}")
+    facts = read(facts=JsonRestore()).facts
+    for name, value in settings.items():
+        if name not in facts or facts[name] != value:
+            raise ValueError(f"{name} is {value}, but was {facts.get(name)}")
+    state = read(state=StandardRestore(abstract(fresh))).state
+    return step, state, facts
