@@ -30,12 +30,15 @@ from grader.submissions.archives import (
 )
 from grader.submissions.clean_text import quoted
 from grader.submissions.lms_names import fit
+from lessons.coursekit.i18n import is_spoken
 
 MAX_BYTES = 64 << 20  # of a notebook, or of an archive that holds one
 MAX_CELLS = 2_000
 MAX_CELL = 1_000_000  # characters
 MAX_TEXT = 8_000_000  # characters of all cells
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# In a translated lesson's first cell; in a cell of the learner's own in Colab.
+LANGUAGE = re.compile(r"COURSE_LANGUAGE\W{1,8}([a-z]{2,8})\b")
 KEPT_MARKS = ("grade_id", "checksum")  # of nbgrader's, in a cell's metadata
 SAVE = "Open the lesson in JupyterLab or Colab, save it, and submit that .ipynb file."
 CLEAR = (
@@ -317,3 +320,9 @@ def give_ids(cells: list[NotebookNode], *, missing_is_wrong: bool) -> int:
             cell.id = f"unnamed-{place}"
         used.add(cell.id)
     return number
+
+
+def language_of(notebook: NotebookNode) -> str:
+    """Returns the language of a lesson's notebook: "en", unless it names another."""
+    named = (name for cell in notebook.cells for name in LANGUAGE.findall(cell.source))
+    return next(filter(is_spoken, named), "en")
