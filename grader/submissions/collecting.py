@@ -21,10 +21,11 @@ from grader import ROOT, CourseError
 from grader.atomic_files import write_file
 from grader.authoring.release import lesson_number, lesson_paths
 from grader.submissions.archives import (
+    MAX_TOTAL,
+    Archive,
     ListedFile,
     Unreadable,
     file_at,
-    files_in_archive,
     files_in_folder,
     files_in_learners_archive,
 )
@@ -65,14 +66,10 @@ def collect(
     gives another one in each assignment.
 
     Raises:
-        ValueError: `course` is no folder.
         OSError: this machine cannot read or write a file.
         CourseError: a file that came in is not accounted for.
     """
-    if not course.is_dir():
-        make = "Make it: python -m grader course FOLDER"
-        raise ValueError(f"{course} is no course folder. {make}")
-    collection = Collection(course, lessons, known_as)
+    collection = Collection(course, lessons, known_as or {})
     for download in downloads:
         collection.add(Path(download))
     collection.finish()
@@ -100,12 +97,9 @@ class Collection:
     """
 
     def __init__(
-        self,
-        course: Path,
-        lessons: Sequence[str],
-        known_as: Mapping[str, str] | None = None,
+        self, course: Path, lessons: Sequence[str], known_as: Mapping[str, str]
     ):
-        self.course, self.lessons = course, lessons
+        self.course, self.lessons, self.known_as = course, lessons, known_as
         numbers = {*map(lesson_number, lessons)}
         self.others = [  # lessons that this class does not have
             path.stem
@@ -113,7 +107,6 @@ class Collection:
             if lesson_number(path.stem) not in numbers
         ]
         self.known_lessons = [*lessons, *self.others]
-        self.known_as = known_as or {}
         self.placed: dict[tuple[str, str], Version] = {}
         self.names: dict[str, str] = {}
         self.problems: list[str] = []
@@ -194,7 +187,7 @@ class Collection:
         for archive in archives:
             with open(archive.path, "rb") as source:
                 try:
-                    inside = files_in_archive(archive, source)
+                    inside = [*Archive(source, MAX_TOTAL).files(archive)]
                 except Unreadable:
                     return False
             paths = [file.parts[len(archive.parts) :] for file in inside]
@@ -206,7 +199,7 @@ class Collection:
         """Adds the files of an archive that holds a class's, or one learner's."""
         with open(file.path, "rb") as source:  # it may be larger than the memory
             try:
-                found = files_in_archive(file, source)
+                found = [*Archive(source, MAX_TOTAL).files(file)]
             except Unreadable as problem:
                 self.listed[file.full_name] += 1
                 again = "Download it again, or ask for it."
@@ -296,7 +289,7 @@ class Collection:
         self, student: str, file: ListedFile, owner: Owner
     ) -> Iterator[ListedFile]:
         """Yields a learner's file, or what is in it, if that is theirs alone."""
-        inside = files_in_learners_archive(file) if file.is_archive else [file]
+        inside = files_in_learners_archive(file)
         if inside != [file]:
             self.listed[file.full_name] -= 1
             self.listed.update(one.full_name for one in inside)
