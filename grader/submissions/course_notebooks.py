@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from grader import ROOT
 from grader.authoring.release import exercises, release, title
 from grader.submissions.answers import assigns, code_of, defines, marked_exercise
 
+FIRST_WORDS = re.compile(r"(?m)^(?:(?:async[ \t]+)?def[ \t]+)?(\w+)")
 Cells = dict[str, set[str]]  # the code of an exercise's cells, by the exercise
 
 
@@ -37,7 +39,8 @@ class CourseNotebooks:
         found: Cells = collections.defaultdict(set)
         for cell in notebook.cells:
             marked = marked_exercise(cell, names)
-            for name in names:
+            likely = {marked, *FIRST_WORDS.findall(cell.source)}
+            for name in names & likely:
                 if name == marked or defines(cell, name) or assigns(cell, name):
                     found[name].add(code_of(cell.source))
         return found
