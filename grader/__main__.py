@@ -79,7 +79,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
             "lessons", nargs="*", help="for example 01; default: all"
         )
     check.add_argument(
-        "--name", default="", help="on the certificate; default: git config user.name"
+        "--name", default="", help="on the certificate; default: a line to write on"
     )
     lab = command("lab", "learner.lab:start_lab", "Open JupyterLab on the lessons.")
     lab.add_argument("--port", type=int, help="default: the first free one from 8888")

@@ -14,7 +14,7 @@ from grader.authoring.release import checks
 from grader.classroom import grade as grading
 from grader.judging.grade_submission import nothing_to_grade
 from grader.results import ExerciseResult, Outcome, Record, Result, Status
-from grader.submissions.answers import extract_answers, is_other_lesson
+from grader.submissions.answers import extract_answers, why_other_lesson
 from grader.workers.jobs import FinishedJob
 
 NAME = tiny.NAME
@@ -23,7 +23,7 @@ NAME = tiny.NAME
 def result_of(submitted, lesson):
     """Grades as the tiny lesson's checks do; a text with "settrace" needs review."""
     notebook = submitted.notebook
-    if notebook is None or is_other_lesson(notebook, lesson):
+    if notebook is None or why_other_lesson(notebook, lesson, NAME):
         reasons = submitted.reasons or ("This is another lesson.",)
         return nothing_to_grade(lesson, NAME, submitted.notes, reasons)
     answers, found = extract_answers(notebook, lesson), []

@@ -29,8 +29,7 @@ from grader.submissions.answers import (
     why_other_lesson,
 )
 from grader.submissions.clean_text import clean_text
-from grader.submissions.language import language_of
-from grader.submissions.read_submission import SubmittedFile
+from grader.submissions.read_submission import SubmittedFile, language_of
 
 MAX_SOURCE = 30_000  # characters of an exercise's code that are kept
 

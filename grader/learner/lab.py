@@ -44,13 +44,11 @@ def start_lab(port: int | None = None, *, browser: bool = True) -> None:
     """
     arguments = [f"--ServerApp.root_dir={ROOT}", f"--ServerApp.default_url={PAGE}"]
     arguments.append(f"--ServerApp.open_browser={browser}")
-    arguments.append("--Application.log_level=WARN")
+    arguments += ["--Application.log_level=WARN", "--allow-root"]
     if port is not None:
         arguments += [f"--port={port}", "--ServerApp.port_retries=0"]
     if zmq.has("curve"):  # else each kernel writes a warning into the terminal
         arguments.append("--KernelManager.transport_encryption=auto")
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        arguments.append("--allow-root")
     paths = [str(CONFIG), os.environ.get("JUPYTER_CONFIG_PATH")]
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, paths))
     Lab.launch_instance(arguments)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
-import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,7 +62,7 @@ def digest(source: Path, root: Path) -> str:
 def write_pages(root: Path = ROOT, name: str = "") -> tuple[Path, Path]:
     """Writes both pages from what was saved; returns their files.
 
-    `name` is the learner's, on the certificate; by default the one that Git knows.
+    `name` is the learner's, on the certificate; by default a line to write it on.
     """
     budget = PageBudget()
     lessons = [lesson_facts(source, root, budget) for source in lesson_paths((), root)]
@@ -78,7 +76,7 @@ def write_pages(root: Path = ROOT, name: str = "") -> tuple[Path, Path]:
     write(root / PAGE, render("progress.html.j2", next=following, **facts))
     text = render(
         "certificate.html.j2",
-        name=budget.line(name or name_in_git(), 100),
+        name=budget.line(name, 100),
         num_done=sum(one["num_done"] for one in lessons),
         num_exercises=sum(len(one["exercises"]) for one in lessons),
         date=max(one["date"] for one in lessons),
@@ -88,15 +86,6 @@ def write_pages(root: Path = ROOT, name: str = "") -> tuple[Path, Path]:
     )
     write(root / CERTIFICATE, text)
     return root / PAGE, root / CERTIFICATE
-
-
-def name_in_git() -> str:
-    """Returns the name that `git config user.name` knows, or ""."""
-    with contextlib.suppress(OSError):
-        command = ["git", "config", "user.name"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.stdout.strip()
-    return ""
 
 
 def lesson_facts(source: Path, root: Path, budget: PageBudget) -> dict[str, Any]:

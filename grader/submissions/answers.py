@@ -66,15 +66,15 @@ def extract_answers(submitted: NotebookNode, lesson: NotebookNode) -> Answers:
             cells[place].source = unfenced(cell.source)
     found = {n: find_answer(n, cells, marked, stub) for n, stub in stubs.items()}
     notes = [one.note for one in found.values() if one.note]
+    places = {n: one.place for n, one in found.items() if one.place is not None}
     known = {name for cell in cells for name in ids(cell)}
-    lost = [n for n, one in found.items() if one.place is not None and n not in known]
-    if lost:
+    if lost := [name for name in places if name not in known]:
         notes.append(
             f"The cells of {', '.join(lost)} were known by their comment or function, "
             "as their ids were lost."
         )
     roles = {place: "" for one in found.values() for place in one.dropped}
-    roles |= {one.place: name for name, one in found.items() if one.place is not None}
+    roles |= {place: name for name, place in places.items()}
     for name, one in found.items():
         if any(not roles[place] and not marked[place] for place in one.dropped):
             notes.append(f"A later cell that defines {name} again was left out.")
@@ -89,11 +89,7 @@ def extract_answers(submitted: NotebookNode, lesson: NotebookNode) -> Answers:
         text += f" and {len(changed) - MAX_NAMED} more" * (len(changed) > MAX_NAMED)
         notes.append(f"{text}. The originals ran, and then what was added to them.")
     return Answers(
-        {
-            name: cells[one.place].source
-            for name, one in found.items()
-            if one.place is not None
-        },
+        {name: cells[place].source for name, place in places.items()},
         tuple(code["extra"]),
         tuple(notes),
         tuple(code["change"]),
@@ -124,24 +120,16 @@ def fill_in(lesson: NotebookNode, answers: Answers) -> NotebookNode:
 
 def why_other_lesson(submitted: NotebookNode, lesson: NotebookNode, name: str) -> str:
     """Says that a notebook has none of a lesson's exercises, or ""."""
-    if not is_other_lesson(submitted, lesson):
-        return ""
+    names = [*exercises(lesson)]
+    for cell in submitted.cells:
+        if marked_exercise(cell, names) or any(defines(cell, name) for name in names):
+            return ""
     said = [f"This is not lesson {name}: none of its exercises are in it."]
     heading = title(submitted, "")
     if heading and heading != title(lesson, ""):
         said.append(f"Its title is {quoted(heading)}.")
-    asked = ", ".join(list(exercises(lesson))[:3])
-    said.append(f"Submit the notebook that holds {asked}.")
+    said.append(f"Submit the notebook that holds {', '.join(names[:3])}.")
     return " ".join(said)
-
-
-def is_other_lesson(submitted: NotebookNode, lesson: NotebookNode) -> bool:
-    """Tells whether a notebook has none of a lesson's exercises."""
-    names = list(exercises(lesson))
-    return not any(
-        marked_exercise(cell, names) or any(defines(cell, name) for name in names)
-        for cell in submitted.cells
-    )
 
 
 def ids(cell: NotebookNode) -> list[str]:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 MAX_FILE = 256 << 20  # bytes of one file
-MAX_INNER = 1 << 30  # bytes that come out of one learner's archive
-MAX_TOTAL = 16 << 30  # bytes that come out of an LMS's archive
+MAX_INNER = 1 << 30  # bytes that are read from one learner's archive
+MAX_TOTAL = 16 << 30  # bytes that are read from an LMS's archive
 MAX_ENTRIES = 20_000  # of one archive
 MAX_NAME = 1000  # characters of a path in an archive
 # What operating systems, Jupyter, nbgrader and the course put beside a learner's files.
@@ -30,6 +30,7 @@ IGNORED |= {"timestamp.txt", "coursekit", ".git", ".github", "__pycache__", ".ve
 IGNORED |= {"node_modules", "site-packages", ".pytest_cache"}
 BOX_LETTERS = re.compile("[\u2500-\u259f]")  # in no name that anybody types
 KINDS = {
+    stat.S_IFREG: "",
     stat.S_IFLNK: "is a link",
     stat.S_IFDIR: "is a folder",
     stat.S_IFIFO: "is a named pipe",
@@ -107,8 +108,6 @@ def file_at(path: Path, folders: tuple[str, ...] = ()) -> ListedFile:
 
 
 def problem_of_kind(mode: int) -> str:
-    if stat.S_ISREG(mode):
-        return ""
     return KINDS.get(stat.S_IFMT(mode), "is not a regular file")
 
 
@@ -131,7 +130,6 @@ class Archive:
 
     def __init__(self, source: BinaryIO | bytes, max_bytes: int):
         self.left = max_bytes
-        self.counted: set[zipfile.ZipInfo] = set()
         if isinstance(source, bytes):
             # zipfile needs memory for each entry before it can be asked for the number.
             refuse_entries(source.count(b"PK\x01\x02"))
@@ -143,22 +141,20 @@ class Archive:
             raise Unreadable(reason) from None
         refuse_entries(len(self.zip.infolist()))
 
-    def files(self, folders: tuple[str, ...] = ()) -> Iterator[ListedFile]:
-        """Lists its files below `folders`, without those that learners do not make."""
+    def files(self, itself: ListedFile) -> Iterator[ListedFile]:
+        """Lists what learners made; a file can be read while the source is open."""
         for info in self.zip.infolist():
             path = name_of(info)[:MAX_NAME]
             parts = tuple(part for part in re.split(r"[/\\]", path) if part != ".")
             if info.is_dir() or not parts or is_ignored(parts):
                 continue
             read = functools.partial(self.read, info)
-            problem = problem_of(info, parts)
-            yield ListedFile((*folders, *parts), time_of(info), read, problem)
+            time, problem = time_of(info) or itself.time, problem_of(info, parts)
+            yield ListedFile((*itself.parts, *parts), time, read, problem)
 
     def read(self, info: zipfile.ZipInfo, limit: int) -> bytes:
         refuse_size(info.file_size, limit)
-        if info not in self.counted:  # what counts is read twice
-            self.counted.add(info)
-            self.left -= info.file_size
+        self.left -= info.file_size
         if self.left < 0:
             raise TooLarge("unpacks to more than an archive may hold")
         try:
@@ -218,26 +214,16 @@ def files_in_folder(folder: Path) -> list[ListedFile]:
     return found
 
 
-def files_in_archive(file: ListedFile, source: BinaryIO) -> list[ListedFile]:
-    """Lists the files of the archive of a class, which may be larger than the memory.
-
-    They can be read while `source` is open.
-
-    Raises:
-        Unreadable: the archive is damaged, or has too many files.
-    """
-    found = Archive(source, MAX_TOTAL).files(file.parts)
-    return [replace(one, time=one.time or file.time) for one in found]
-
-
 def files_in_learners_archive(file: ListedFile) -> list[ListedFile]:
-    """Lists the files of a learner's archive; one without a notebook is listed itself.
+    """Lists the files of a learner's archive; what holds no notebook is listed itself.
 
     Raises:
         OSError: this machine cannot read it.
     """
+    if not file.is_archive:
+        return [file]
     try:
-        entries = list(Archive(file.read(), MAX_INNER).files(file.parts))
+        entries = [*Archive(file.read(), MAX_INNER).files(file)]
     except Unreadable:
         return [file]
     if not any(one.is_notebook and not one.problem for one in entries):

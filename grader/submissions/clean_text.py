@@ -1,6 +1,6 @@
 """Makes untrusted text safe to show: no escapes, nothing invisible, not too long.
 
-Markup stays: templates escape it.
+Markup stays: templates escape it. Joiners stay: scripts and emoji need them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ UNWANTED = re.compile(
     "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u2060-\u2065"
     "\u206a-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]+"
 )
-JOINERS = re.compile("[\u200c\u200d]+")
 
 
 def clean_text(text: str, limit: int) -> str:
@@ -35,8 +34,7 @@ def clean_text(text: str, limit: int) -> str:
     line end becomes a newline. " ..." marks a cut.
     """
     room = 8 * limit + 1000
-    shown = LINE_ENDS.sub("\n", ESCAPES.sub("", text[:room]))
-    shown = JOINERS.sub(joiner, UNWANTED.sub("", shown))
+    shown = UNWANTED.sub("", LINE_ENDS.sub("\n", ESCAPES.sub("", text[:room])))
     if len(shown) <= limit and len(text) <= room:
         return shown
     return (shown[: max(0, limit - len(ENDING))].rstrip() + ENDING)[: max(0, limit)]
@@ -50,10 +48,3 @@ def clean_line(text: str, limit: int) -> str:
 def quoted(text: str, limit: int = 80) -> str:
     """Returns an untrusted name for a message: in quotes, visible and short."""
     return f'"{clean_line(text, limit)}"'
-
-
-def joiner(found: re.Match) -> str:
-    """Keeps one joiner between letters beyond ASCII, where scripts and emoji use it."""
-    before = found.string[found.start() - 1 : found.start()]
-    after = found.string[found.end() : found.end() + 1]
-    return found.group()[0] if before > "\x7f" and after > "\x7f" else ""

@@ -21,10 +21,11 @@ from grader import ROOT, CourseError
 from grader.atomic_files import write_file
 from grader.authoring.release import lesson_number, lesson_paths
 from grader.submissions.archives import (
+    MAX_TOTAL,
+    Archive,
     ListedFile,
     Unreadable,
     file_at,
-    files_in_archive,
     files_in_folder,
     files_in_learners_archive,
 )
@@ -33,7 +34,6 @@ from grader.submissions.course_notebooks import CourseNotebooks, read
 from grader.submissions.lms_names import (
     LearnerNames,
     Owner,
-    copy_number,
     fit,
     lesson_named,
     safe_id,
@@ -65,14 +65,10 @@ def collect(
     gives another one in each assignment.
 
     Raises:
-        ValueError: `course` is no folder.
         OSError: this machine cannot read or write a file.
         CourseError: a file that came in is not accounted for.
     """
-    if not course.is_dir():
-        make = "Make it: python -m grader course FOLDER"
-        raise ValueError(f"{course} is no course folder. {make}")
-    collection = Collection(course, lessons, known_as)
+    collection = Collection(course, lessons, known_as or {})
     for download in downloads:
         collection.add(Path(download))
     collection.finish()
@@ -100,12 +96,9 @@ class Collection:
     """
 
     def __init__(
-        self,
-        course: Path,
-        lessons: Sequence[str],
-        known_as: Mapping[str, str] | None = None,
+        self, course: Path, lessons: Sequence[str], known_as: Mapping[str, str]
     ):
-        self.course, self.lessons = course, lessons
+        self.course, self.lessons, self.known_as = course, lessons, known_as
         numbers = {*map(lesson_number, lessons)}
         self.others = [  # lessons that this class does not have
             path.stem
@@ -113,7 +106,6 @@ class Collection:
             if lesson_number(path.stem) not in numbers
         ]
         self.known_lessons = [*lessons, *self.others]
-        self.known_as = known_as or {}
         self.placed: dict[tuple[str, str], Version] = {}
         self.names: dict[str, str] = {}
         self.problems: list[str] = []
@@ -194,7 +186,7 @@ class Collection:
         for archive in archives:
             with open(archive.path, "rb") as source:
                 try:
-                    inside = files_in_archive(archive, source)
+                    inside = [*Archive(source, MAX_TOTAL).files(archive)]
                 except Unreadable:
                     return False
             paths = [file.parts[len(archive.parts) :] for file in inside]
@@ -206,7 +198,7 @@ class Collection:
         """Adds the files of an archive that holds a class's, or one learner's."""
         with open(file.path, "rb") as source:  # it may be larger than the memory
             try:
-                found = files_in_archive(file, source)
+                found = [*Archive(source, MAX_TOTAL).files(file)]
             except Unreadable as problem:
                 self.listed[file.full_name] += 1
                 again = "Download it again, or ask for it."
@@ -296,7 +288,7 @@ class Collection:
         self, student: str, file: ListedFile, owner: Owner
     ) -> Iterator[ListedFile]:
         """Yields a learner's file, or what is in it, if that is theirs alone."""
-        inside = files_in_learners_archive(file) if file.is_archive else [file]
+        inside = files_in_learners_archive(file)
         if inside != [file]:
             self.listed[file.full_name] -= 1
             self.listed.update(one.full_name for one in inside)
@@ -327,7 +319,8 @@ class Collection:
             Unreadable: the file cannot be read.
         """
         path = (*owner.path, *file.inner)
-        is_one = owner.from_lms or is_candidate(path) or fits(file.name, self.lessons)
+        is_one = owner.from_lms or is_candidate(path)
+        is_one = is_one or any(fit(file.name, one) > 1 for one in self.lessons)
         lesson = lesson_named(path, self.lessons) if owner.path and is_one else ""
         only = self.lessons[0] if len(self.lessons) == 1 else ""
         kind, is_ours = int(file.is_archive), False
@@ -347,7 +340,6 @@ class Collection:
             is_aside(place),
             owner.version,
             file.inner_time,
-            copy_number(file.name),
             self.other_learner(owner),
         )
         return lesson, version
@@ -373,10 +365,7 @@ class Collection:
     def choose(self, student: str, lesson: str, versions: list[Version]) -> None:
         """Places the version that counts, if no person has to decide which one."""
         best = best_of(versions)
-        rest = [one for one in versions if one not in best]
-        learners = {
-            one.seems_of for one in versions if one.seems_of and not one.is_ours
-        }
+        learners = {one.seems_of for one in versions if not one.is_ours} - {""}
         is_tie = len({one.digest for one in best}) > 1
         if is_tie or len(learners) > 1:
             why = "are equally new" if is_tie else "may be of several learners"
@@ -385,51 +374,50 @@ class Collection:
                 f"{student}, {lesson}: {listed(best if is_tie else versions)} {why}: "
                 "none of them was taken. Leave the one that counts.",
             )
-            return
-        fate = self.place(student, lesson, best[0])
-        self.account.append((best[0].path, fate))
-        for one in [*best[1:], *rest]:
-            other = Fate.OLDER if one.kind else Fate.NO_NOTEBOOK
-            fate = Fate.OURS if one.is_ours and one.digest != best[0].digest else other
-            self.account.append((one.path, fate))
-        by_rank: dict[tuple, list[Version]] = {}
-        for one in rest:
-            if one.digest != best[0].digest and one.kind > 1 and not one.is_ours:
-                by_rank.setdefault(one.rank, []).append(one)
-        for several in by_rank.values():
-            line = best[0].why_not(several)
-            self.problems.append(f"{student}, {lesson}: {line}")
+        else:
+            self.place(student, lesson, best[0], versions)
 
-    def place(self, student: str, lesson: str, new: Version) -> Fate:
-        """Writes a file into its place, unless the one there supersedes it.
+    def place(
+        self, student: str, lesson: str, new: Version, versions: list[Version]
+    ) -> None:
+        """Writes the new file into its place, unless the one there supersedes it.
 
         Raises:
             OSError: the file cannot be written.
         """
+        who = f"{student}, {lesson}"
         path = self.course / "submitted" / student / lesson / f"{lesson}.ipynb"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             old = self.placed.get((student, lesson)) or self.on_disk(path, lesson)
         except (FileExistsError, NotADirectoryError, Unreadable):
             what = f"Something else is in the place of {path}. Remove it."
-            self.problems.append(f"{student}, {lesson}: {what}")
-            return Fate.FOR_A_PERSON
-        if old and old.digest == new.digest:
-            newest = max(old, new, key=lambda one: one.time)
-            path = newest.path or new.path  # that of an earlier collection is unknown
-            self.placed[student, lesson] = replace(newest, path=path, file=None)
-            return Fate.COUNTS
-        supersedes = old is None or new.supersedes(old)
-        if old:
+            self.leave([one.path for one in versions], f"{who}: {what}")
+            return
+        newest = new if old is None or new.supersedes(old) else old
+        if newest.digest == new.digest:
+            if old is None or old.digest != new.digest:
+                write_file(path, new.file.read(), new.time)
+            # Without its file, which keeps an archive in memory.
+            placed = replace(newest, path=newest.path or new.path, file=None)
+            self.placed[student, lesson] = placed
+        if old and old.digest != new.digest:
             line = f"{new.name} is not newer than {old.name}, which counts."
-            if supersedes or old.rank > new.rank:
-                line = new.why_not([old]) if supersedes else old.why_not([new])
-            self.problems.append(f"{student}, {lesson}: {line}")
-        if not supersedes:
-            return Fate.OLDER
-        write_file(path, new.file.read(), new.time)
-        self.placed[student, lesson] = replace(new, file=None)  # which keeps an archive
-        return Fate.COUNTS
+            if newest is new or old.rank > new.rank:
+                line = newest.why_not([new if newest is old else old])
+            self.problems.append(f"{who}: {line}")
+        by_rank: dict[tuple, list[Version]] = {}
+        for one in versions:
+            fate = Fate.OLDER if one.kind else Fate.NO_NOTEBOOK
+            if one is new and newest.digest == new.digest:
+                fate = Fate.COUNTS
+            elif one.digest != new.digest and one.is_ours:
+                fate = Fate.OURS
+            elif one.digest != new.digest and one.kind > 1:
+                by_rank.setdefault(one.rank, []).append(one)
+            self.account.append((one.path, fate))
+        for several in by_rank.values():
+            self.problems.append(f"{who}: {new.why_not(several)}")
 
     def on_disk(self, path: Path, lesson: str) -> Version | None:
         """Describes the file that an earlier collection left; None: there is none.
@@ -449,11 +437,6 @@ class Collection:
         """Leaves files for a person."""
         self.account += [(name, Fate.FOR_A_PERSON) for name in names]
         self.problems.append(problem)
-
-
-def fits(name: str, lessons: Sequence[str]) -> bool:
-    """Tells whether a file's name contains a lesson's."""
-    return any(fit(name, lesson) > 1 for lesson in lessons)
 
 
 def in_repository(path: Sequence[str]) -> bool:

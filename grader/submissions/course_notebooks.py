@@ -22,11 +22,11 @@ Cells = dict[str, set[str]]  # the code of an exercise's cells, by the exercise
 class CourseNotebooks:
     """The solved lessons of a class, by name.
 
-    Those of the repository at `root` are known as ours too, in every language.
+    Those of the repository are known as ours too, in every language.
     """
 
-    def __init__(self, lessons: Mapping[str, NotebookNode], root: Path = ROOT):
-        self.lessons, self.root = lessons, root
+    def __init__(self, lessons: Mapping[str, NotebookNode]):
+        self.lessons = lessons
         self.exercises = {name: [*exercises(n)] for name, n in lessons.items()}
         self.versions = functools.cache(self.read_versions)
         self.ours = functools.cache(
@@ -38,11 +38,11 @@ class CourseNotebooks:
         names = {name for each in self.exercises.values() for name in each}
         found: Cells = collections.defaultdict(set)
         for cell in notebook.cells:
-            for name in names.intersection(FIRST_WORDS.findall(cell.source)):
-                if defines(cell, name) or assigns(cell, name):
+            marked = marked_exercise(cell, names)
+            likely = {marked, *FIRST_WORDS.findall(cell.source)}
+            for name in names & likely:
+                if name == marked or defines(cell, name) or assigns(cell, name):
                     found[name].add(code_of(cell.source))
-            if name := marked_exercise(cell, names):
-                found[name].add(code_of(cell.source))
         return found
 
     def lesson_of(self, notebook: NotebookNode, cells: Cells) -> str:
@@ -54,7 +54,8 @@ class CourseNotebooks:
         if len(best) == 1 and count[best[0]]:
             return best[0]
         heading = title(notebook, "")
-        titled = [one for one in best if heading and heading in self.titles(one)]
+        titles = {one: [title(n, "") for n in self.versions(one)] for one in best}
+        titled = [one for one in best if heading and heading in titles[one]]
         return titled[0] if len(titled) == 1 else ""
 
     def has_any(self, cells: Cells, lesson: str) -> bool:
@@ -71,14 +72,11 @@ class CourseNotebooks:
             for ours in self.ours(lesson)
         )
 
-    def titles(self, lesson: str) -> set[str]:
-        return {title(notebook, "") for notebook in self.versions(lesson)}
-
     def read_versions(self, lesson: str) -> list[NotebookNode]:
         """Lists a lesson as it is solved and released, here and in the repository."""
         solved, file = self.lessons[lesson], f"{lesson}.ipynb"
-        paths = [self.root / "solutions" / file, self.root / "lessons" / file]
-        paths += sorted((self.root / "lessons").glob(f"*/{file}"))
+        paths = [ROOT / "solutions" / file, ROOT / "lessons" / file]
+        paths += sorted((ROOT / "lessons").glob(f"*/{file}"))
         known = [read(path) for path in paths if path.is_file()]
         return [release(solved), solved, *known]
 

@@ -20,9 +20,8 @@ from grader.authoring.release import lesson_number
 SAFE_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._@-]{0,62}[A-Za-z0-9_@-])?")
 SEPARATORS = re.compile(r"[ _-]*([ _-])")
 COPY_OF = r"(?i)^(?:(?:copy|kopie|copie|copia)[ _](?:of|von|de)[ _])+"
-AGAIN = r"[ _-]?\((\d+)\)|[ _-]copy[ _]?(\d*)|-checkpoint"
-COPIED = re.compile(rf"{COPY_OF}|(?:{AGAIN}|-(\d+))+$")
-COPIED_BY_BROWSER = re.compile(rf"{COPY_OF}|(?:{AGAIN})+$")  # a learner may be kim-12
+AGAIN = r"[ _-]?\(\d+\)|[ _-]copy[ _]?\d*|-checkpoint"  # a learner may be kim-12
+COPIED = re.compile(rf"{COPY_OF}|(?:{AGAIN})+$")
 # Paths below the folder of a whole class.
 SCHEMES = {
     # Ada Lovelace_123_assignsubmission_file_/NAME, or ..._file_NAME in one flat folder.
@@ -54,6 +53,9 @@ SCHEMES = {
     ),
 }
 MOODLE_MARK = re.compile(r"(?:_(\d+))?_assignsubmission_")
+# Numbers of work, as 101 and s1234567 are not: alone, and beside a word of work.
+NUMBER = re.compile(r"\d\d?|[a-z]")
+NUMBER_OF_WORK = re.compile(r"\d{1,4}|[a-z]\d?|\d[a-z]")
 TIMES = "%Y-%m-%d-%H-%M-%S", "%b %d %Y %I%M %p", "%d %b %Y %I%M %p"
 # Words of which the name of no learner consists.
 WORK = frozenset(
@@ -150,23 +152,10 @@ def time_in(text: str) -> float:
     return 0.0
 
 
-def stem_of(file: str) -> str:
-    """Returns a file's name without its ending and with single separators."""
-    stem = unicodedata.normalize("NFC", PurePosixPath(file).stem).strip()
-    return SEPARATORS.sub(r"\1", stem)
-
-
-def original_stem(file: str) -> str:
-    """Returns a file's stem without the marks of a copy."""
-    stem = stem_of(file)
-    return COPIED.sub("", stem) or stem
-
-
-def copy_number(file: str) -> int:
-    """Returns the number that browsers and Canvas give to a second file: (1), -2."""
-    found = COPIED.finditer(stem_of(file))
-    numbers = [number for match in found for number in match.groups() if number]
-    return int(numbers[-1][:9]) if numbers else 0
+def original(stem: str) -> str:
+    """Returns a file's stem without the marks of a copy and double separators."""
+    stem = unicodedata.normalize("NFC", stem).strip()
+    return COPIED.sub("", SEPARATORS.sub(r"\1", stem))
 
 
 def fit(file: str, lesson: str) -> int:
@@ -176,7 +165,8 @@ def fit(file: str, lesson: str) -> int:
         3: it is the lesson's name; 2: it contains that; 1: it begins with the lesson's
         number; 0: none of these.
     """
-    stem = re.sub(r"[\s_-]+", "_", original_stem(file)).casefold()
+    stem = original(PurePosixPath(file).stem)
+    stem = re.sub(r"[\s_-]+", "_", stem).casefold()
     if stem == lesson.casefold():
         return 3
     if re.search(rf"(?<![a-z0-9]){re.escape(lesson.casefold())}(?![a-z0-9])", stem):
@@ -219,9 +209,9 @@ class LearnerNames:
     def without_work(self, name: str) -> str:
         """Returns what may name a learner in a name: "ada" of "ada's 2nd try"."""
         parts = words_and_numbers(name)
-        says_so = any(map(self.names_work, parts))
-        rest = [p for p in parts if not (self.names_work(p) or is_short(p, says_so))]
-        return " ".join(rest)
+        number = NUMBER_OF_WORK if any(map(self.names_work, parts)) else NUMBER
+        of_work = [p for p in parts if self.names_work(p) or number.fullmatch(p)]
+        return " ".join(part for part in parts if part not in of_work)
 
     def names_work(self, part: str) -> bool:
         return bool(words(part)) and self.work.issuperset(words(part))
@@ -230,16 +220,16 @@ class LearnerNames:
         """Returns the learner in `ada_01_tiny (1)` or `01_tiny_ada`, else ""."""
         return self.first_learner(stem, self.named)
 
-    def beside_number(self, stem: str) -> str:
-        """Returns the learner in `ada_1`, else ""."""
-        return self.first_learner(stem, self.numbered)
+    def beside_work(self, stem: str) -> str:
+        """Returns the learner in `ada_01_tiny` or `ada_1`, else ""."""
+        return self.first_learner(stem, [*self.named, *self.numbered])
 
     def alone(self, stem: str) -> str:
         """Returns the learner in `ada`, else ""."""
         return self.first_learner(stem, [re.compile("(?s)(.+)")])
 
     def first_learner(self, stem: str, patterns: Sequence[re.Pattern]) -> str:
-        stem = COPIED_BY_BROWSER.sub("", stem_of(f"{stem}.ipynb"))
+        stem = original(stem)
         found = (pattern.fullmatch(stem) for pattern in patterns)
         learners = (match[1].strip(" _-") for match in found if match)
         return next((one for one in learners if one and not self.is_work(one)), "")
@@ -247,14 +237,6 @@ class LearnerNames:
 
 def plain(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
-
-
-def is_short(part: str, in_name_of_work: bool) -> bool:
-    """Tells whether it numbers work, and no learner as 101 and s1234567 do."""
-    if part.isdigit():
-        return len(part) <= 2 + 2 * in_name_of_work
-    has_digit = in_name_of_work and any(map(str.isdigit, part))
-    return part.isascii() and len(part) <= 1 + has_digit
 
 
 def words_and_numbers(name: str) -> list[str]:

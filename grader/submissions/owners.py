@@ -140,7 +140,7 @@ class Search:
         for number, path in paths.items():
             if len(path) > 1:
                 folders[path[0]][number] = path[1:]
-        named = {n: self.learner_beside(name) for n, name in files.items()}
+        named = {n: self.names.beside_work(stem(name)) for n, name in files.items()}
         for number, name in files.items():
             guess = ""
             if name.lower().endswith(".zip") or not any(named.values()):
@@ -189,12 +189,6 @@ class Search:
                 rest[number] = path  # an LMS adds lists and texts
         return rest
 
-    def learner_beside(self, name: str) -> str:
-        """Returns the learner whom a file's name names beside its lesson, or ""."""
-        return self.names.beside_lesson(stem(name)) or self.names.beside_number(
-            stem(name)
-        )
-
     def other_learners(self, folder: str, below: Paths) -> set[str]:
         """Finds learners whom files name, where the folder seems to be another's.
 
@@ -223,7 +217,7 @@ class Search:
             name = stem(path[-1])
             learners.update(around[:1])
             if not around:
-                alone.add(self.names.alone(name) or self.learner_beside(path[-1]))
+                alone.add(self.names.alone(name) or self.names.beside_work(name))
         several = max(len(learners), len(alone - {""})) > 1
         is_submitted = any(path[0] == "submitted" for path in below.values())
         return is_sole and (several or is_submitted or bool(scheme_of(below)))

@@ -10,9 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import re
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,12 +28,15 @@ from grader.submissions.archives import (
 )
 from grader.submissions.clean_text import quoted
 from grader.submissions.lms_names import fit
+from lessons.coursekit.i18n import is_spoken
 
 MAX_BYTES = 64 << 20  # of a notebook, or of an archive that holds one
 MAX_CELLS = 2_000
 MAX_CELL = 1_000_000  # characters
 MAX_TEXT = 8_000_000  # characters of all cells
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# In a translated lesson's first cell; in a cell of the learner's own in Colab.
+LANGUAGE = re.compile(r"COURSE_LANGUAGE\W{1,8}([a-z]{2,8})\b")
 KEPT_MARKS = ("grade_id", "checksum")  # of nbgrader's, in a cell's metadata
 SAVE = "Open the lesson in JupyterLab or Colab, save it, and submit that .ipynb file."
 CLEAR = (
@@ -93,16 +94,26 @@ def read_submission(path: Path, lesson: str) -> SubmittedFile:
         names = names_of(files)
         found = f"There is no notebook, only {names}." if files else "There is no file."
         return SubmittedFile(None, reasons=(f"{found} {SAVE}",))
+    where, data = quoted(chosen.name), b""
     try:
         data = chosen.read(MAX_BYTES)
+        if chosen.is_archive:
+            files = [*Archive(data, MAX_BYTES).files(chosen)]
+            chosen = choose([file for file in files if file.is_notebook], lesson)
+            if chosen is None:
+                what = f"holds no notebook, but {names_of(files) or 'no file'}"
+                reason = f"The archive {where} {what}. {SAVE}"
+                return SubmittedFile(None, reasons=(reason,), data=data)
+            where = quoted(chosen.full_name)
+            data = chosen.read(MAX_BYTES)
     except Unreadable as problem:
-        return SubmittedFile(None, reasons=(unreadable(quoted(chosen.name), problem),))
-    if chosen.is_archive:
-        return read_archive(chosen.name, data, lesson)
+        remedy = CLEAR if isinstance(problem, TooLarge) else SAVE
+        reason = f"{where} {problem}. {remedy}"
+        return SubmittedFile(None, reasons=(reason,), data=data)
     found = parse_submission(data)
-    if chosen.name == f"{lesson}.ipynb" or found.notebook is None:
+    if chosen.full_name == f"{lesson}.ipynb" or found.notebook is None:
         return found
-    note = f"{quoted(chosen.name)} was graded, as there is no {lesson}.ipynb."
+    note = f"{where} was graded, as there is no {lesson}.ipynb."
     others = [file for file in files if file.is_notebook and file is not chosen]
     if others:
         note += f" Left out: {names_of(others)}."
@@ -111,17 +122,10 @@ def read_submission(path: Path, lesson: str) -> SubmittedFile:
 
 def submitted_files(path: Path) -> list[ListedFile]:
     """Lists the file at `path`, or what is in that folder and was put there."""
-    try:
-        if not stat.S_ISDIR(os.lstat(path).st_mode):
-            return [file_at(path)]
-        names = sorted(os.listdir(path))
-    except FileNotFoundError:
-        return []
-    return [
-        file_at(path / name)
-        for name in names
-        if not (is_ignored([name]) or name.startswith("."))
-    ]
+    if path.is_symlink() or not path.is_dir():
+        return [file_at(path)]
+    files = [file_at(one) for one in sorted(path.iterdir())]
+    return [f for f in files if not (is_ignored(f.parts) or f.name.startswith("."))]
 
 
 def choose(files: list[ListedFile], lesson: str) -> ListedFile | None:
@@ -147,30 +151,6 @@ def is_aside(path: Sequence[str]) -> bool:
 
 def names_of(files: list[ListedFile]) -> str:
     return ", ".join(quoted(file.name, 40) for file in files[:5])
-
-
-def unreadable(name: str, problem: Unreadable) -> str:
-    """Says why a file could not be read, and what to do."""
-    remedy = CLEAR if isinstance(problem, TooLarge) else SAVE
-    return f"{name} {problem}. {remedy}"
-
-
-def read_archive(name: str, data: bytes, lesson: str) -> SubmittedFile:
-    """Reads the notebook in an archive that was submitted instead of it."""
-    where = quoted(name)
-    try:
-        files = list(Archive(data, MAX_BYTES).files())
-        chosen = choose([file for file in files if file.is_notebook], lesson)
-        if chosen is None:
-            found = names_of(files) or "no file"
-            reason = f"The archive {where} holds no notebook, but {found}. {SAVE}"
-            return SubmittedFile(None, reasons=(reason,), data=data)
-        where = f"{quoted(chosen.name)} in {where}"
-        inner = parse_submission(chosen.read(MAX_BYTES))
-    except Unreadable as problem:
-        return SubmittedFile(None, reasons=(unreadable(where, problem),), data=data)
-    note = f"{where} was graded: the notebook was taken out of the archive."
-    return dataclasses.replace(inner, data=data, notes=(note, *inner.notes))
 
 
 def parse_submission(data: bytes) -> SubmittedFile:
@@ -208,15 +188,12 @@ def read_json(text: str, notes: list[str]) -> dict:
     """Reads a notebook of any format that nbformat knows, as one of format 4."""
     if not text.startswith(("{", "[")):
         raise Refused(f"{what_is(text[:10_000])} {SAVE}")
-    constants: list[str] = []
     try:
-        facts = json.loads(text, strict=False, parse_constant=constants.append)
+        facts = json.loads(text, strict=False)
     except json.JSONDecodeError as error:
         raise Refused(damage(error)) from None
     if not isinstance(facts, dict):
         raise Refused(f"This is a list of data, not a notebook. {SAVE}")
-    if constants:
-        notes.append("The file held NaN or Infinity, which a notebook cannot hold.")
     if facts.get("nbformat", 4) != 4:
         try:
             facts = nbformat.reads(text, as_version=4)
@@ -317,3 +294,9 @@ def give_ids(cells: list[NotebookNode], *, missing_is_wrong: bool) -> int:
             cell.id = f"unnamed-{place}"
         used.add(cell.id)
     return number
+
+
+def language_of(notebook: NotebookNode) -> str:
+    """Returns the language of a lesson's notebook: "en", unless it names another."""
+    named = (name for cell in notebook.cells for name in LANGUAGE.findall(cell.source))
+    return next(filter(is_spoken, named), "en")

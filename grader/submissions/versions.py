@@ -24,7 +24,6 @@ class Version:
         is_aside: whether it is where a repository keeps solutions and translations.
         number: Canvas's number of the file, which grows; 0 elsewhere.
         inner_time: when it was changed, as its learner's archive says.
-        copy: the number that its name got as a second file.
         seems_of: a learner whose name a folder or the file may have, or "".
     """
 
@@ -37,7 +36,6 @@ class Version:
     is_aside: bool = False
     number: int = 0
     inner_time: float = 0.0
-    copy: int = 0
     seems_of: str = ""
 
     @property
@@ -57,8 +55,7 @@ class Version:
         if self.number and other.number:
             return self.number > other.number
         # A learner's archive could state any time: it only orders what is in it.
-        mine, others = ((v.time, v.inner_time, v.copy) for v in (self, other))
-        return mine > others
+        return (self.time, self.inner_time) > (other.time, other.inner_time)
 
     def why_not(self, others: Sequence[Version]) -> str:
         """Says why it counts, and not the others, which are of one rank."""

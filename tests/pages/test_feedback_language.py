@@ -21,8 +21,7 @@ from grader.results import (
     from_json,
     to_json,
 )
-from grader.submissions.language import language_of
-from grader.submissions.read_submission import parse_submission
+from grader.submissions.read_submission import language_of, parse_submission
 from lessons.coursekit.outcomes import FAILS, HOLDS, UNTRIED
 
 LESSON = "02_collectives"

@@ -512,8 +512,3 @@ def test_full_disk_leaves_no_half_a_file(tmp_path, course, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         collect([given], course, LESSONS)
     assert placed(course) == {}
-
-
-def test_course_that_is_none_is_answered(tmp_path):
-    with pytest.raises(ValueError, match="is no course folder"):
-        collect([], tmp_path / "none", LESSONS)

@@ -612,16 +612,17 @@ def test_a_newer_file_without_the_lessons_cells_does_not_count(tmp_path, course)
     assert 'notes.ipynb"' in line and "has no exercise of the lesson" in line
 
 
-def test_two_files_of_the_same_time_are_left_for_a_person(tmp_path, course):
+@pytest.mark.parametrize("other", ["Untitled", "group-12"])
+def test_two_files_of_the_same_time_are_left_for_a_person(tmp_path, course, other):
     contents = {
-        "ada/Untitled.ipynb": ADA,
+        f"ada/{other}.ipynb": ADA,
         f"ada/{FIRST}.ipynb": BOB,
         f"bob/{FIRST}.ipynb": BOB,
     }
     found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
     assert placed(course) == {f"bob/{FIRST}": BOB}
     [line] = found.problems
-    for name in ("Untitled", FIRST):
+    for name in (other, FIRST):
         assert f'"submissions.zip/ada/{name}.ipynb"' in line
     assert "equally new" in line
     assert found.summary == "3 files: 1 counts, 2 are left for a person."

@@ -338,6 +338,7 @@ UNCHANGED = {
     "a check twice": (copied("check-double"), GRADED),
     "checks edited and deleted": (changed(checks_edited), GRADED),
     "other files beside it": (beside, GRADED),
+    "NaN": (changed(nan_in_metadata), GRADED),
     "NUL in a cell": (
         changed(lambda f: cell(f, "double")["source"].append("\0")),
         GRADED,
@@ -367,7 +368,6 @@ REPAIRED = {
         NOTE,
         "replaced by",
     ),
-    "NaN": (changed(nan_in_metadata), NOTE, "NaN or Infinity"),
     "format 3": (format_3, NOTE, "converted to format 4"),
     "no ids": (lambda facts: minor(5)(facts), NOTE, "unique id: 16."),
     "one id for all": (each(lambda c, n: c.update(id="x")), NOTE, "unique id: 15."),
@@ -400,16 +400,16 @@ REPAIRED = {
         "double has 2 cells",
     ),
     "an answer in a text cell": (changed(as_text), NOTE, "is a text cell"),
-    "an archive": (in_archive, NOTE, f'"{FILE}" in "homework.zip" was graded'),
+    "an archive": (in_archive, NOTE, f'"homework.zip/{FILE}" was graded'),
     "an archive with folders": (
         lambda facts: in_archive(facts, f"ada/mine/{FILE}"),
         NOTE,
-        "was taken out of the archive",
+        f'"homework.zip/ada/mine/{FILE}" was graded',
     ),
     "an archive with a comment": (
         lambda facts: files({"a.zip": zipped({FILE: data_of(facts)}, comment=b"Ada")}),
         NOTE,
-        "was taken out of the archive",
+        f'"a.zip/{FILE}" was graded',
     ),
     "a notebook beside an archive": (
         lambda facts: files({"a.ipynb": data_of(facts), f"{NAME}.zip": b"PK"}),

@@ -122,10 +122,6 @@ def test_a_path_may_be_that_of_the_file(tmp_path, answered):
     assert read_submission(path, NAME) == parse_submission(answered.encode())
 
 
-def test_missing_folder_gets_a_reason(tmp_path):
-    assert "There is no file" in read_submission(tmp_path / "none", NAME).reasons[0]
-
-
 def test_file_over_the_limit_is_not_read(tmp_path):
     with open(tmp_path / f"{NAME}.ipynb", "wb") as file:
         file.truncate(200 << 20)
