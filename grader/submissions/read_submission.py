@@ -101,8 +101,8 @@ def read_submission(path: Path, lesson: str) -> SubmittedFile:
             files = [*Archive(data, MAX_BYTES).files(chosen)]
             chosen = choose([file for file in files if file.is_notebook], lesson)
             if chosen is None:
-                what = f"holds no notebook, but {names_of(files) or 'no file'}"
-                reason = f"The archive {where} {what}. {SAVE}"
+                found = names_of(files) or "no file"
+                reason = f"The archive {where} holds no notebook, but {found}. {SAVE}"
                 return SubmittedFile(None, reasons=(reason,), data=data)
             where = quoted(chosen.full_name)
             data = chosen.read(MAX_BYTES)

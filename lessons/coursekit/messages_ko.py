@@ -290,6 +290,7 @@ MESSAGES = {
     'This file holds the marks of a Git merge conflict. Resolve it.': '파일에 Git 병합 충돌 표시가 남아 있습니다. 충돌을 해결하세요.',
     'There is no notebook, only {1}.': '노트북이 없고 {1}만 있습니다.',
     'There is no file.': '파일이 없습니다.',
+    'The archive {1} holds no notebook, but {2}. {3}': '압축 파일 {1}에 노트북이 없고 {2}만 있습니다. {3}',
     '{1} was graded, as there is no {2}.ipynb.': '{2}.ipynb 파일이 없어서 {1} 파일을 채점했습니다.',
     'Left out: {1}.': '채점하지 않은 파일: {1}.',
     'This file is nested too deeply to be a notebook. {1}': '구조가 너무 깊어서 노트북으로 볼 수 없는 파일입니다. {1}',
