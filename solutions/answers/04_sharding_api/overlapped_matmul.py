@@ -119,7 +119,7 @@ def overlapped_matmul(x, w, axis_name):
     return x @ whole.reshape(num_devices * size, -1)
 
 
-# %% wrong="gathers if x is tall" fails="no full copy of W"
+# %% wrong="gathers if x is tall" fails="sends wait for no product"
 """Collects all pieces by sends, but only where `x` has many rows."""
 
 
