@@ -10,7 +10,11 @@ from grader.pages.terminal import plain_card, summary, table
 
 
 def explain(folder: Path, student: str, lesson: str) -> int:
-    """Prints why; ValueError: no such submission, or not graded yet."""
+    """Prints why a learner has this grade, statement by statement.
+
+    Raises:
+        ValueError: there is no such submission, or it is not graded yet.
+    """
     classroom = Classroom(folder)
     [submission] = classroom.submissions(lesson, [student])
     record = classroom.published(submission)
