@@ -1,12 +1,14 @@
-# The first Python of 3.11 to 3.13 that is found; `make lab PYTHON=python3.12` chooses.
-SUPPORTED = import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
-NEWER = import sys; sys.exit(not (3, 12) <= sys.version_info[:2] <= (3, 13))
-PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
-	$$p -c '$(SUPPORTED)' 2>/dev/null && { echo $$p; break; }; done)
-# For test-newest: the newest JAX needs Python 3.12.
-NEWER_PYTHON := $(shell for p in python3 python3.13 python3.12 \
-	$(wildcard $(HOME)/.pyenv/versions/3.13*/bin/python $(HOME)/.pyenv/versions/3.12*/bin/python); do \
-	$$p -c '$(NEWER)' 2>/dev/null && { echo $$p; break; }; done)
+# The first of the Pythons $(3) that is a Python 3.$(1) to 3.$(2).
+find_python = $(shell for p in $(3); do $$p -c 'import sys; \
+	sys.exit(not (3, $(1)) <= sys.version_info[:2] <= (3, $(2)))' 2>/dev/null \
+	&& { echo $$p; break; }; done)
+PYTHONS = python3 python3.14 python3.13 python3.12 python3.11
+# `make lab PYTHON=python3.12` chooses another one.
+PYTHON := $(call find_python,11,14,$(PYTHONS))
+# The oldest JAX and Matplotlib have no packages for Python 3.14; the newest JAX needs 3.12.
+OLDER_PYTHON := $(call find_python,11,13,$(PYTHON) $(PYTHONS))
+NEWER_PYTHON := $(call find_python,12,14,$(PYTHONS) \
+	$(foreach v,14 13 12,$(wildcard $(HOME)/.pyenv/versions/3.$(v)*/bin/python)))
 LEARNERS_TESTS = tests/coursekit tests/lessons solutions
 
 .PHONY: lab test test-slow test-all build check grade site test-oldest test-newest \
@@ -75,7 +77,7 @@ lock:
 # An environment is made from nothing whenever its lock is newer than it; by uv, which
 # takes a third of pip's time, and by pip where uv does not find its way to the packages.
 .venv/ready: requirements.txt
-	$(call make_environment,$(PYTHON),3.11, 3.12 or 3.13)
+	$(call make_environment,$(PYTHON),3.11 to 3.14)
 
 # What tests, checks and the website need more is added when they are first asked for.
 .venv/with-tests: .venv/ready tests/requirements.txt
@@ -84,20 +86,20 @@ lock:
 	@touch $@
 
 .venv-oldest/ready: tests/oldest-requirements.txt
-	$(call make_environment,$(PYTHON),3.11, 3.12 or 3.13)
+	$(call make_environment,$(OLDER_PYTHON),3.11 to 3.13)
 
 .venv-newest/ready: tests/requirements.txt
-	$(call make_environment,$(NEWER_PYTHON),3.12 or 3.13)
+	$(call make_environment,$(NEWER_PYTHON),3.12 to 3.14)
 
 .venv-references/ready: tests/references/requirements.txt
-	$(call make_environment,$(PYTHON),3.11, 3.12 or 3.13)
+	$(call make_environment,$(PYTHON),3.11 to 3.14)
 
-comma := ,
 define make_environment
-	@test -n "$(1)" || { echo "No Python $(2)$(if $(3),$(comma)$(3)) was found. Install one" \
+	@test -n "$(1)" || { echo "No Python $(2) was found. Install one" \
 		"or name it: make lab PYTHON=/path/to/python3.12"; exit 1; }
-	@$(1) -c '$(SUPPORTED)' || { echo "$(1) is `$(1) --version`; this course needs" \
-		"Python 3.11 to 3.13. Name one: make lab PYTHON=/path/to/python3.12"; exit 1; }
+	@test "$(call find_python,11,14,$(1))" || { echo "$(1) is `$(1) --version`; this" \
+		"course needs Python 3.11 to 3.14. Name one: make lab" \
+		"PYTHON=/path/to/python3.12"; exit 1; }
 	@echo "Setting up $(@D) from $< (a minute or more)."
 	@$(1) -m venv --clear $(@D) || { echo "Python's venv module is missing: on Debian" \
 		"and Ubuntu, sudo apt install python3-venv"; exit 1; }

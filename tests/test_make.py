@@ -86,7 +86,7 @@ def test_unsupported_python_is_named_with_the_remedy(tmp_path):
     shutil.copy(ROOT / "requirements.txt", tmp_path)
     run = make("lab", f"PYTHON={old}", cwd=tmp_path)
     assert run.returncode != 0
-    assert "is Python 3.10.9; this course needs Python 3.11 to 3.13" in run.stdout
+    assert "is Python 3.10.9; this course needs Python 3.11 to 3.14" in run.stdout
     assert "make lab PYTHON=" in run.stdout
     assert not (tmp_path / ".venv").exists()
 
@@ -98,7 +98,7 @@ def test_missing_python_is_named_with_the_remedy(tmp_path):
         (tmp_path / tool).symlink_to(shutil.which(tool))
     run = make("lab", path=str(tmp_path), cwd=tmp_path)
     assert run.returncode != 0
-    assert "No Python 3.11, 3.12 or 3.13 was found" in run.stdout
+    assert "No Python 3.11 to 3.14 was found" in run.stdout
 
 
 def test_environment_is_made_anew_only_when_its_lock_is_newer(tmp_path):
@@ -128,7 +128,7 @@ def test_what_tests_need_is_added_when_it_is_first_asked_for(target, tmp_path):
     assert "Adding" not in make("--dry-run", target, cwd=tmp_path).stdout
 
 
-@pytest.mark.parametrize("python", ["3.10", "3.14"])
+@pytest.mark.parametrize("python", ["3.10", "3.15"])
 def test_command_line_names_an_unsupported_python(python, tmp_path):
     major, minor = python.split(".")
     program = (
@@ -139,7 +139,7 @@ def test_command_line_names_an_unsupported_python(python, tmp_path):
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 1
     [line] = run.stderr.splitlines()
-    assert f"This is Python {python}; the course needs 3.11, 3.12 or 3.13." in line
+    assert f"This is Python {python}; the course needs 3.11 to 3.14." in line
 
 
 def test_missing_packages_are_named_with_the_remedy(tmp_path):

@@ -14,7 +14,7 @@ from .i18n import is_spoken, language, translated
 from .notice import Notice
 
 OLDEST_JAX = (0, 7, 2)
-PYTHONS = ((3, 11), (3, 13))
+PYTHONS = ((3, 11), (3, 14))
 
 
 class SetupError(Notice):
@@ -125,8 +125,8 @@ def is_versioned(path: str) -> bool:
 def check_python(version: tuple[int, int]) -> None:
     if not PYTHONS[0] <= tuple(version) <= PYTHONS[1]:
         raise SetupError(
-            f"This is Python {version[0]}.{version[1]}; the course needs 3.11, 3.12 or "
-            "3.13. Use one of these (in JupyterLab: Kernel > Change Kernel)."
+            f"This is Python {version[0]}.{version[1]}; the course needs 3.11 to "
+            "3.14. Use one of these (in JupyterLab: Kernel > Change Kernel)."
         )
 
 

@@ -12,7 +12,7 @@ LESSONS = Path(setup.__file__).resolve().parents[1]
 
 
 def test_a_notice_speaks_the_learners_language(monkeypatch):
-    text = "This is Python 3.10; the course needs 3.11, 3.12 or 3.13. "
+    text = "This is Python 3.10; the course needs 3.11 to 3.14. "
     text += "Use one of these (in JupyterLab: Kernel > Change Kernel)."
     monkeypatch.setattr(i18n, "chosen", "en")
     assert str(Notice(text)) == text

@@ -49,18 +49,18 @@ def platforms(monkeypatch):
     jax.config.update("jax_platforms", "cpu")
 
 
-@pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13)])
+@pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13), (3, 14)])
 def test_a_supported_python_passes(version):
     check_python(version)
 
 
-@pytest.mark.parametrize("version", [(3, 10), (3, 14), (4, 0)])
+@pytest.mark.parametrize("version", [(3, 10), (3, 15), (4, 0)])
 def test_another_python_gets_the_remedy(version):
     with pytest.raises(SetupError) as error:
         check_python(version)
     assert str(error.value) == (
-        f"This is Python {version[0]}.{version[1]}; the course needs 3.11, 3.12 or"
-        " 3.13. Use one of these (in JupyterLab: Kernel > Change Kernel)."
+        f"This is Python {version[0]}.{version[1]}; the course needs 3.11 to"
+        " 3.14. Use one of these (in JupyterLab: Kernel > Change Kernel)."
     )
 
 
