@@ -108,7 +108,7 @@ def usable(db_url: str) -> Iterator[str]:
 def is_locked(path: str) -> bool:
     """Tells whether another program keeps the gradebook's file locked for a while."""
     try:
-        with contextlib.closing(sqlite3.connect(path, PATIENCE_S)) as file:
+        with contextlib.closing(sqlite3.connect(path, timeout=PATIENCE_S)) as file:
             file.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
         return "locked" in str(error)  # SQLAlchemy says whatever else is wrong
