@@ -87,8 +87,8 @@ LEVERS = {
     "fork server": "from grader.workers import executor\n"
     "executor.fork_server = lambda start: None",
     "no demonstrations": "from grader.judging.trial import Trial\n"
-    "load = Trial.load\n"
-    "Trial.load = lambda *a, **more: load(*a, **{**more, 'whole': True})",
+    "run_lesson = Trial.run_lesson\n"
+    "Trial.run_lesson = lambda self, session, whole: run_lesson(self, session, True)",
 }
 SCORES = """
 select student_id, assignment.name, base_cell.name, auto_score from grade
