@@ -11,7 +11,6 @@ import psutil
 from nbformat import NotebookNode
 
 from grader.containment.limits import Limits
-from grader.kernel.learner_box import MIN_JOBS_FOR_FORK_SERVER, fork_server
 from grader.results import Record
 from grader.workers.jobs import ExecutorError, FinishedJob, Job
 from grader.workers.local_executor import LocalExecutor, usable_cores
@@ -50,8 +49,6 @@ def open_executor(
 
         address = "" if scheduler == "local" else scheduler
         return contextlib.closing(DaskExecutor(lessons, limits, address, **how))
-    if most >= MIN_JOBS_FOR_FORK_SERVER and not trusted:
-        fork_server(start=True)
     return contextlib.closing(LocalExecutor(lessons, limits, spare=spare, **how))
 
 

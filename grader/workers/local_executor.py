@@ -23,6 +23,7 @@ from grader.containment.limits import Limits
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
 from grader.kernel import compile_cache
+from grader.kernel.learner_box import fork_server
 from grader.results import Record
 from grader.submissions.read_submission import parse_submission
 from grader.workers.jobs import Job
@@ -53,6 +54,7 @@ class LocalExecutor:
         how = "trusted, not contained" if trusted else f"contained by {backend()}"
         if how.endswith("bubblewrap"):
             how += f"; {tree()}"
+            fork_server(start=True)
         more = ", more while cores are idle" if spare else ""
         self.description = f"with {workers} worker{'s' * (workers != 1)}{more} ({how})"
         self.lessons, self.limits, self.trusted = lessons, limits, trusted

@@ -84,8 +84,8 @@ def _late(function):
 LEVERS = {
     "compile cache": "from grader.workers.local_executor import LocalExecutor\n"
     "LocalExecutor.compiled = lambda self, job, precompile: None",
-    "fork server": "from grader.workers import executor\n"
-    "executor.fork_server = lambda start: None",
+    "fork server": "from grader.workers import local_executor\n"
+    "local_executor.fork_server = lambda start: None",
     "no demonstrations": "from grader.judging.trial import Trial\n"
     "run_lesson = Trial.run_lesson\n"
     "Trial.run_lesson = lambda self, session, whole: run_lesson(self, session, True)",
