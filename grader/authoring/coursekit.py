@@ -1,4 +1,4 @@
-"""Reads the package that notebooks import, and packs it for Colab."""
+"""Reads the package that notebooks import, and copies it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import ast
 import hashlib
 import re
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from grader import ROOT
-from grader.atomic_files import packed
 
 SETUP_CELL = "solutions/setup_cell.py"  # of a course
 
@@ -64,16 +63,6 @@ def names_for_notebooks(modules: Mapping[str, str]) -> set[str]:
         modules["notebook.py"] + modules["draw/__init__.py"],
     )
     return {name for one in lists for name in ast.literal_eval(one)}
-
-
-def archive_path(version: str) -> PurePosixPath:
-    """Returns where the archive of a version is, for the notebooks in Colab."""
-    return PurePosixPath(f"docs/colab/coursekit-{version}.zip")
-
-
-def archive(modules: Mapping[str, str]) -> bytes:
-    """Packs files of a package as a zip file; the same files give the same bytes."""
-    return packed((f"coursekit/{name}", modules[name]) for name in sorted(modules))
 
 
 def copy(target: Path, root: Path = ROOT, more: Mapping[str, str] | None = None):

@@ -1,6 +1,5 @@
-"""The learner's package is packed for Colab: named by its version, and imported."""
+"""The learner's package says its version, and is imported from the course's archive."""
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -21,10 +20,12 @@ def modules():
 
 @pytest.fixture(scope="module")
 def packed(modules, tmp_path_factory):
-    """Our package's archive, in a folder far from the course."""
-    path = tmp_path_factory.mktemp("colab") / "coursekit.zip"
-    path.write_bytes(coursekit.archive(modules))
-    return path
+    """The folder of our package in an archive of the course, as GitHub makes it."""
+    path = tmp_path_factory.mktemp("colab") / "course.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in modules.items():
+            archive.writestr(f"course-main/lessons/coursekit/{name}", text)
+    return path / "course-main" / "lessons"
 
 
 def in_a_fresh_process(code, folder, *words):
@@ -69,8 +70,8 @@ def test_what_runs_the_checks_counts_for_the_version(modules):
     assert coursekit.version(modules | {name: modules[name] + "\n"}) != version
 
 
-def test_the_package_says_its_version_with_solutions_and_checks_beside_it(tmp_path):
-    """As Colab's archive holds them: the notebook was made for the same version."""
+def test_the_package_says_its_version_with_solutions_and_checks_in_it(tmp_path):
+    """As a build runs a lesson: the notebook was made for the same version."""
     coursekit.copy(tmp_path)
     folder = tmp_path / "coursekit"
     for name in ("checks/01_tiny.py", "solutions/checks/01_tiny.py"):
@@ -93,38 +94,6 @@ def test_the_version_depends_neither_on_messages_nor_on_an_order(modules):
     assert coursekit.version(modules | {"messages_ko.py": ""}) == version
     assert coursekit.version(modules | {"messages_xx.py": "MESSAGES = {}"}) == version
     assert coursekit.version(dict(reversed([*modules.items()]))) == version
-
-
-def test_the_archive_is_named_by_its_version():
-    assert str(coursekit.archive_path("abc")) == "docs/colab/coursekit-abc.zip"
-
-
-def test_packing_twice_gives_the_same_bytes(modules, packed, tmp_path):
-    assert coursekit.archive(modules) == packed.read_bytes()
-    assert coursekit.archive(dict(reversed([*modules.items()]))) == packed.read_bytes()
-    for name, text in modules.items():  # other times of writing
-        path = tmp_path / "lessons" / "coursekit" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert coursekit.archive(coursekit.read(tmp_path)) == packed.read_bytes()
-
-
-def test_another_process_packs_the_same_bytes(packed, tmp_path):
-    code = (
-        "import hashlib, json, sys; sys.path.append(sys.argv[1])\n"
-        "from grader.authoring import coursekit\n"
-        "data = coursekit.archive(coursekit.read())\n"
-        "print(json.dumps(hashlib.sha256(data).hexdigest()))"
-    )
-    digest = hashlib.sha256(packed.read_bytes()).hexdigest()
-    assert in_a_fresh_process(code, tmp_path, ROOT) == digest
-
-
-def test_the_archive_holds_the_modules_and_nothing_else(modules, packed):
-    with zipfile.ZipFile(packed) as archive:
-        assert archive.testzip() is None
-        found = {name: archive.read(name).decode() for name in archive.namelist()}
-    assert found == {f"coursekit/{name}": text for name, text in modules.items()}
 
 
 def test_the_archive_is_imported_in_a_fresh_process(packed, tmp_path):
