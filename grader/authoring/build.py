@@ -16,6 +16,9 @@ from nbformat import NotebookNode
 from nbgrader.utils import compute_checksum
 from tqdm import tqdm
 
+from coursekit.card import MARKS
+from coursekit.outcomes import LATER, RIGHT
+from coursekit.setup import version_of
 from grader import ROOT
 from grader.atomic_files import write_file
 from grader.authoring import coursekit
@@ -39,8 +42,6 @@ from grader.authoring.release import (
 )
 from grader.authoring.rules import BuildError, SourceError
 from grader.authoring.translation import languages, translated_files
-from lessons.coursekit.card import MARKS
-from lessons.coursekit.outcomes import LATER, RIGHT
 
 COMMAND = "python -m grader build"
 
@@ -221,7 +222,7 @@ def with_outputs(
         cell.update(outputs=found, execution_count=number)
     inputs = [cell.source for cell in code]
     package = coursekit.read(coursekit.course_of(path.parents[1]))
-    inputs += [coursekit.version(package)]
+    inputs += [version_of(package)]
     inputs += [checks_path(path).read_text(encoding="utf-8")]
     if is_private(path.parents[1]):
         inputs += [repr(answer) for answer in answers_to(path)]

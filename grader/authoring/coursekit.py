@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from coursekit.setup import is_lessons_checks
 from grader import ROOT
 
 SETUP_CELL = "solutions/setup_cell.py"  # of a course
@@ -36,24 +36,6 @@ def read(root: Path = ROOT) -> dict[str, str]:
 def read_common(root: Path = ROOT) -> dict[str, str]:
     """Reads the package's modules without those that hold the checks of a lesson."""
     return {n: text for n, text in read(root).items() if not is_lessons_checks(n)}
-
-
-def version(modules: Mapping[str, str]) -> str:
-    """Names the version of a package: the hash of its modules.
-
-    Messages and the lessons' checks are left out, as `setup.version` in the package
-    leaves them out.
-    """
-    digest = hashlib.sha256()
-    for name in sorted(modules):
-        if "messages_" not in name and not is_lessons_checks(name):
-            digest.update(f"{name}\0{modules[name]}\0".encode())
-    return digest.hexdigest()[:12]
-
-
-def is_lessons_checks(name: str) -> bool:
-    """Tells whether a module of the package holds the checks of one lesson."""
-    return bool(re.match(r"checks/\d", name))
 
 
 def names_for_notebooks(modules: Mapping[str, str]) -> set[str]:

@@ -15,6 +15,7 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
+from coursekit.setup import version_of
 from grader import ROOT
 from grader.authoring import coursekit
 from grader.authoring.check_source import (
@@ -354,7 +355,7 @@ def setup_source(path: Path, repository: str) -> str:
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     course = coursekit.course_of(path.parents[1])
     modules = coursekit.read(course)
-    version = coursekit.version(modules)
+    version = version_of(modules)
     in_archive = f"{repository.rpartition('/')[2]}-main/lessons"  # of GitHub's making
     names = sorted({*ALWAYS_IMPORTED, *used & coursekit.names_for_notebooks(modules)})
     return (

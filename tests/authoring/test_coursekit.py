@@ -9,6 +9,7 @@ import zipimport
 import pytest
 
 from coursekit import notebook, setup
+from coursekit.setup import version_of
 from grader import ROOT
 from grader.authoring import coursekit
 
@@ -45,29 +46,29 @@ def test_all_modules_are_read_by_their_place(modules):
 
 
 def test_the_version_is_what_the_package_says_of_itself(modules):
-    assert coursekit.version(modules) == setup.version()
+    assert version_of(modules) == setup.version()
 
 
 @pytest.mark.parametrize("name", ["__init__.py", "setup.py", "draw/array.py"])
 def test_every_module_counts_for_the_version(modules, name):
-    version = coursekit.version(modules)
-    assert coursekit.version(modules | {name: modules[name] + "\n"}) != version
+    version = version_of(modules)
+    assert version_of(modules | {name: modules[name] + "\n"}) != version
     moved = {f"other_{key}" if key == name else key: modules[key] for key in modules}
-    assert coursekit.version(moved) != version
+    assert version_of(moved) != version
 
 
 @pytest.mark.parametrize("name", ["checks/01_tiny.py", "checks/12_long_name.py"])
 def test_a_lessons_checks_do_not_count_for_the_version(modules, name):
-    version = coursekit.version(modules)
-    assert coursekit.version(modules | {name: "x = 1"}) == version
+    version = version_of(modules)
+    assert version_of(modules | {name: "x = 1"}) == version
     assert not setup.is_versioned(name)
 
 
 def test_what_runs_the_checks_counts_for_the_version(modules):
     name = "checks/__init__.py"
     assert setup.is_versioned(name)
-    version = coursekit.version(modules)
-    assert coursekit.version(modules | {name: modules[name] + "\n"}) != version
+    version = version_of(modules)
+    assert version_of(modules | {name: modules[name] + "\n"}) != version
 
 
 def test_the_package_says_its_version_with_solutions_and_checks_in_it(tmp_path):
@@ -80,7 +81,7 @@ def test_the_package_says_its_version_with_solutions_and_checks_in_it(tmp_path):
     (folder / "solutions" / "01_tiny.py").write_text("y = 1\n")
     code = "import sys; sys.path.append('.'); import json; from coursekit import setup"
     code += "; print(json.dumps(setup.version()))"
-    assert in_a_fresh_process(code, tmp_path) == coursekit.version(coursekit.read())
+    assert in_a_fresh_process(code, tmp_path) == version_of(coursekit.read())
 
 
 def test_names_for_notebooks_are_those_that_the_package_offers(modules):
@@ -90,10 +91,10 @@ def test_names_for_notebooks_are_those_that_the_package_offers(modules):
 
 
 def test_the_version_depends_neither_on_messages_nor_on_an_order(modules):
-    version = coursekit.version(modules)
-    assert coursekit.version(modules | {"messages_ko.py": ""}) == version
-    assert coursekit.version(modules | {"messages_xx.py": "MESSAGES = {}"}) == version
-    assert coursekit.version(dict(reversed([*modules.items()]))) == version
+    version = version_of(modules)
+    assert version_of(modules | {"messages_ko.py": ""}) == version
+    assert version_of(modules | {"messages_xx.py": "MESSAGES = {}"}) == version
+    assert version_of(dict(reversed([*modules.items()]))) == version
 
 
 def test_the_archive_is_imported_in_a_fresh_process(packed, tmp_path):
@@ -121,7 +122,7 @@ print(json.dumps({
     names = {
         "coursekit." + name.removesuffix(".py").replace("/", ".")
         for name in coursekit.read()
-        if not coursekit.is_lessons_checks(name)
+        if not setup.is_lessons_checks(name)
     }
     names = {name.removesuffix(".__init__") for name in names} - {"coursekit"}
     assert set(said["places"]) == names

@@ -9,6 +9,7 @@ import tiny
 from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 from nbgrader.preprocessors import CheckCellMetadata
 
+from coursekit.setup import version_of
 from grader.authoring import coursekit
 from grader.authoring.check_source import visible_source
 from grader.authoring.lesson import read_lesson, repository_address
@@ -71,14 +72,14 @@ def test_setup_fetches_the_package_from_the_repository(lesson):
     setup = cell_of(lesson, "setup").source
     address = f"{tiny.REPOSITORY}/archive/refs/heads/main.zip"
     assert f'URL, FOLDER = "{address}", "tiny-course-main/lessons"\n' in setup
-    assert f'VERSION = "{coursekit.version(coursekit.read())}"\n' in setup
+    assert f'VERSION = "{version_of(coursekit.read())}"\n' in setup
 
 
 @pytest.mark.parametrize("path", lesson_paths(), ids=lambda path: path.stem)
 def test_setup_of_our_lessons_fetches_from_our_repository(path):
     address = repository_address()
     setup = cell_of(read_lesson(path, address), "setup").source
-    version = coursekit.version(coursekit.read())
+    version = version_of(coursekit.read())
     archive = f'"{address}/archive/refs/heads/main.zip", "course.zip"'
     name = address.rpartition("/")[2]
     assert f'urlretrieve({archive})[0] + "/{name}-main/lessons"' in setup

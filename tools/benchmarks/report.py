@@ -10,15 +10,15 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path[:0] = [str(Path(__file__).parents[2]), f"{Path(__file__).parents[2]}/lessons"]
 
 import nbformat
 
+from coursekit.outcomes import FAILS, HOLDS
 from grader import ROOT
 from grader.authoring.release import exercises
 from grader.pages.class_report import ClassReport
 from grader.results import ExerciseResult, Outcome, Result, StatementResult
-from lessons.coursekit.outcomes import FAILS, HOLDS
 
 LESSON = "02_collectives"
 PARTS = tuple((device, ((device, device + 1), (0, 64))) for device in range(8))
