@@ -24,7 +24,7 @@ TESTS = .venv/bin/python -m pytest --ignore=tests/references $(SIDE_BY_SIDE)
 
 # tests/conftest.py says which tests are slow.
 test: .venv/with-tests
-	$(TESTS) 2 -m "not slow"
+	$(TESTS) 2 -m "not slow" tests
 
 test-slow: .venv/with-tests
 	$(TESTS) 3 -m slow

@@ -1,8 +1,10 @@
 """Builds the lessons and grades the notebooks that learners submit."""
 
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "lessons"))  # where the learner's package is
 
 
 class CourseError(Exception):

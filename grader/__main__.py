@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from coursekit.setup import SetupError, check_python
 from grader import ROOT, CourseError
 from grader.containment.limits import DEFAULT_WALL_S, Limits
-from lessons.coursekit.setup import SetupError, check_python
 
 # Imports make many objects that stay; searching them for garbage adds a quarter.
 gc.set_threshold(100_000)

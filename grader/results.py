@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from lessons.coursekit.outcomes import StatementResult, Verdict
+from coursekit.outcomes import StatementResult, Verdict
 
 
 class Outcome(enum.StrEnum):

@@ -2,8 +2,8 @@
 import os, sys, urllib.request
 
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
-if "google.colab" in sys.modules:  # fetch the package that lies beside the lessons
-    sys.path += urllib.request.urlretrieve("COURSEKIT_URL", "COURSEKIT_NAME")[:1]
+if "google.colab" in sys.modules:  # fetch the course, with the package beside its lessons
+    sys.path += [urllib.request.urlretrieve("COURSEKIT_URL", "course.zip")[0] + "/COURSEKIT_FOLDER"]
 sys.path += ["..", "../lessons"]
 from coursekit import setup  # not found? Put this notebook into the folder lessons/.
 

@@ -12,7 +12,6 @@ from grader import ROOT
 from grader.__main__ import parse
 from grader.authoring.release import checks, nbgrader_metadata
 from grader.classroom import spreadsheet
-from grader.containment import deadline, monitor
 from grader.containment.limits import Limits
 from grader.judging import (
     exported_program,
@@ -23,7 +22,7 @@ from grader.judging import (
 from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
 from grader.results import Status
 from grader.submissions import archives, read_submission
-from grader.workers import dask_executor, executor
+from grader.workers import executor
 
 MIB, GIB = 2**20, 2**30
 READMES = [ROOT / "README.md", ROOT / "README.ko.md"]
@@ -108,16 +107,6 @@ def test_a_figure_is_that_of_the_code(name):
     assert numbers(rows(LIMITS_PAGE)[name]) == FIGURES[name]
 
 
-def test_memory_is_measured_as_often_as_the_page_says():
-    assert 1 / monitor.INTERVAL_S == 4
-    assert "measured four times a second" in LIMITS_PAGE.read_text()
-
-
-def test_a_busy_machine_gives_as_much_again_as_the_page_says():
-    assert deadline.LONGEST == 8
-    assert "up to eight times as much" in LIMITS_PAGE.read_text()
-
-
 def test_the_command_lines_default_is_the_limit():
     assert parse(["grade", "class"]).seconds == LIMITS.wall_s
     assert parse(["regrade", "class"]).seconds == LIMITS.wall_s
@@ -148,10 +137,8 @@ def test_pods_and_slurm_jobs_get_the_memory_that_a_worker_needs():
     assert int(memory) * 10**9 >= int(processes) * executor.WORKER_MIB * MIB
 
 
-def test_the_scale_page_states_dasks_patience_and_xlas_options():
+def test_the_scale_page_states_xlas_options():
     page = SCALE_PAGE.read_text()
-    assert dask_executor.PATIENCE_S == 600
-    assert "no worker at all for ten minutes" in page
     for flag in FAST_COMPILE_FLAGS.split():
         assert flag.removeprefix("--xla_backend_extra_options=") in page
 

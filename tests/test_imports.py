@@ -45,3 +45,12 @@ def test_each_module_imports_alone():
     words = [sys.executable, "-W", "ignore", "-c", PROGRAM, *names]
     done = subprocess.run(words, env=env, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+def test_a_notebook_imports_pyplot_only_to_draw():
+    """Importing it takes half a second, and more where fonts must be found first."""
+    program = "import sys, coursekit.notebook as _; print('pyplot' in str(sys.modules))"
+    env = {"PYTHONPATH": str(ROOT / "lessons"), "JAX_PLATFORMS": "cpu"}
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from coursekit.outcomes import FAILS, HOLDS, StatementResult
 from grader.results import (
     ExerciseResult,
     Outcome,
@@ -13,7 +14,6 @@ from grader.results import (
     from_json,
     to_json,
 )
-from lessons.coursekit.outcomes import FAILS, HOLDS, StatementResult
 
 HALVES = ((0, ((0, 4), (0, 2))), (1, ((4, 8), (0, 2))))
 STATEMENTS = (

@@ -14,7 +14,8 @@ NAME = "01_tiny"
 SETUP = """
 import sys
 
-URL, NAME, VERSION = "COURSEKIT_URL", "COURSEKIT_NAME", "COURSEKIT_VERSION"
+URL, FOLDER = "COURSEKIT_URL", "COURSEKIT_FOLDER"
+VERSION = "COURSEKIT_VERSION"
 sys.path.append("../lessons")
 from coursekit import setup
 
@@ -25,7 +26,8 @@ from coursekit.notebook import check, observe, scorecard
 
 # Runs in about one second: it checks by itself, and only what the examples check.
 SETUP_WITHOUT_JAX = """
-URL, NAME, VERSION = "COURSEKIT_URL", "COURSEKIT_NAME", "COURSEKIT_VERSION"
+URL, FOLDER = "COURSEKIT_URL", "COURSEKIT_FOLDER"
+VERSION = "COURSEKIT_VERSION"
 RESULTS, POINTS = {"double": 6, "negate": -3}, {"double": 1, "negate": 2}
 
 

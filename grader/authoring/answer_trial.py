@@ -9,10 +9,10 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from coursekit.outcomes import RIGHT
 from grader.authoring.known_answers import KnownAnswer
 from grader.authoring.release import exercises
 from grader.authoring.rules import BuildError, Problem
-from lessons.coursekit.outcomes import RIGHT
 
 # Tries an answer alone, and defines the solution again. The value is what the check
 # found: the outcome, what went wrong first, the statements that fail, likely causes.

@@ -16,6 +16,9 @@ from nbformat import NotebookNode
 from nbgrader.utils import compute_checksum
 from tqdm import tqdm
 
+from coursekit.card import MARKS
+from coursekit.outcomes import LATER, RIGHT
+from coursekit.setup import version_of
 from grader import ROOT
 from grader.atomic_files import write_file
 from grader.authoring import coursekit
@@ -39,8 +42,6 @@ from grader.authoring.release import (
 )
 from grader.authoring.rules import BuildError, SourceError
 from grader.authoring.translation import languages, translated_files
-from lessons.coursekit.card import MARKS
-from lessons.coursekit.outcomes import LATER, RIGHT
 
 COMMAND = "python -m grader build"
 
@@ -130,12 +131,9 @@ def generated(
 ) -> tuple[dict[Path, bytes | None], dict[Path, list[str]]]:
     """Makes all files that need no run, and lists the texts without a translation.
 
-    These are the released notebooks, the learners' copies of the checks, translations,
-    and the archive from which Colab's notebooks import the package. The lessons'
-    sources and checks are in it, too: with these, a check runs hidden cases. Private
-    lessons have neither translations nor an archive, but a copy of the package beside
-    them. Archives of earlier versions, and modules that the package no longer has, are
-    None: they are to be removed.
+    These are the released notebooks, the learners' copies of the checks, and
+    translations. Private lessons have no translations, but a copy of the package beside
+    them. Modules that the package no longer has are None: they are to be removed.
     """
     released = {path.stem: release(notebook) for path, notebook in lessons.items()}
     private, folder = is_private(root), coursekit.folder(root)
@@ -149,20 +147,11 @@ def generated(
         gone = {*folder.rglob("*.py")} - {*folder.glob("checks/[0-9]*")}
         package = {folder / n: t.encode() for n, t in coursekit.read_common().items()}
         return dict.fromkeys(gone) | files | package, missing
-    modules = coursekit.read(root) | {
-        path.relative_to(folder).as_posix(): text
-        for path, text in texts.items()
-        if path.is_relative_to(folder)
-    }
-    archive = root / coursekit.archive_path(coursekit.version(modules))
-    files[archive] = coursekit.archive(modules | lesson_sources(root))
-    for path in root.glob("docs/colab/*.zip"):
-        files.setdefault(path, None)
     return files, missing
 
 
 def lesson_sources(root: Path, names: Iterable[str] = ()) -> dict[str, str]:
-    """Reads lessons' sources and checks, by their path in an archive."""
+    """Reads lessons' sources and checks, by their path below `root`."""
     return {
         path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
         for source in lesson_paths(names, root)
@@ -233,7 +222,7 @@ def with_outputs(
         cell.update(outputs=found, execution_count=number)
     inputs = [cell.source for cell in code]
     package = coursekit.read(coursekit.course_of(path.parents[1]))
-    inputs += [coursekit.version(package)]
+    inputs += [version_of(package)]
     inputs += [checks_path(path).read_text(encoding="utf-8")]
     if is_private(path.parents[1]):
         inputs += [repr(answer) for answer in answers_to(path)]

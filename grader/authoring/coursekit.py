@@ -1,15 +1,14 @@
-"""Reads the package that notebooks import, and packs it for Colab."""
+"""Reads the package that notebooks import, and copies it."""
 
 from __future__ import annotations
 
 import ast
-import hashlib
 import re
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from coursekit.setup import is_lessons_checks
 from grader import ROOT
-from grader.atomic_files import packed
 
 SETUP_CELL = "solutions/setup_cell.py"  # of a course
 
@@ -39,24 +38,6 @@ def read_common(root: Path = ROOT) -> dict[str, str]:
     return {n: text for n, text in read(root).items() if not is_lessons_checks(n)}
 
 
-def version(modules: Mapping[str, str]) -> str:
-    """Names the version of a package: the hash of its modules.
-
-    Messages and the lessons' checks are left out, as `setup.version` in the package
-    leaves them out.
-    """
-    digest = hashlib.sha256()
-    for name in sorted(modules):
-        if "messages_" not in name and not is_lessons_checks(name):
-            digest.update(f"{name}\0{modules[name]}\0".encode())
-    return digest.hexdigest()[:12]
-
-
-def is_lessons_checks(name: str) -> bool:
-    """Tells whether a module of the package holds the checks of one lesson."""
-    return bool(re.match(r"checks/\d", name))
-
-
 def names_for_notebooks(modules: Mapping[str, str]) -> set[str]:
     """Lists what `coursekit.notebook` offers, without importing it."""
     lists = re.findall(
@@ -64,16 +45,6 @@ def names_for_notebooks(modules: Mapping[str, str]) -> set[str]:
         modules["notebook.py"] + modules["draw/__init__.py"],
     )
     return {name for one in lists for name in ast.literal_eval(one)}
-
-
-def archive_path(version: str) -> PurePosixPath:
-    """Returns where the archive of a version is, for the notebooks in Colab."""
-    return PurePosixPath(f"docs/colab/coursekit-{version}.zip")
-
-
-def archive(modules: Mapping[str, str]) -> bytes:
-    """Packs files of a package as a zip file; the same files give the same bytes."""
-    return packed((f"coursekit/{name}", modules[name]) for name in sorted(modules))
 
 
 def copy(target: Path, root: Path = ROOT, more: Mapping[str, str] | None = None):

@@ -15,6 +15,7 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
+from coursekit.setup import version_of
 from grader import ROOT
 from grader.authoring import coursekit
 from grader.authoring.check_source import (
@@ -347,22 +348,22 @@ def repository_address(root: Path = ROOT) -> str:
 def setup_source(path: Path, repository: str) -> str:
     """Writes a lesson's set-up cell.
 
-    It says where Colab finds the package, which version of it and which lesson the
-    notebook is for, and imports by name what the lesson's cells use of the package.
+    It says where Colab finds the course, which version of its package and which lesson
+    the notebook is for, and imports by name what the lesson's cells use of the package.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"), path)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     course = coursekit.course_of(path.parents[1])
     modules = coursekit.read(course)
-    version = coursekit.version(modules)
-    archive = coursekit.archive_path(version)
+    version = version_of(modules)
+    in_archive = f"{repository.rpartition('/')[2]}-main/lessons"  # of GitHub's making
     names = sorted({*ALWAYS_IMPORTED, *used & coursekit.names_for_notebooks(modules)})
     return (
         (course / coursekit.SETUP_CELL)
         .read_text(encoding="utf-8")
         .strip()
-        .replace("COURSEKIT_URL", f"{repository}/raw/main/{archive}")
-        .replace("COURSEKIT_NAME", archive.name)
+        .replace("COURSEKIT_URL", f"{repository}/archive/refs/heads/main.zip")
+        .replace("COURSEKIT_FOLDER", in_archive)
         .replace("COURSEKIT_VERSION", version)
         .replace("COURSE_LESSON", path.stem)
         .replace("COURSE_NAMES", ", ".join(names))

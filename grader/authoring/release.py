@@ -18,8 +18,8 @@ from nbgrader.preprocessors import (
 )
 from traitlets.config import Config
 
+from coursekit.outcomes import NOT_WRITTEN
 from grader import ROOT
-from lessons.coursekit.outcomes import NOT_WRITTEN
 
 CHECK_PREFIX = "check-"  # before an exercise's name: the grade id of its check
 HIDDEN = re.compile(r"(?s)### BEGIN HIDDEN TESTS\n(.*?)### END HIDDEN TESTS")

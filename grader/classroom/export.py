@@ -13,7 +13,13 @@ from pathlib import Path
 from grader.authoring.release import lesson_number, title
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.publishing import results_of
-from grader.classroom.roster import Person, match, people_in, read_people
+from grader.classroom.roster import (
+    Person,
+    is_of_canvas,
+    match,
+    people_in,
+    read_people,
+)
 from grader.classroom.spreadsheet import Table, cell_text, read_table, text_cell
 from grader.results import Result, Status, late_text
 
@@ -125,7 +131,7 @@ def fill_template(
             print(f"left as they were, without a grade for {name}:")
             print(f"    {'; '.join(without)}")
     unknown = [one for one in grades if one.student not in by_id]
-    kind = "canvas" if table.column("Identifier") is None else f"moodle-{lessons[0]}"
+    kind = "canvas" if is_of_canvas(table) else f"moodle-{lessons[0]}"
     path = table.write(to or classroom.folder / "grading" / f"grades-{kind}.csv")
     print(f"wrote {path}: {len(grades) - len(unknown)} grades")
     for one in unknown:
@@ -172,7 +178,7 @@ def columns_in(
     assignments: Iterable[str],
 ) -> tuple[dict[str, int], dict[str, float | None]]:
     """Finds each lesson's column, and the points possible in the LMS."""
-    if table.column("Identifier") is None:
+    if is_of_canvas(table):
         columns = canvas_columns(table, classroom, assignments)
         rows = [row for row in table.rows if "Points Possible" in row[0]]
         return columns, {

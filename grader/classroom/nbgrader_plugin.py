@@ -6,7 +6,8 @@ first only reads it, whatever it holds, and the second is the whole of our gradi
 
 from __future__ import annotations
 
-import contextlib
+import functools
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -34,43 +35,53 @@ __all__ = ["RELEASE_CONFIG", "FeedbackExporter", "GradingExporter"]
 
 
 class GradingExporter(NotebookExporter):
-    """Takes the place of the exporter by which nbgrader cleans and runs a notebook."""
+    """Takes the place of the exporter by which nbgrader cleans and runs a notebook.
+
+    Each run of nbgrader's makes one: its judges serve all submissions of the run.
+    """
+
+    @functools.cached_property
+    def classroom(self) -> Classroom:
+        return Classroom(Path.cwd())  # nbgrader works in the course folder
+
+    @functools.cached_property
+    def executor(self) -> LocalExecutor:
+        """What grades here, until this exporter is gone: judges are large."""
+        executor = LocalExecutor(self.classroom.lessons, Limits())
+        weakref.finalize(self, executor.close)
+        return executor
 
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **_: Any
     ) -> tuple[str, dict[str, Any]]:
         """Returns the graded notebook's text; the gradebook then has the scores."""
-        classroom, submission = submission_of(resources)
-        notebook = release(classroom.lessons[submission.lesson])
+        submission = submission_of(self.classroom, resources)
+        lesson = self.classroom.lessons[submission.lesson]
+        notebook = release(lesson)
         if not Path(filename).resolve().is_relative_to(submission.folder.resolve()):
-            result = graded(classroom, submission).result
-            notebook = autograded_notebook(classroom.lessons[submission.lesson], result)
+            notebook = autograded_notebook(lesson, self.graded(submission).result)
         return dumps(notebook), resources | {"output_extension": ".ipynb"}
 
+    def graded(self, submission: Submission) -> Record:
+        """Grades and publishes one submission, unless its result is in the store."""
+        classroom = self.classroom
+        gradebook.add_lessons(classroom)
+        with classroom.store.writing():
+            [job] = read_jobs(classroom, [submission], Limits())
+            record = classroom.store.get(job.key)
+            if not record:
+                [done] = grade_jobs(self.executor, [job])
+                if not done.record:
+                    raise CourseError(f"{submission}: {done.error}")
+                record = done.record
+                save(classroom, submission, record)
+            return publish(classroom, submission, record)
 
-def submission_of(resources: dict[str, Any]) -> tuple[Classroom, Submission]:
+
+def submission_of(classroom: Classroom, resources: dict[str, Any]) -> Submission:
     names = resources["nbgrader"]
-    classroom = Classroom(Path.cwd())  # nbgrader works in the course folder
     student, name = names["student"], names["assignment"]
-    folder = classroom.path("submitted", student, name)
-    return classroom, Submission(name, student, folder)
-
-
-def graded(classroom: Classroom, submission: Submission) -> Record:
-    """Grades one submission, unless its result is in the store, and publishes it."""
-    limits = Limits()
-    gradebook.add_lessons(classroom)
-    with classroom.store.writing():
-        [job] = read_jobs(classroom, [submission], limits)
-        record = classroom.store.get(job.key)
-        if not record:
-            with contextlib.closing(LocalExecutor(classroom.lessons, limits)) as here:
-                [done] = grade_jobs(here, [job])
-            if not done.record:
-                raise CourseError(f"{submission}: {done.error}")
-            record = done.record
-            save(classroom, submission, record)
-        return publish(classroom, submission, record)
+    return Submission(name, student, classroom.path("submitted", student, name))
 
 
 class FeedbackExporter(Exporter):
@@ -82,7 +93,8 @@ class FeedbackExporter(Exporter):
         self, filename: str, resources: dict[str, Any] | None = None, **_: Any
     ) -> tuple[str, dict[str, Any]]:
         """Returns the page that `python -m grader grade` writes."""
-        classroom, submission = submission_of(resources)
+        classroom = Classroom(Path.cwd())
+        submission = submission_of(classroom, resources)
         if not classroom.published(submission):
             remedy = f"nbgrader autograde {submission.lesson}"
             raise CourseError(f"{submission} is not graded yet: {remedy}")

@@ -66,13 +66,18 @@ class Person:
         return {column: safe_id(value) for column, value in found.items() if value}
 
 
+def is_of_canvas(table: Table) -> bool:
+    """Tells whether Canvas exported a table of learners, not Moodle."""
+    return table.column("Student", "LastName") is not None
+
+
 def people_in(table: Table, path: Path) -> list[Person]:
     """Reads the learners in a file of Canvas or Moodle, or with the columns id, name.
 
     Raises:
         ValueError: it is no such file.
     """
-    of_canvas = table.column("Student", "LastName") is not None
+    of_canvas = is_of_canvas(table)
     unused = "id" if of_canvas else "canvas_id"  # both are called "id"
     places = {
         name: place

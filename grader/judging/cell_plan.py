@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 from nbformat import NotebookNode
 
 from grader.authoring.release import exercises, nbgrader_metadata, release
-from grader.submissions.definitions import MAX_SOURCE, UNREADABLE, definitions
+from grader.submissions.definitions import (
+    MAX_SOURCE,
+    UNREADABLE,
+    definitions,
+    is_only_definitions,
+    meanings,
+)
 
 ADDED = ("extra", "change")  # kinds of code that learners add
 
@@ -28,6 +36,14 @@ class Step:
             return definitions(self.source) if len(self.source) <= MAX_SOURCE else ""
         except UNREADABLE:
             return ""
+
+    @functools.cached_property
+    def is_lean(self) -> bool:
+        """Tells whether it does nothing but define what it names itself."""
+        try:
+            return len(self.source) <= MAX_SOURCE and is_only_definitions(self.source)
+        except UNREADABLE:
+            return False
 
 
 def steps(notebook: NotebookNode) -> list[Step]:
@@ -49,6 +65,24 @@ def kind_of(cell: NotebookNode) -> str:
     if cell.id == "setup":
         return "setup"
     return next((kind for kind in ADDED if cell.id.startswith(f"{kind}-")), "lesson")
+
+
+def are_independent(own: Sequence[Step]) -> bool:
+    """Tells whether no cell of these can be to blame where another's exercise fails.
+
+    That takes answers that only define, each name with one meaning in all of the cells.
+    """
+    known = dict.fromkeys(dir(builtins), "builtin")
+    for step in own:
+        if step.kind in ("setup", "lesson"):  # they run before the others
+            known |= meanings(step.lean)
+    for step in own:
+        if step.kind in ADDED or (step.kind == "exercise" and not step.is_lean):
+            return False
+        named = meanings(step.source) if step.kind == "exercise" else {}
+        if any(known.setdefault(name, text) != text for name, text in named.items()):
+            return False
+    return True
 
 
 def stubs(clean: NotebookNode, lesson: NotebookNode) -> set[str]:

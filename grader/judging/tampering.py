@@ -10,7 +10,12 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from grader.submissions.definitions import MAX_SOURCE, UNREADABLE, parse_cell
+from grader.submissions.definitions import (
+    MAX_SOURCE,
+    UNREADABLE,
+    meanings_of,
+    parse_cell,
+)
 
 # The course's own modules; what draws pictures may be changed.
 COURSE = re.compile(
@@ -40,20 +45,12 @@ def signs(sources: Collection[str]) -> tuple[str, ...]:
             nodes = [*ast.walk(parse_cell(source))]
             for node in nodes:
                 if isinstance(node, ast.Import | ast.ImportFrom):
-                    names |= bound(node)
+                    names |= meanings_of(node)
             for node in nodes:
                 found |= dict.fromkeys(suspicions(node, names))
         except UNREADABLE:  # then it cannot run either
             continue
     return tuple(found)
-
-
-def bound(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
-    """Maps the names that an import binds to what they stand for."""
-    if isinstance(node, ast.ImportFrom):
-        return {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
-    firsts = {a.name.split(".")[0] for a in node.names if not a.asname}
-    return {a.asname: a.name for a in node.names if a.asname} | {n: n for n in firsts}
 
 
 def dotted(node: ast.AST, names: Mapping[str, str]) -> str:
@@ -75,7 +72,7 @@ def suspicions(node: ast.AST, names: Mapping[str, str]) -> Iterator[str]:
     is_set = is_set and not isinstance(node.ctx, ast.Load)
     match node:
         case ast.Import() | ast.ImportFrom():
-            modules = {name.split(".")[0] for name in bound(node).values()}
+            modules = {name.split(".")[0] for name in meanings_of(node).values()}
             for module in sorted(modules & {"ctypes", "grader"}):
                 yield f"The code uses {module}, which no exercise needs."
         case ast.Call(

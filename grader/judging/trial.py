@@ -1,8 +1,9 @@
 """Checks one submission's answers: they run in contained sessions, the judge asks.
 
 What ends a session costs the exercise that ended it, and the others go on in a fresh
-one. An exercise that fails is tried once more, alone, in the notebook as it stood after
-its own cell: of the other exercises above it, only the definitions run.
+one. Where another cell can be to blame for a failure, the exercises that failed are
+tried once more, each in the notebook as it stood after its own cell: of the other
+exercises above it, only the definitions run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from nbformat import NotebookNode
 
 from grader.authoring.release import checks
 from grader.containment.limits import Limits
-from grader.judging.cell_plan import Step, steps, stubs
+from grader.judging.cell_plan import Step, are_independent, steps, stubs
 from grader.judging.judge_process import JudgeProcess
 from grader.kernel.session import (
     START_S,
@@ -74,6 +75,9 @@ class Trial:
         **session_options: Any,
     ):
         self.steps, self.exercises = steps(clean), list(checks(clean))
+        self.first = [
+            *itertools.takewhile(lambda step: step.kind == "extra", self.steps)
+        ]
         self.stubs = stubs(clean, lesson)
         self.left_out = [
             Step(f"left-out-{number}", "extra", source)
@@ -122,32 +126,48 @@ class Trial:
                         known = self.stopped.get(name)
                         found[name] = known or self.check(name, session, errors)
                         on_exercise()
-            for name, first in found.items():
-                if first.may_be_retried:
-                    found[name] = self.retry(name, first)
-        return found
+            return found | self.retry(found)
 
-    def retry(self, name: str, first: CheckedExercise) -> CheckedExercise:
-        """Tries an exercise alone; returns the better result.
+    def retry(self, found: dict[str, CheckedExercise]) -> dict[str, CheckedExercise]:
+        """Tries again what another cell may have spoiled; returns better results.
 
-        Each try ends as soon as it cannot be better than the first.
-        Where it misses a name, the lesson's demonstrations run, too, with what the
-        learner added to them, and cells that were left out.
+        Where an exercise misses a name, the lesson's demonstrations run, too, with what
+        the learner added to them, and cells that were left out.
         """
-        again = self.check_alone(name, first.share, whole=first.misses_name)
-        if again.misses_name and not first.misses_name:
-            again = self.check_alone(name, first.share, whole=True)
-        return again if again.share > first.share else first
+        failed = {name: one for name, one in found.items() if one.may_be_retried}
+        missing = {name: one for name, one in failed.items() if one.misses_name}
+        again: dict[str, CheckedExercise] = {}
+        if self.left_out or self.endings or not are_independent(self.steps):
+            others = {n: one for n, one in failed.items() if n not in missing}
+            again = self.check_again(others, whole=False)
+            missing |= {n: failed[n] for n, one in again.items() if one.misses_name}
+        again |= self.check_again(missing, whole=True)
+        return {n: one for n, one in again.items() if one.share > failed[n].share}
 
-    def check_alone(self, name: str, to_beat: float, *, whole: bool) -> CheckedExercise:
-        if self.spent():
-            return self.not_reached
-        with self.session() as session:
-            try:
-                errors = self.load(session, alone=name, whole=whole)
-            except SessionEnded as end:
-                return self.ended(end.why)
-            return self.check(name, session, errors, to_beat)
+    def check_again(
+        self, failed: dict[str, CheckedExercise], *, whole: bool
+    ) -> dict[str, CheckedExercise]:
+        """Checks exercises that `failed`, each right after its own cell.
+
+        They share a session as long as their cells only define something. A check ends
+        as soon as its result cannot be better than the first. For `whole` see
+        `run_lesson`.
+        """
+        found, left = {}, [name for name in self.exercises if name in failed]
+        while left and not self.spent():
+            with self.session() as session:
+                try:
+                    errors = self.begin(session, left[0], whole)
+                    for step in self.own(whole):
+                        errors |= self.run_cells(session, [step], left[0])
+                        if step.name == left[0]:
+                            name, to_beat = left.pop(0), failed[step.name].share
+                            found[name] = self.check(name, session, errors, to_beat)
+                            if session.ended or not (left and step.is_lean):
+                                break
+                except SessionEnded as end:
+                    found[left.pop(0)] = self.ended(end.why)
+        return found | {name: self.not_reached for name in left}
 
     def spent(self, session: Session | None = None) -> bool:
         cpu_s = self.cpu_s + sum(one.cpu_s for one in (session, self.clean) if one)
@@ -187,33 +207,38 @@ class Trial:
                 self.clean.run(source, wall_s=START_S)
         return self.clean
 
-    def load(
-        self, session: Session, *, alone: str = "", whole: bool = False
-    ) -> dict[str, list[str]]:
-        """Runs the lesson's cells and the learner's, or those for one exercise `alone`.
+    def load(self, session: Session) -> dict[str, list[str]]:
+        """Runs the lesson's definitions and the learner's cells; see `begin`."""
+        errors = self.begin(session)
+        return errors | self.run_cells(session, self.own(with_changes=True))
 
-        Of the lesson's cells only the definitions run, unless they are to run `whole`.
-        Returns the errors of the learner's cells.
+    def begin(
+        self, session: Session, alone: str = "", whole: bool = False
+    ) -> dict[str, list[str]]:
+        """Runs what comes before the learner's answers; returns the learner's errors.
+
+        Of the lesson's cells only the definitions run, unless they are to run `whole`,
+        with the cells that were left out.
 
         Raises:
             SessionEnded: a learner's cell ended the session.
             SessionError: a cell of the lesson did.
         """
-        first = [*itertools.takewhile(lambda step: step.kind == "extra", self.steps)]
-        errors = self.run_cells(session, first, alone)
+        errors = self.run_cells(session, self.first, alone)
         if problem := self.run_lesson(session, whole):
-            if all(self.endings[step.name] > 1 for step in first):
+            if all(self.endings[step.name] > 1 for step in self.first):
                 raise SessionError(f"The lesson's own cells: {problem}.")
-            for step in first:  # the set-up works without them
+            for step in self.first:  # the set-up works without them
                 self.endings[step.name] = 2
             raise SessionEnded(problem)
-        kinds = {"exercise", "extra"} | ({"change"} if whole or not alone else set())
-        own = [step for step in self.steps[len(first) :] if step.kind in kinds]
-        if alone:
-            own = own[: [step.name for step in own].index(alone) + 1]
-        if whole:  # first, so that nothing of it replaces what counts
-            own = self.left_out + own
-        return errors | self.run_cells(session, own, alone)
+        if whole:  # now, so that nothing of it replaces what counts
+            errors |= self.run_cells(session, self.left_out, alone)
+        return errors
+
+    def own(self, with_changes: bool) -> list[Step]:
+        """Lists the learner's cells from the first answer on."""
+        kinds = {"exercise", "extra"} | ({"change"} if with_changes else set())
+        return [step for step in self.steps[len(self.first) :] if step.kind in kinds]
 
     def run_lesson(self, session: Session, whole: bool) -> str:
         """Runs the lesson's cells; returns what went wrong."""
@@ -231,9 +256,12 @@ class Trial:
         return problem
 
     def run_cells(
-        self, session: Session, cells: list[Step], alone: str
+        self, session: Session, cells: list[Step], alone: str = ""
     ) -> dict[str, list[str]]:
-        """Runs cells of the learner's until one ends the session; returns errors."""
+        """Runs cells of the learner's until one ends the session; returns errors.
+
+        Of other exercises than the one `alone` only the definitions run.
+        """
         errors = {}
         for step in cells:
             if not (source := self.source(step, alone)).strip():

@@ -16,7 +16,6 @@ from grader.containment.fork_server import ForkServer
 from grader.containment.limits import Limits
 from grader.kernel import compile_cache
 
-MIN_JOBS_FOR_FORK_SERVER = 4  # submissions
 # Where a judge, or a trusted process, finds our modules.
 PYTHONPATH = os.pathsep.join([str(ROOT / "lessons"), str(ROOT)])
 INSIDE = "/tmp/course"  # the path of the course's modules in a box
@@ -50,8 +49,8 @@ def trusted_environment(compiled: Path | None = None) -> dict[str, str]:
 def fork_server(*, start: bool = False) -> ForkServer | None:
     """Returns this process's fork server, None where there is none that works.
 
-    With `start`, starts one if there is none and boxes can use it: for a class, since a
-    server does not pay for a few processes.
+    With `start`, starts one if there is none and boxes can use it: to grade, since one
+    submission takes a judge and a learner's process at least.
     """
     global _server
     with _lock:

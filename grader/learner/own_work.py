@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from coursekit import i18n
 from grader import ROOT
 from grader.authoring.build import own_path, read, released_path
 from grader.authoring.release import checks, lesson_paths
@@ -17,7 +18,6 @@ from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
 from grader.results import Result
 from grader.submissions.read_submission import read_submission
-from lessons.coursekit import i18n
 
 
 def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:

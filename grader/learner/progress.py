@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from coursekit import i18n
 from grader import ROOT
 from grader.atomic_files import write
 from grader.authoring.build import own_path, read
@@ -22,7 +23,6 @@ from grader.pages.page import PageBudget, render, translated
 from grader.pages.wording import OUTCOMES, points_of
 from grader.results import ExerciseResult, Outcome, Result, from_json, to_json
 from grader.workers.cache_key import sha256
-from lessons.coursekit import i18n
 
 PAGE, CERTIFICATE = "progress.html", "certificate.html"
 FOLDER = ".progress"  # a file for each lesson that was checked

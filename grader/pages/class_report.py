@@ -7,12 +7,12 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
+from coursekit.outcomes import FAILS, HOLDS
 from grader.pages.page import PageBudget, render
 from grader.pages.similar_work import PUBLISHED, Answers
 from grader.pages.wording import OUTCOMES, STATUSES
 from grader.results import ExerciseResult, Outcome, Result, Status, late_text
 from grader.submissions.clean_text import clean_line
-from lessons.coursekit.outcomes import FAILS, HOLDS
 
 MAX_REASONS = 5  # of a learner
 SEE_ABOVE = "see above"  # a statement that failed together with an earlier one

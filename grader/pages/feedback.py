@@ -9,11 +9,11 @@ from unittest import mock
 
 from markupsafe import Markup
 
+from coursekit import i18n
+from coursekit.card import html_card
 from grader.pages.page import ROW_BYTES, STATEMENT_BYTES, PageBudget, render, say
 from grader.pages.wording import OUTCOMES, STATUSES, points_of, with_unit
 from grader.results import ExerciseResult, Outcome, Result, Status, late_text
-from lessons.coursekit import i18n
-from lessons.coursekit.card import html_card
 
 LONG_CODE = 30  # lines; longer code is folded
 

@@ -10,8 +10,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from coursekit import i18n
 from grader.submissions.clean_text import ENDING, clean_line, clean_text
-from lessons.coursekit import i18n
 
 # The most that a card takes beside its texts: for a statement, for a row of it, and for
 # a part of an array in a drawing of a layout.

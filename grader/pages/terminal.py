@@ -6,10 +6,10 @@ import collections
 import textwrap
 from collections.abc import Iterable
 
+from coursekit.card import text_card
+from coursekit.i18n import translated
 from grader.pages.wording import points_of
 from grader.results import ExerciseResult, Outcome, Result, Status
-from lessons.coursekit.card import text_card
-from lessons.coursekit.i18n import translated
 
 
 def table(result: Result, width: int = 100) -> str:

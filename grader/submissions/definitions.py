@@ -36,6 +36,40 @@ def definitions(source: str) -> str:
     return ast.unparse(ast.Module(body, []))
 
 
+def is_only_definitions(source: str) -> bool:
+    """Tells whether a cell does nothing but define what it names itself.
+
+    A text on a line of its own, such as a docstring, does nothing either.
+    """
+    return all(
+        (isinstance(node, DEFINITIONS) and "*" not in meanings_of(node))
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        for node in parse(source).body  # not IPython's own syntax, which does things
+    )
+
+
+def meanings(source: str) -> dict[str, str]:
+    """Maps the names that a cell's definitions bind to what they stand for."""
+    found: dict[str, str] = {}
+    for node in parse_cell(source).body:
+        found |= meanings_of(node)
+    return found
+
+
+def meanings_of(node: ast.stmt) -> dict[str, str]:
+    """Maps the names that a definition binds to what they stand for."""
+    match node:
+        case ast.ImportFrom():
+            return {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+        case ast.Import():
+            firsts = {a.name.split(".")[0] for a in node.names if not a.asname}
+            own = {a.asname: a.name for a in node.names if a.asname}
+            return own | {name: name for name in firsts}
+        case ast.FunctionDef() | ast.ClassDef():
+            return {node.name: ast.unparse(node)}
+    return {}
+
+
 def additions(source: str, original: str) -> str:
     """Keeps the statements of a changed cell that the lesson's own does not hold.
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from coursekit.i18n import is_spoken
 from grader.authoring.release import nbgrader_metadata
 from grader.submissions.archives import (
     Archive,
@@ -28,7 +29,6 @@ from grader.submissions.archives import (
 )
 from grader.submissions.clean_text import quoted
 from grader.submissions.lms_names import fit
-from lessons.coursekit.i18n import is_spoken
 
 MAX_BYTES = 64 << 20  # of a notebook, or of an archive that holds one
 MAX_CELLS = 2_000

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+from coursekit.setup import version_of
 from grader import ROOT
 from grader.authoring import coursekit
 from grader.authoring.release import dumps
@@ -33,7 +34,7 @@ def lesson_hashes(
     The class's seed is hashed separately, since it does not change what our solution
     compiles.
     """
-    package = coursekit.version(coursekit.read(root))  # without translated messages
+    package = version_of(coursekit.read(root))  # without translated messages
     plain = lesson.copy()
     plain.metadata = lesson.metadata.copy()
     seed = plain.metadata.pop("seed", 0)

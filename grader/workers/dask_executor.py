@@ -21,7 +21,6 @@ from nbformat import NotebookNode
 from grader import CourseError
 from grader.containment.backend import backend
 from grader.containment.limits import Limits
-from grader.kernel.learner_box import fork_server
 from grader.results import Record
 from grader.workers.cache_key import lesson_hashes
 from grader.workers.jobs import ExecutorError, Job
@@ -170,6 +169,4 @@ def grade_there(setup: bytes, job: bytes, precompile: bool) -> Record:
             _executor[1].close()
         name, lesson, _, limits, trusted = pickle.loads(setup)
         _executor = setup, LocalExecutor({name: lesson}, limits, trusted=trusted)
-        if precompile and not trusted:  # there is much to grade
-            fork_server(start=True)
     return _executor[1].submit(pickle.loads(job), precompile).result()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
@@ -12,10 +11,9 @@ import psutil
 from nbformat import NotebookNode
 
 from grader.containment.limits import Limits
-from grader.kernel.learner_box import MIN_JOBS_FOR_FORK_SERVER, fork_server
 from grader.results import Record
 from grader.workers.jobs import ExecutorError, FinishedJob, Job
-from grader.workers.local_executor import LocalExecutor
+from grader.workers.local_executor import LocalExecutor, usable_cores
 
 MIN_JOBS_TO_PRECOMPILE = 6  # submissions of one lesson
 WORKER_MIB = 1000  # the peak of a learner's kernel and a judge
@@ -32,25 +30,26 @@ def open_executor(
 ) -> contextlib.closing:
     """Opens a LocalExecutor, or a DaskExecutor for a scheduler's address.
 
-    Without `workers` there is one per core, if memory allows, or a cluster's own
-    number. There are never more than `most`, the number of submissions.
+    Without `workers` there is one per core, and more while cores are idle, if memory
+    allows, or a cluster's own number. There are never more than `most`, the number of
+    submissions.
 
     Raises:
         ContainmentError, ClusterError: it cannot be used.
     """
+    spare = 0
     if scheduler in ("", "local"):
         in_memory = psutil.virtual_memory().available // (WORKER_MIB * 2**20)
-        workers = workers or min(os.cpu_count() or 1, in_memory)
-        workers = max(1, min(workers, most))
+        can = max(1, min(workers or in_memory, most))
+        workers = min(workers or len(usable_cores()), can)
+        spare = can - workers
     how = {"workers": workers, "trusted": trusted}
     if scheduler:
         from grader.workers.dask_executor import DaskExecutor  # takes a second
 
         address = "" if scheduler == "local" else scheduler
         return contextlib.closing(DaskExecutor(lessons, limits, address, **how))
-    if most >= MIN_JOBS_FOR_FORK_SERVER and not trusted:
-        fork_server(start=True)
-    return contextlib.closing(LocalExecutor(lessons, limits, **how))
+    return contextlib.closing(LocalExecutor(lessons, limits, spare=spare, **how))
 
 
 def grade_jobs(executor: LocalExecutor, jobs: Sequence[Job]) -> Iterator[FinishedJob]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
+import psutil
 from nbformat import NotebookNode
 
 from grader import ROOT
@@ -21,15 +23,20 @@ from grader.containment.limits import Limits
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
 from grader.kernel import compile_cache
+from grader.kernel.learner_box import fork_server
 from grader.results import Record
 from grader.submissions.read_submission import parse_submission
 from grader.workers.jobs import Job
+
+LOOK_S = 1.0  # a shorter look at the cores says little
+IDLE = 0.75  # of a core: the rest is what grading itself takes
 
 
 class LocalExecutor:
     """Grades up to `workers` jobs at a time, each in a thread.
 
-    A judge's process ends with the thread that started it.
+    While a core is idle, since submissions can sleep, up to `spare` more jobs are
+    started, one at each look. A judge's process ends with the thread that started it.
 
     Raises:
         ContainmentError: untrusted code cannot be contained here.
@@ -41,24 +48,38 @@ class LocalExecutor:
         limits: Limits,
         *,
         workers: int = 1,
+        spare: int = 0,
         trusted: bool = False,
     ):
         how = "trusted, not contained" if trusted else f"contained by {backend()}"
         if how.endswith("bubblewrap"):
             how += f"; {tree()}"
-        self.description = f"with {workers} worker{'s' * (workers != 1)} ({how})"
+            fork_server(start=True)
+        more = ", more while cores are idle" if spare else ""
+        self.description = f"with {workers} worker{'s' * (workers != 1)}{more} ({how})"
         self.lessons, self.limits, self.trusted = lessons, limits, trusted
-        self.workers, self.pool = workers, ThreadPoolExecutor(workers, "grader")
+        self.workers, self.spare = workers, spare
+        self.pool = ThreadPoolExecutor(workers + spare, "grader")
+        self.running: set[Future[Record]] = set()
+        self.looked, _ = time.monotonic(), idle_cores()  # the first call says nothing
         self.idle_judges: list[tuple[str, JudgeProcess]] = []  # with their lessons
         self.lock = threading.Lock()
         self.compiling = {name: threading.Lock() for name in lessons}
 
     def slots(self) -> int:
-        return self.workers
+        """Returns how many jobs may be running: one more than now if a core is idle."""
+        now, running = time.monotonic(), len(self.running)
+        if running < self.workers or now - self.looked < LOOK_S:
+            return self.workers
+        self.looked, is_idle = now, idle_cores() >= IDLE
+        return min(running + is_idle, self.workers + self.spare)
 
     def submit(self, job: Job, precompile: bool) -> Future[Record]:
         """Starts to grade a job; with `precompile`, compiles its lesson first."""
-        return self.pool.submit(self.grade, job, precompile)
+        future = self.pool.submit(self.grade, job, precompile)
+        self.running.add(future)
+        future.add_done_callback(self.running.discard)
+        return future
 
     def grade(self, job: Job, precompile: bool) -> Record:
         """Grades a job in this thread; an error that is not the learner's is raised."""
@@ -132,3 +153,16 @@ class LocalExecutor:
         self.pool.shutdown(wait=False, cancel_futures=True)
         for _, judge in self.idle_judges:
             judge.close()
+
+
+def usable_cores() -> list[int]:
+    """Lists the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return [*range(os.cpu_count() or 1)]  # not Linux
+
+
+def idle_cores() -> float:
+    """Returns how many of the usable cores were idle since the last call."""
+    busy = psutil.cpu_percent(percpu=True)
+    return sum(1 - busy[core] / 100 for core in usable_cores() if core < len(busy))

@@ -5,21 +5,18 @@ from __future__ import annotations
 import importlib.resources
 import re
 from importlib.resources.abc import Traversable
-from pathlib import Path
 
 MARKS = re.compile(r"(?m)^[ \t]*### (BEGIN|END) SOLUTION\n")
 EXERCISE = re.compile(r'(?ms)^# %% exercise="(\w+)".*?\n(.*?)(?=^# %%|\Z)')
 
 
 def solutions_folder() -> Traversable | None:
-    """Finds the folder of the lessons' sources: beside lessons/, or packed for Colab.
+    """Finds the folder of the lessons' sources: beside lessons/, or in this package.
 
-    In a class's release there is none.
+    Colab has the course as a zip file. In a class's release there is no such folder.
     """
     package = importlib.resources.files(__package__)
-    folders = [package / "solutions"]
-    if isinstance(package, Path):
-        folders.append(package.parents[1] / "solutions")
+    folders = [package / "solutions", package.parent.parent / "solutions"]
     return next((one for one in folders if (one / "checks").is_dir()), None)
 
 

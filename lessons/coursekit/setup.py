@@ -7,6 +7,7 @@ import importlib.resources
 import os
 import re
 import sys
+from collections.abc import Mapping
 
 from . import learner
 from .environment import in_colab, refused_flags, set_environment
@@ -98,28 +99,41 @@ def with_devices(
 
 
 def version() -> str:
-    """Names this package's version: the hash of its modules.
-
-    Messages and the lessons' own checks are left out: they change what one lesson says.
-    """
-    digest = hashlib.sha256()
+    """Names this package's version; see `version_of`."""
+    modules = {}
 
     def add(folder, prefix: str) -> None:
-        for item in sorted(folder.iterdir(), key=lambda item: item.name):
+        for item in folder.iterdir():
             name = prefix + item.name
             if item.is_dir() and item.name != "solutions":
                 add(item, f"{name}/")
             elif is_versioned(name):
-                digest.update(f"{name}\0{item.read_text(encoding='utf-8')}\0".encode())
+                modules[name] = item.read_text(encoding="utf-8")
 
     add(importlib.resources.files(__package__), "")
+    return version_of(modules)
+
+
+def version_of(modules: Mapping[str, str]) -> str:
+    """Names the version of a package of these modules, by path: their hash.
+
+    Messages and the lessons' own checks are left out: they change what one lesson says.
+    """
+    digest = hashlib.sha256()
+    for name in sorted(filter(is_versioned, modules)):
+        digest.update(f"{name}\0{modules[name]}\0".encode())
     return digest.hexdigest()[:12]
 
 
 def is_versioned(path: str) -> bool:
     """Tells whether a file of this package, by its path in it, decides its version."""
-    is_check = re.fullmatch(r"checks/\d.*", path)
-    return path.endswith(".py") and "messages_" not in path and not is_check
+    is_message = "messages_" in path
+    return path.endswith(".py") and not is_message and not is_lessons_checks(path)
+
+
+def is_lessons_checks(path: str) -> bool:
+    """Tells whether a file of this package holds the checks of one lesson."""
+    return bool(re.match(r"checks/\d", path))
 
 
 def check_python(version: tuple[int, int]) -> None:

@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-import zipfile
 from dataclasses import replace
 
 import nbformat
@@ -22,11 +21,9 @@ from coursekit.outcomes import (
     Verdict,
 )
 from grader import ROOT
-from grader.authoring import coursekit
 from grader.authoring.build import (
     BuildError,
     build,
-    lesson_sources,
     refuse_wrong_solutions,
     stale,
 )
@@ -75,12 +72,6 @@ def grader(root, *arguments):
     return subprocess.run(command, cwd=root, capture_output=True, text=True)
 
 
-def archive_of(root):
-    """Names the archive of a course's package."""
-    version = coursekit.version(coursekit.read(root))
-    return f"docs/colab/coursekit-{version}.zip"
-
-
 def add_lesson(root, name="02_more", source=tiny.SOURCE, checks=tiny.CHECKS):
     (root / "solutions" / f"{name}.py").write_text(source)
     (root / "solutions" / "checks" / f"{name}.py").write_text(checks)
@@ -98,10 +89,9 @@ def code_outputs(path):
     }
 
 
-def test_build_writes_both_notebooks_the_visible_checks_and_the_archive(first_build):
+def test_build_writes_both_notebooks_and_the_visible_checks(first_build):
     root, written = first_build
-    names = (SOLVED, RELEASED, VISIBLE, archive_of(root))
-    assert written == [root / name for name in names]
+    assert written == [root / name for name in (SOLVED, RELEASED, VISIBLE)]
 
 
 def test_solved_notebook_shows_its_run_without_hidden_cases(first_build):
@@ -118,19 +108,6 @@ def test_visible_checks_are_the_checks_without_hidden_cases(first_build):
     text = (first_build[0] / VISIBLE).read_text()
     assert text == visible_source(tiny.CHECKS)
     assert "-7" in tiny.CHECKS and "-7" not in text
-
-
-def test_archive_carries_the_package_and_all_checks_and_solutions(course):
-    """With these, the one line runs hidden cases in Colab, too."""
-    add_lesson(course)
-    build(root=course)
-    with zipfile.ZipFile(course / archive_of(course)) as archive:
-        found = {name: archive.read(name).decode() for name in archive.namelist()}
-    for name in ("01_tiny", "02_more"):
-        for path in (f"solutions/{name}.py", f"solutions/checks/{name}.py"):
-            assert found.pop(f"coursekit/{path}") == (course / path).read_text()
-    modules = coursekit.read(course)
-    assert found == {f"coursekit/{name}": text for name, text in modules.items()}
 
 
 def test_released_notebook_shows_no_run(first_build):
@@ -173,35 +150,34 @@ def test_command_line_names_stale_files_and_the_command(course):
     assert files(course) == before
 
 
-ARCHIVE, EARLIER = "ARCHIVE", "EARLIER"  # their names have the version
 # What is changed: (file, old text, new text, stale files).
 CHANGES = {
     "code in the source": (
         SOURCE,
         'print("a demonstration")',
         'print("a show")',
-        {SOLVED, RELEASED, ARCHIVE},
+        {SOLVED, RELEASED},
     ),
-    "solution in the source": (SOURCE, "secret * x", "x * secret", {SOLVED, ARCHIVE}),
+    "solution in the source": (SOURCE, "secret * x", "x * secret", {SOLVED}),
     "text in the source": (
         SOURCE,
         "A demonstration.",
         "A show.",
-        {SOLVED, RELEASED, ARCHIVE},
+        {SOLVED, RELEASED},
     ),
     "visible checks": (
         CHECKS,
         "observe(double, 3), 6",
         "observe(double, 4), 8",
-        {SOLVED, VISIBLE, ARCHIVE},
+        {SOLVED, VISIBLE},
     ),
     "hidden cases": (
         CHECKS,
         "observe(double, -7), -14",
         "observe(double, -8), -16",
-        {SOLVED, ARCHIVE},
+        {SOLVED},
     ),
-    "points": (CHECKS, "points=2", "points=3", {SOLVED, RELEASED, VISIBLE, ARCHIVE}),
+    "points": (CHECKS, "points=2", "points=3", {SOLVED, RELEASED, VISIBLE}),
     "the copy of visible checks": (
         VISIBLE,
         "observe(double, 3), 6",
@@ -218,19 +194,19 @@ CHANGES = {
         "lessons/coursekit/expect.py",
         '"""Checks',
         '"""Always checks',
-        {SOLVED, RELEASED, ARCHIVE, EARLIER},
+        {SOLVED, RELEASED},
     ),
     "a learner's module in a folder": (
         "lessons/coursekit/draw/array.py",
         '"""Draws',
         '"""Always draws',
-        {SOLVED, RELEASED, ARCHIVE, EARLIER},
+        {SOLVED, RELEASED},
     ),
     "a message in another language": (
         "lessons/coursekit/messages_ko.py",
         "MESSAGES = {",
         "MESSAGES = {'a': 'b',",
-        {ARCHIVE},
+        set(),
     ),
     "repository": ("pyproject.toml", "/ada/", "/grace/", {SOLVED, RELEASED}),
     "an output": (SOLVED, '"a demonstration\\n"', '"a show\\n"', {SOLVED}),
@@ -251,11 +227,9 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_a_change_makes_stale_is_named(course, change):
     name, old, new, expected = CHANGES[change]
-    earlier = archive_of(course)
     edit(course / name, old, new)
     found = {str(path.relative_to(course)) for path in stale(root=course)}
-    names = {ARCHIVE: archive_of(course), EARLIER: earlier}
-    assert found == {names.get(one, one) for one in expected}
+    assert found == expected
 
 
 DIFFERS = "is not what a build writes"
@@ -264,7 +238,7 @@ DIFFERS = "is not what a build writes"
 def test_new_lesson_makes_its_files_stale(course):
     add_lesson(course)
     names = ("solutions/02_more.ipynb", "lessons/02_more.ipynb")
-    names += ("lessons/coursekit/checks/02_more.py", archive_of(course))
+    names += ("lessons/coursekit/checks/02_more.py",)
     assert stale(root=course) == {course / name: DIFFERS for name in names}
 
 
@@ -279,12 +253,9 @@ def test_only_the_lessons_asked_for_are_run(course):
 def test_an_edit_of_one_lessons_checks_makes_no_other_lesson_stale(course):
     add_lesson(course)
     build(root=course)
-    before = archive_of(course)
     edit(course / "solutions/checks/02_more.py", "(double, 3), 6", "(double, 4), 8")
-    copy = "lessons/coursekit/checks/02_more.py"
-    names = ["solutions/02_more.ipynb", copy, archive_of(course)]
+    names = ["solutions/02_more.ipynb", "lessons/coursekit/checks/02_more.py"]
     assert [str(path.relative_to(course)) for path in stale(root=course)] == names
-    assert archive_of(course) == before
     assert build(root=course) == [course / name for name in names]
     assert stale(root=course) == {}
 
@@ -320,37 +291,6 @@ def test_build_repairs_damaged_notebooks(course):
     assert files(course) == before
 
 
-@pytest.mark.parametrize("damage", ["missing", "cut off", "of other messages"])
-def test_build_repairs_the_archive_of_the_package(course, damage):
-    path = course / archive_of(course)
-    whole = path.read_bytes()
-    path.unlink()
-    if damage == "cut off":
-        path.write_bytes(whole[:1000])
-    elif damage == "of other messages":
-        modules = coursekit.read(course)
-        others = modules | {"messages_ko.py": "MESSAGES = {}\n"}
-        assert coursekit.version(others) == coursekit.version(modules)
-        path.write_bytes(coursekit.archive(others | lesson_sources(course)))
-    assert stale(root=course) == {path: DIFFERS}
-    assert build(root=course) == [path]
-    assert path.read_bytes() == whole
-    assert stale(root=course) == {}
-
-
-def test_one_archive_is_kept(course):
-    earlier = course / archive_of(course)
-    edit(course / "lessons/coursekit/expect.py", '"""Checks', '"""Always checks')
-    path = course / archive_of(course)
-    assert path != earlier
-    assert build(root=course) == [course / SOLVED, course / RELEASED, path]
-    assert [*path.parent.iterdir()] == [path]
-    for name in (SOLVED, RELEASED):
-        setup = nbformat.read(course / name, as_version=4).cells[1].source
-        assert archive_of(course) in setup
-    assert stale(root=course) == {}
-
-
 def test_build_never_overwrites_what_a_learner_wrote(course):
     edit(
         course / RELEASED,
@@ -370,8 +310,7 @@ def test_new_repository_reaches_badges_and_set_up(course):
     for name in (SOLVED, RELEASED):
         cells = nbformat.read(course / name, as_version=4).cells
         assert "/grace/tiny-course/blob/main/lessons/01_tiny" in cells[0].source
-        archive = archive_of(course)
-        assert f"/grace/tiny-course/raw/main/{archive}" in cells[1].source
+        assert "/grace/tiny-course/archive/refs/heads/main" in cells[1].source
     assert stale(root=course) == {}
 
 

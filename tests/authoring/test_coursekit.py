@@ -1,6 +1,5 @@
-"""The learner's package is packed for Colab: named by its version, and imported."""
+"""The learner's package says its version, and is imported from the course's archive."""
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import zipimport
 import pytest
 
 from coursekit import notebook, setup
+from coursekit.setup import version_of
 from grader import ROOT
 from grader.authoring import coursekit
 
@@ -21,10 +21,12 @@ def modules():
 
 @pytest.fixture(scope="module")
 def packed(modules, tmp_path_factory):
-    """Our package's archive, in a folder far from the course."""
-    path = tmp_path_factory.mktemp("colab") / "coursekit.zip"
-    path.write_bytes(coursekit.archive(modules))
-    return path
+    """The folder of our package in an archive of the course, as GitHub makes it."""
+    path = tmp_path_factory.mktemp("colab") / "course.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in modules.items():
+            archive.writestr(f"course-main/lessons/coursekit/{name}", text)
+    return path / "course-main" / "lessons"
 
 
 def in_a_fresh_process(code, folder, *words):
@@ -44,33 +46,33 @@ def test_all_modules_are_read_by_their_place(modules):
 
 
 def test_the_version_is_what_the_package_says_of_itself(modules):
-    assert coursekit.version(modules) == setup.version()
+    assert version_of(modules) == setup.version()
 
 
 @pytest.mark.parametrize("name", ["__init__.py", "setup.py", "draw/array.py"])
 def test_every_module_counts_for_the_version(modules, name):
-    version = coursekit.version(modules)
-    assert coursekit.version(modules | {name: modules[name] + "\n"}) != version
+    version = version_of(modules)
+    assert version_of(modules | {name: modules[name] + "\n"}) != version
     moved = {f"other_{key}" if key == name else key: modules[key] for key in modules}
-    assert coursekit.version(moved) != version
+    assert version_of(moved) != version
 
 
 @pytest.mark.parametrize("name", ["checks/01_tiny.py", "checks/12_long_name.py"])
 def test_a_lessons_checks_do_not_count_for_the_version(modules, name):
-    version = coursekit.version(modules)
-    assert coursekit.version(modules | {name: "x = 1"}) == version
+    version = version_of(modules)
+    assert version_of(modules | {name: "x = 1"}) == version
     assert not setup.is_versioned(name)
 
 
 def test_what_runs_the_checks_counts_for_the_version(modules):
     name = "checks/__init__.py"
     assert setup.is_versioned(name)
-    version = coursekit.version(modules)
-    assert coursekit.version(modules | {name: modules[name] + "\n"}) != version
+    version = version_of(modules)
+    assert version_of(modules | {name: modules[name] + "\n"}) != version
 
 
-def test_the_package_says_its_version_with_solutions_and_checks_beside_it(tmp_path):
-    """As Colab's archive holds them: the notebook was made for the same version."""
+def test_the_package_says_its_version_with_solutions_and_checks_in_it(tmp_path):
+    """As a build runs a lesson: the notebook was made for the same version."""
     coursekit.copy(tmp_path)
     folder = tmp_path / "coursekit"
     for name in ("checks/01_tiny.py", "solutions/checks/01_tiny.py"):
@@ -79,7 +81,7 @@ def test_the_package_says_its_version_with_solutions_and_checks_beside_it(tmp_pa
     (folder / "solutions" / "01_tiny.py").write_text("y = 1\n")
     code = "import sys; sys.path.append('.'); import json; from coursekit import setup"
     code += "; print(json.dumps(setup.version()))"
-    assert in_a_fresh_process(code, tmp_path) == coursekit.version(coursekit.read())
+    assert in_a_fresh_process(code, tmp_path) == version_of(coursekit.read())
 
 
 def test_names_for_notebooks_are_those_that_the_package_offers(modules):
@@ -89,42 +91,10 @@ def test_names_for_notebooks_are_those_that_the_package_offers(modules):
 
 
 def test_the_version_depends_neither_on_messages_nor_on_an_order(modules):
-    version = coursekit.version(modules)
-    assert coursekit.version(modules | {"messages_ko.py": ""}) == version
-    assert coursekit.version(modules | {"messages_xx.py": "MESSAGES = {}"}) == version
-    assert coursekit.version(dict(reversed([*modules.items()]))) == version
-
-
-def test_the_archive_is_named_by_its_version():
-    assert str(coursekit.archive_path("abc")) == "docs/colab/coursekit-abc.zip"
-
-
-def test_packing_twice_gives_the_same_bytes(modules, packed, tmp_path):
-    assert coursekit.archive(modules) == packed.read_bytes()
-    assert coursekit.archive(dict(reversed([*modules.items()]))) == packed.read_bytes()
-    for name, text in modules.items():  # other times of writing
-        path = tmp_path / "lessons" / "coursekit" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert coursekit.archive(coursekit.read(tmp_path)) == packed.read_bytes()
-
-
-def test_another_process_packs_the_same_bytes(packed, tmp_path):
-    code = (
-        "import hashlib, json, sys; sys.path.append(sys.argv[1])\n"
-        "from grader.authoring import coursekit\n"
-        "data = coursekit.archive(coursekit.read())\n"
-        "print(json.dumps(hashlib.sha256(data).hexdigest()))"
-    )
-    digest = hashlib.sha256(packed.read_bytes()).hexdigest()
-    assert in_a_fresh_process(code, tmp_path, ROOT) == digest
-
-
-def test_the_archive_holds_the_modules_and_nothing_else(modules, packed):
-    with zipfile.ZipFile(packed) as archive:
-        assert archive.testzip() is None
-        found = {name: archive.read(name).decode() for name in archive.namelist()}
-    assert found == {f"coursekit/{name}": text for name, text in modules.items()}
+    version = version_of(modules)
+    assert version_of(modules | {"messages_ko.py": ""}) == version
+    assert version_of(modules | {"messages_xx.py": "MESSAGES = {}"}) == version
+    assert version_of(dict(reversed([*modules.items()]))) == version
 
 
 def test_the_archive_is_imported_in_a_fresh_process(packed, tmp_path):
@@ -152,7 +122,7 @@ print(json.dumps({
     names = {
         "coursekit." + name.removesuffix(".py").replace("/", ".")
         for name in coursekit.read()
-        if not coursekit.is_lessons_checks(name)
+        if not setup.is_lessons_checks(name)
     }
     names = {name.removesuffix(".__init__") for name in names} - {"coursekit"}
     assert set(said["places"]) == names

@@ -9,6 +9,7 @@ import tiny
 from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 from nbgrader.preprocessors import CheckCellMetadata
 
+from coursekit.setup import version_of
 from grader.authoring import coursekit
 from grader.authoring.check_source import visible_source
 from grader.authoring.lesson import read_lesson, repository_address
@@ -69,19 +70,19 @@ def test_setup_imports_nothing_that_only_a_text_or_another_package_names(tmp_pat
 
 def test_setup_fetches_the_package_from_the_repository(lesson):
     setup = cell_of(lesson, "setup").source
-    version = coursekit.version(coursekit.read())
-    name = f"coursekit-{version}.zip"
-    address = f"{tiny.REPOSITORY}/raw/main/docs/colab/{name}"
-    assert f'URL, NAME, VERSION = "{address}", "{name}", "{version}"' in setup
+    address = f"{tiny.REPOSITORY}/archive/refs/heads/main.zip"
+    assert f'URL, FOLDER = "{address}", "tiny-course-main/lessons"\n' in setup
+    assert f'VERSION = "{version_of(coursekit.read())}"\n' in setup
 
 
 @pytest.mark.parametrize("path", lesson_paths(), ids=lambda path: path.stem)
 def test_setup_of_our_lessons_fetches_from_our_repository(path):
     address = repository_address()
     setup = cell_of(read_lesson(path, address), "setup").source
-    version = coursekit.version(coursekit.read())
-    name = f"coursekit-{version}.zip"
-    assert f'urlretrieve("{address}/raw/main/docs/colab/{name}", "{name}")' in setup
+    version = version_of(coursekit.read())
+    archive = f'"{address}/archive/refs/heads/main.zip", "course.zip"'
+    name = address.rpartition("/")[2]
+    assert f'urlretrieve({archive})[0] + "/{name}-main/lessons"' in setup
     assert f'made_for="{version}"' in setup
     assert f'with_devices(8, lesson="{path.stem}"' in setup
     assert "COURSE_" not in setup and "COURSEKIT_" not in setup

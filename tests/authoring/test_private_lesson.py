@@ -9,12 +9,12 @@ import pytest
 import tiny
 from classes import generate_assignment, is_trusted, printed
 
+from coursekit.setup import version_of
 from grader import ROOT
 from grader.__main__ import main
 from grader.authoring import build as building
 from grader.authoring.build import build, stale
 from grader.authoring.coursekit import read as modules
-from grader.authoring.coursekit import version
 from grader.authoring.new import new_exercise, new_lesson
 from grader.authoring.release import exercises
 from grader.authoring.rules import BuildError
@@ -82,7 +82,7 @@ def test_both_notebooks_and_the_package_beside_them_are_written(first_build):
         path.relative_to(folder / "lessons/coursekit").as_posix(): path.read_text()
         for path in (folder / "lessons/coursekit").rglob("*.py")
     }
-    assert version(copied) == version(modules())
+    assert version_of(copied) == version_of(modules())
     assert stale(root=folder) == {}
 
 

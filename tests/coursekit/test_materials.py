@@ -89,13 +89,20 @@ def test_a_clone_has_hidden_cases_and_solutions(lessons):
 
 
 def test_an_archive_for_colab_has_them_too(lessons, tmp_path):
-    write_solutions(lessons / "coursekit" / "solutions")
-    path = tmp_path / "elsewhere" / "kit.zip"
+    write_solutions(lessons.parent / "solutions")
+    path = tmp_path / "elsewhere" / "course.zip"
     path.parent.mkdir()
     with zipfile.ZipFile(path, "w") as archive:
-        for file in (lessons / "coursekit").rglob("*.py"):
-            archive.write(file, file.relative_to(lessons))
-    found, solutions = asked(path)
+        for file in lessons.parent.rglob("*.py"):
+            archive.write(file, Path("course-main", file.relative_to(lessons.parent)))
+    found, solutions = asked(path / "course-main" / "lessons")
+    assert found == [WHOLE, True]
+    assert is_solved(solutions)
+
+
+def test_a_package_with_the_solutions_in_it_has_them_too(lessons):
+    write_solutions(lessons / "coursekit" / "solutions")
+    found, solutions = asked(lessons)
     assert found == [WHOLE, True]
     assert is_solved(solutions)
 

@@ -56,8 +56,27 @@ def expect_the_same(function, *arguments, **how):
     return there
 
 
-@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS.keys())
-@pytest.mark.parametrize("idiom", (*TRACED, *UNTRACED), ids=lambda one: one.__name__)
+def in_all_ways(cases):
+    """Lists cases, by name, with each way of observing: by turns one of these is quick.
+
+    The others are for `make test-slow`.
+    """
+    return [
+        pytest.param(
+            case,
+            how,
+            id=f"{name}-{way}",
+            marks=() if (turn + number) % len(WAYS) == 0 else pytest.mark.slow,
+        )
+        for number, (name, case) in enumerate(cases.items())
+        for turn, (way, how) in enumerate(WAYS.items())
+    ]
+
+
+IDIOMS = {one.__name__: one for one in (*TRACED, *UNTRACED)}
+
+
+@pytest.mark.parametrize(("idiom", "how"), in_all_ways(IDIOMS))
 def test_a_right_answer_is_observed_alike(idiom, how):
     for case in [*CASES.values()][-1 if "compiled" in how else 0 :]:
         seen = expect_the_same(idiom, *case, **how)
@@ -109,8 +128,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS.keys())
-@pytest.mark.parametrize("case", OTHERS.values(), ids=OTHERS.keys())
+@pytest.mark.parametrize(("case", "how"), in_all_ways(OTHERS))
 def test_any_answer_is_observed_alike(case, how):
     expect_the_same(*case, **how)
 

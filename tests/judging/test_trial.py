@@ -1,8 +1,10 @@
-"""A trial ends where its submission has no time left, also within an exercise."""
+"""A trial ends in time, and tries again only what another cell may have spoiled."""
 
 import contextlib
+import copy
 import types
 
+import nbformat
 import pytest
 import tiny
 
@@ -145,3 +147,92 @@ def test_what_ends_the_clean_session_costs_its_exercise_alone(lesson, sessions):
     found = Trial(answered, lesson, judge, Limits()).run()
     assert judge.ended == {"double": [None, "died"], "negate": [None, None]}
     assert found["negate"].outcome is Outcome.PASSED
+
+
+class Strict:
+    """Asks about each exercise once and finds it wrong."""
+
+    material = dict.fromkeys(("setup", "definitions", "functions", "checks"))
+
+    def check(self, name, ask, to_beat):
+        ask({"function": name})
+        found = {"verdict": "FAILED", "message": "", "share": 0.0}
+        return found | {"statements": [], "details": []}
+
+
+def wrong(lesson, **sources):
+    """Answers with functions that return their argument, and what comes before them."""
+    answered = release(lesson)
+    for name in ("double", "negate"):
+        own = f"def {name}(x):\n    return x"
+        exercises(answered)[name].source = sources.get(name, "") + own
+    return answered
+
+
+def tried(lesson, answered, sessions, **options):
+    """Returns what each session ran of the learner's: cells, and "?" for a question."""
+    Trial(answered, lesson, Strict(), Limits(), **options).run()
+    names = {cell.source: name for name, cell in exercises(answered).items()}
+    return [
+        [names.get(cell, "?") for cell in cells if cell in names or "answer(" in cell]
+        for cells in sessions
+    ]
+
+
+def test_answers_that_cannot_spoil_each_other_are_tried_once(lesson, sessions):
+    imports = '"""Uses nothing."""\nimport jax.numpy as jnp\n\n\n'
+    answered = wrong(lesson, double=imports, negate=imports)
+    both = ["double", "negate", "?", "?"]
+    assert tried(lesson, answered, sessions) == [both]
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "def negate(x):\n    return 1\n\n\n",
+        "import math as jax\n\n\n",  # as the set-up cell does not mean it
+        "def abs(x):\n    return x\n\n\n",
+    ],
+    ids=["a function", "a module", "a builtin"],
+)
+def test_where_names_have_two_meanings_one_more_session_tries_all_that_failed(
+    lesson, sessions, above
+):
+    cell = nbformat.v4.new_code_cell("import jax", id="own-cell")
+    solved = copy.deepcopy(lesson)
+    solved.cells.insert(1, cell)
+    answered = wrong(solved, double=above)
+    both, again = tried(solved, answered, sessions)
+    assert both == ["double", "negate", "?", "?"]
+    assert again == ["double", "?", "negate", "?"]
+
+
+def test_an_added_cell_lets_one_more_session_try_all_that_failed(lesson, sessions):
+    answered = wrong(lesson)
+    added = nbformat.v4.new_code_cell("y = 1", id="extra-0")
+    answered.cells.insert([c.id for c in answered.cells].index("negate"), added)
+    both, again = tried(lesson, answered, sessions)
+    assert both == ["double", "negate", "?", "?"]
+    assert again == ["double", "?", "negate", "?"]
+    assert "y = 1" in sessions[0] and "y = 1" in sessions[1]
+
+
+def test_code_that_was_left_out_lets_failures_be_tried_again(lesson, sessions):
+    answered = wrong(lesson)
+    _, again = tried(lesson, answered, sessions, left_out=["y = 1"])
+    assert again == ["double", "?", "negate", "?"]
+
+
+@pytest.mark.parametrize(
+    "does",
+    ["import math\nmath.trunc = None\n\n\n", "from math import *\n\n\n", "%time 1\n"],
+    ids=["assigns", "star", "magic"],
+)
+def test_a_cell_that_does_more_than_define_shares_no_second_session(
+    lesson, sessions, does
+):
+    answered = wrong(lesson, double=does)
+    both, first, second = tried(lesson, answered, sessions)
+    assert both == ["double", "negate", "?", "?"]
+    assert (first, second) == (["double", "?"], ["negate", "?"])
+    assert not any(does in cell for cell in sessions[2])

@@ -8,12 +8,12 @@ import nbformat
 import pytest
 import tiny
 
+from coursekit import i18n
 from grader import ROOT
 from grader.authoring.release import exercises, release
 from grader.learner.own_work import check_own
 from grader.pages.terminal import cards_of_failures, table
 from grader.results import ExerciseResult, Outcome, Result
-from lessons.coursekit import i18n
 
 MIXED = Result(
     "01_tiny",

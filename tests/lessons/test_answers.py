@@ -115,6 +115,7 @@ class Answers:
         assert outcome != "the check could not run", mutant
         assert outcome != "right" or key(vars(mutant)) in right_by_contract(), mutant
 
+    @pytest.mark.slow
     def test_solutions_pass_their_checks(self, lesson):
         for exercise in {*lesson.exercises} - {*SLOW}:
             verdict = lesson.verdicts(exercise, lesson.solutions[exercise])[exercise]

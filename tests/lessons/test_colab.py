@@ -2,8 +2,9 @@
 
 A local server stands in for the repository, an empty package for Colab's own, which the
 kernel imports before the first cell, as Colab's kernel does. The notebook's address is
-replaced as a rebuild in a fork would replace it. The lesson's modules come in one
-archive, from which Python imports them; nothing is unpacked.
+replaced as a rebuild in a fork would replace it. The lesson's modules come in the
+archive that GitHub makes of the course, from which Python imports them; nothing is
+unpacked.
 """
 
 import http.server
@@ -17,11 +18,12 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from coursekit import setup
+from grader.atomic_files import packed
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "solutions").glob("[0-9][0-9]_*.ipynb"))
-ARCHIVE = f"coursekit-{setup.version()}.zip"
+ARCHIVE = "course.zip"
+INSIDE = "distributed-jax-course-main"  # the archive's one folder
 READY = "Ready: 8 simulated CPU devices.\n"
 SCRIPT = """
 import inspect, tempfile
@@ -41,12 +43,21 @@ print(script.__file__)
 """
 
 
-class Repository(http.server.SimpleHTTPRequestHandler):
-    """Serves docs/colab/*.zip under the path that a repository's raw files have."""
+def archive_of_course():
+    """Packs what lessons need of the course, as GitHub's archive of it has it."""
+    paths = [*(ROOT / "lessons").rglob("*.py"), *(ROOT / "solutions").rglob("*.py")]
+    files = {f"{INSIDE}/{path.relative_to(ROOT)}": path.read_bytes() for path in paths}
+    return packed(files.items())
 
-    def translate_path(self, path):
-        found = re.fullmatch(r"/raw/main/(docs/colab/[\w-]+\.zip)", path)
-        return str(ROOT / (found[1] if found else "no such file"))
+
+class Repository(http.server.BaseHTTPRequestHandler):
+    """Serves the course's archive under the path that it has on GitHub."""
+
+    def do_GET(self):
+        is_known = self.path == "/archive/refs/heads/main.zip"
+        self.send_response(200 if is_known else 404)
+        self.end_headers()
+        self.wfile.write(self.server.archive if is_known else b"")
 
     def log_request(self, code="-", size="-"):
         self.server.requests.append(f"{self.command} {self.path} {int(code)}")
@@ -58,7 +69,7 @@ class Repository(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def server():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Repository) as server:
-        server.requests = []
+        server.requests, server.archive = [], archive_of_course()
         threading.Thread(target=server.serve_forever).start()
         yield server
         server.shutdown()
@@ -88,7 +99,9 @@ def run(server, folder, tmp_path):
         for name in ("__init__", "output"):  # JAX's debugger imports the second
             (package / f"{name}.py").write_text("")
         address = f"http://127.0.0.1:{server.server_port}"
-        text = re.sub(r"https://[^\"{]*(?=/raw/main)", address, path.read_text("utf-8"))
+        text = re.sub(
+            r"https://[^\"{]*(?=/archive/refs)", address, path.read_text("utf-8")
+        )
         notebook = nbformat.reads(text, as_version=4)
         if before or after:  # the set-up cell alone, between these
             first, last = map(nbformat.v4.new_code_cell, (before, after))
@@ -117,10 +130,8 @@ def run(server, folder, tmp_path):
 def one_request(requests, folder):
     """Each test's notebook asks once, and keeps nothing but what it got."""
     yield
-    assert requests == [f"GET /raw/main/docs/colab/{ARCHIVE} 200"]
-    assert sorted(path.name for path in folder.iterdir()) == [ARCHIVE]
-    published = ROOT / "docs" / "colab" / ARCHIVE
-    assert (folder / ARCHIVE).read_bytes() == published.read_bytes()
+    assert requests == ["GET /archive/refs/heads/main.zip 200"]
+    assert [path.name for path in folder.iterdir()] == [ARCHIVE]
 
 
 def printed(cell):
@@ -199,5 +210,5 @@ def test_scripts_are_written_and_sources_are_found(run):
         "finished",
         "8 devices",
         "def alias(place: str, name: str) -> str:",
-        f"{ARCHIVE}/coursekit/script.py",
+        f"{ARCHIVE}/{INSIDE}/lessons/coursekit/script.py",
     ]

@@ -9,6 +9,7 @@ import pytest
 from bs4 import BeautifulSoup
 from servers import axe_violations, browser_page
 
+from coursekit.outcomes import FAILS, HOLDS, UNTRIED
 from grader.pages.class_report import ClassReport
 from grader.pages.feedback import feedback_page
 from grader.results import (
@@ -18,7 +19,6 @@ from grader.results import (
     StatementResult,
     Status,
 )
-from lessons.coursekit.outcomes import FAILS, HOLDS, UNTRIED
 
 MAX_BYTES = 2_000_000
 TITLE = "Lesson 1. Tiny"

@@ -7,6 +7,7 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup
 
+from coursekit.outcomes import FAILS, HOLDS, UNTRIED
 from grader import ROOT
 from grader.authoring.release import title
 from grader.judging.grade_submission import grade_submission
@@ -22,7 +23,6 @@ from grader.results import (
     to_json,
 )
 from grader.submissions.read_submission import language_of, parse_submission
-from lessons.coursekit.outcomes import FAILS, HOLDS, UNTRIED
 
 LESSON = "02_collectives"
 ROWS = (("called", "f(3)"), ("seen", "3"), ("expected", "6"))

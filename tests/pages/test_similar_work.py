@@ -7,10 +7,10 @@ import weakref
 import pytest
 from bs4 import BeautifulSoup
 
+from coursekit.outcomes import FAILS
 from grader.pages.class_report import ClassReport
 from grader.pages.similar_work import Answers, normal_form
 from grader.results import ExerciseResult, Outcome, Result, StatementResult, Status
-from lessons.coursekit.outcomes import FAILS
 
 ANSWER = '''
 def train(params, batches, lr):

@@ -179,7 +179,7 @@ def opened(workers=0, most=100):
 def test_there_is_one_worker_per_core_if_memory_allows(
     monkeypatch, workers, most, gib, count
 ):
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3})
     memory = SimpleNamespace(available=int(gib * 2**30))
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     with opened(workers, most) as executor:

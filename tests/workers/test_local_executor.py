@@ -4,6 +4,7 @@ import contextlib
 import threading
 from types import SimpleNamespace
 
+import psutil
 import pytest
 import tiny
 
@@ -23,10 +24,9 @@ def jobs(text):
     return [Job(str(n), lesson, none, {}) for n, lesson in enumerate(text)]
 
 
-def opened(workers):
-    lessons = {"a": "a", "b": "b"}
-    executor = LocalExecutor(lessons, Limits(), workers=workers, trusted=True)
-    return contextlib.closing(executor)
+def opened(workers, spare=0):
+    lessons, how = {"a": "a", "b": "b"}, {"spare": spare, "trusted": True}
+    return contextlib.closing(LocalExecutor(lessons, Limits(), workers=workers, **how))
 
 
 @pytest.fixture
@@ -115,3 +115,44 @@ def test_a_learner_cannot_read_what_a_private_solution_compiles(
     with contextlib.closing(executor):
         [done] = grade_jobs(executor, jobs([tiny.NAME]))
     assert done.record.result == (compiled if is_public else None)
+
+
+@pytest.mark.parametrize(
+    ("busy", "spare", "slots"),
+    [
+        ([100.0, 10.0], 2, [3, 4, 4]),
+        ([100.0, 90.0], 2, [2, 3, 4]),
+        ([0.0, 0.0], 0, [2]),
+    ],
+    ids=["a core is idle", "cores are busy", "so many were asked for"],
+)
+def test_one_more_job_may_run_than_now_while_one_of_our_cores_is_idle(
+    judges, grading, monkeypatch, busy, spare, slots
+):
+    """As many as run now may run on, whatever the cores do."""
+    monkeypatch.setattr(local_executor, "LOOK_S", 0)
+    monkeypatch.setattr(local_executor, "usable_cores", lambda: [1, 2])
+    monkeypatch.setattr(psutil, "cpu_percent", lambda percpu: [0.0, *busy, 0.0])
+    may_end = threading.Event()
+    grading(lambda *arguments, **more: may_end.wait(60))
+    with opened(2, spare) as executor:
+        assert executor.slots() == 2  # nothing runs yet
+        for job in jobs("a"):
+            executor.submit(job, False)
+        for job, count in zip(jobs("aaa"), slots, strict=False):
+            executor.submit(job, False)
+            assert executor.slots() == count
+        may_end.set()
+
+
+def test_no_more_jobs_start_before_the_next_look_at_the_cores(
+    judges, grading, monkeypatch
+):
+    monkeypatch.setattr(local_executor, "LOOK_S", 1000)
+    monkeypatch.setattr(local_executor, "idle_cores", lambda: 2)
+    may_end = threading.Event()
+    grading(lambda *arguments, **more: may_end.wait(60))
+    with opened(1, spare=1) as executor:
+        executor.submit(*jobs("a"), False)
+        assert executor.slots() == 1
+        may_end.set()

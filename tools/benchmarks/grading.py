@@ -84,11 +84,11 @@ def _late(function):
 LEVERS = {
     "compile cache": "from grader.workers.local_executor import LocalExecutor\n"
     "LocalExecutor.compiled = lambda self, job, precompile: None",
-    "fork server": "from grader.workers import executor\n"
-    "executor.fork_server = lambda start: None",
+    "fork server": "from grader.workers import local_executor\n"
+    "local_executor.fork_server = lambda start: None",
     "no demonstrations": "from grader.judging.trial import Trial\n"
-    "load = Trial.load\n"
-    "Trial.load = lambda *a, **more: load(*a, **{**more, 'whole': True})",
+    "run_lesson = Trial.run_lesson\n"
+    "Trial.run_lesson = lambda self, session, whole: run_lesson(self, session, True)",
 }
 SCORES = """
 select student_id, assignment.name, base_cell.name, auto_score from grade
@@ -120,16 +120,20 @@ def answers(source: Path, lesson: Any, kind: str, number: int) -> dict[str, str]
 
 
 def write_class(
-    folder: Path, sources: Sequence[Path], count: int, unanswered: Sequence[str] = ()
+    folder: Path,
+    sources: Sequence[Path],
+    count: int,
+    unanswered: Sequence[str] = (),
+    kinds: Sequence[str] = KINDS,
 ) -> dict[str, Any]:
     """Writes a course folder with `count` submissions per lesson; returns lessons."""
     make_course(folder)
     classroom, lessons = Classroom(folder), {}
     for source in sources:
         lesson = lessons[source.stem] = classroom.lessons[source.stem]
-        for number, kind in zip(range(count), itertools.cycle(KINDS), strict=False):
+        for number, kind in zip(range(count), itertools.cycle(kinds), strict=False):
             notebook = release(lesson)
-            given = answers(source, lesson, kind, number // len(KINDS))
+            given = answers(source, lesson, kind, number // len(kinds))
             for name, cell in exercises(notebook).items():
                 if name not in unanswered:
                     cell.source = given.get(name, cell.source)

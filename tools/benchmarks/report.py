@@ -10,15 +10,15 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path[:0] = [str(Path(__file__).parents[2]), f"{Path(__file__).parents[2]}/lessons"]
 
 import nbformat
 
+from coursekit.outcomes import FAILS, HOLDS
 from grader import ROOT
 from grader.authoring.release import exercises
 from grader.pages.class_report import ClassReport
 from grader.results import ExerciseResult, Outcome, Result, StatementResult
-from lessons.coursekit.outcomes import FAILS, HOLDS
 
 LESSON = "02_collectives"
 PARTS = tuple((device, ((device, device + 1), (0, 64))) for device in range(8))
@@ -50,7 +50,8 @@ def result(number: int, sources: dict[str, str], rng: random.Random) -> Result:
     return Result(LESSON, tuple(found))
 
 
-def main(num_learners: int) -> None:
+def measured(num_learners: int) -> dict[str, float]:
+    """Makes the report; returns its CPU seconds, its MiB and its page's kilobytes."""
     lesson = nbformat.read(ROOT / "solutions" / f"{LESSON}.ipynb", as_version=4)
     sources = {name: cell.source for name, cell in exercises(lesson).items()}
     report, rng = ClassReport(LESSON, title=LESSON, solutions=sources), random.Random(0)
@@ -63,12 +64,15 @@ def main(num_learners: int) -> None:
     begun = time.process_time()
     page = report.page()
     seconds += time.process_time() - begun
-    mebibytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(
-        f"{num_learners} learners, {len(sources)} exercises: {seconds:.1f} CPU s, "
-        f"{mebibytes:.0f} MiB more, a page of {len(page.encode()) / 1000:.0f} kB"
-    )
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        "learners": num_learners,
+        "exercises": len(sources),
+        "cpu_s": seconds,
+        "mib": (after - before) / 1024,
+        "kb": len(page.encode()) / 1000,
+    }
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2000)
+    print(measured(int(sys.argv[1]) if len(sys.argv) > 1 else 2000))

@@ -6,9 +6,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
+import matplotlib as mpl
 
 from ..observation import describe
 from ..observe import on_device, shards
@@ -56,7 +54,7 @@ def draw_array(array: Any, title: str = "") -> None:
     lines = len(down) * -(-len(across) // per_row)
     width = 9 if per_row > 1 or len(columns) > 1 else 5
     height = lines * (max(1.0, 0.42 * len(rows)) + 0.55) + 0.3
-    figure, panels = plt.subplots(
+    figure, panels = mpl.pyplot.subplots(
         lines, per_row, squeeze=False, figsize=(width, height)
     )
     for panel in panels.flat:
@@ -94,7 +92,12 @@ def _range(start: int, stop: int) -> str:
 
 
 def _panel(
-    axes: Axes, outer: tuple, rows: list, columns: list, holders: Mapping, rank: int
+    axes: mpl.axes.Axes,
+    outer: tuple,
+    rows: list,
+    columns: list,
+    holders: Mapping,
+    rank: int,
 ) -> None:
     """Draws the parts of a matrix, which is the ranges `outer` of an array."""
     axes.set_xlim(-0.01, len(columns) + 0.01)
@@ -104,11 +107,12 @@ def _panel(
         if devices is None:
             continue
         tint = TINTS[devices[0] % len(TINTS)] if devices else HOST
-        axes.add_patch(Rectangle((x, y), 1, 1, facecolor=tint, edgecolor=INK, lw=1.3))
+        style = {"facecolor": tint, "edgecolor": INK, "lw": 1.3}
+        axes.add_patch(mpl.patches.Rectangle((x, y), 1, 1, **style))
         text = named(devices) if devices else "host"
         if len(devices) > 1:
             style = {"hatch": "///", "edgecolor": FAINT, "lw": 0}
-            axes.add_patch(Rectangle((x, y), 1, 1, fill=False, **style))
+            axes.add_patch(mpl.patches.Rectangle((x, y), 1, 1, fill=False, **style))
             text += f": {len(devices)} replicas"
         style = {"color": FAINT, "linewidth": 0.6, "linestyle": ":"}
         heights, widths = row[1] - row[0], column[1] - column[0]

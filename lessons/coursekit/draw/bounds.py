@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
+import matplotlib as mpl
 import numpy as np
 
 from .canvas import CENTRED, HOST, INK, SHADES, TINTS, show, styled, titled
@@ -31,7 +31,7 @@ def draw_roofline(
         labels: what is written above each point.
         title: a line above the picture.
     """
-    _, axes = plt.subplots(figsize=(8, 3.6))
+    _, axes = mpl.pyplot.subplots(figsize=(8, 3.6))
     corner = chip["compute"] / chip["memory"]
     slope = np.array([intensity[0], corner, max(intensity[-1], corner)])
     lowest = min(min(values) for values in reached.values()) / 2
@@ -69,7 +69,7 @@ def draw_timeline(
         unit: of the times.
         title: a line above the picture.
     """
-    _, axes = plt.subplots(figsize=(9, 0.9 + 0.5 * len(rows)))
+    _, axes = mpl.pyplot.subplots(figsize=(9, 0.9 + 0.5 * len(rows)))
     ends = []
     for place, (name, bars) in enumerate(rows.items()):
         for start, length, text in bars:

@@ -7,14 +7,14 @@ picture with a text alternative.
 
 from __future__ import annotations
 
+import functools
 import html
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+import matplotlib as mpl
 
 from ..i18n import translated
 from ..observation import ranges
@@ -32,32 +32,37 @@ SHADES = (
 )  # fmt: skip
 LINES = ("-", "--", ":", "-.")
 CENTRED = {"ha": "center", "va": "center"}
-WRITING = (
-    "text.color",
-    "axes.labelcolor",
-    "axes.edgecolor",
-    "xtick.color",
-    "ytick.color",
-)
-# Decorates what draws, so that a picture looks the same under any theme.
-styled = plt.rc_context(
-    {
-        **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "white"),
-        **dict.fromkeys(("text.color", "xtick.color", "ytick.color"), INK),
-        **dict.fromkeys(("axes.labelcolor", "axes.edgecolor"), INK),
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.formatter.min_exponent": 5,  # 0.6 on a logarithmic axis, not 6e-1
-        "axes.titlesize": 11,
-        "legend.frameon": False,
-        "legend.fontsize": 9,
-    }
-)
+STYLE = {
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "white"),
+    **dict.fromkeys(("text.color", "xtick.color", "ytick.color"), INK),
+    **dict.fromkeys(("axes.labelcolor", "axes.edgecolor"), INK),
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.formatter.min_exponent": 5,  # 0.6 on a logarithmic axis, not 6e-1
+    "axes.titlesize": 11,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+}
 
 
-def canvas(size: tuple, xlim: tuple, ylim: tuple) -> Axes:
+def styled(draw: Callable) -> Callable:
+    """Decorates what draws, so that a picture looks the same under any theme.
+
+    The first picture imports pyplot: it takes time, and most processes draw nothing.
+    """
+
+    @functools.wraps(draw)
+    def run(*arguments: Any, **options: Any) -> Any:
+        importlib.import_module("matplotlib.pyplot")
+        with mpl.rc_context(STYLE):
+            return draw(*arguments, **options)
+
+    return run
+
+
+def canvas(size: tuple, xlim: tuple, ylim: tuple) -> mpl.axes.Axes:
     """Makes a figure of a size in inches, of whose axes nothing is drawn."""
-    _, axes = plt.subplots(figsize=size)
+    _, axes = mpl.pyplot.subplots(figsize=size)
     axes.set(xlim=xlim, ylim=ylim)
     axes.axis("off")
     return axes
@@ -68,7 +73,7 @@ def box(axes, x, y, text, device: int | None, *, width=1.0, bold=False) -> None:
     tint = HOST if device is None else TINTS[device % len(TINTS)]
     style = "round,pad=0,rounding_size=0.08"
     axes.add_patch(
-        FancyBboxPatch(
+        mpl.patches.FancyBboxPatch(
             (x + 0.05, y), width - 0.1, 0.78, style, facecolor=tint, edgecolor=INK
         )
     )
@@ -78,12 +83,12 @@ def box(axes, x, y, text, device: int | None, *, width=1.0, bold=False) -> None:
     axes.text(x + width / 2, y + 0.39, text, **style)
 
 
-def arrow(axes: Axes, start: tuple, stop: tuple, **style) -> None:
+def arrow(axes: mpl.axes.Axes, start: tuple, stop: tuple, **style) -> None:
     style = {"arrowstyle": "-|>", "color": INK, **style}
     axes.annotate("", stop, start, arrowprops=style)
 
 
-def show(figure: Figure, alt: str) -> None:
+def show(figure: mpl.figure.Figure, alt: str) -> None:
     """Shows a picture in a notebook, with its text alternative, also folded below it.
 
     Outside of a notebook the figure stays open and nothing is written.
@@ -95,9 +100,9 @@ def show(figure: Figure, alt: str) -> None:
 
     if get_ipython() is None:
         return
-    if "inline" in plt.get_backend():  # other backends show figures by themselves
+    if "inline" in mpl.pyplot.get_backend():  # others show figures by themselves
         display(figure, metadata={"image/png": {"alt": alt}})
-        plt.close(figure)  # or the backend would show it again after the cell
+        mpl.pyplot.close(figure)  # or the backend would show it again after the cell
     # JupyterLab and Colab leave the alternative out, so it is shown as text, too.
     summary = f"<summary><small>{translated('In words')}</small></summary>"
     folded = f"<details>{summary}<small>{html.escape(alt)}</small></details>"

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
+import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
 from .canvas import (
     CENTRED,
@@ -86,7 +84,7 @@ def draw_collective(
             arrow(axes, *ends, linewidth=0.9, mutation_scale=7)
     for group in groups:
         box = (group[0] + 0.06, bar), len(group) - 0.12, 1.1
-        axes.add_patch(Rectangle(*box, facecolor=HOST, edgecolor=INK))
+        axes.add_patch(mpl.patches.Rectangle(*box, facecolor=HOST, edgecolor=INK))
         style = {"fontsize": 10, "weight": "bold", **CENTRED}
         axes.text(group[0] + len(group) / 2, rows[0] + 2.35, name, **style)
     style = {"ha": "right", "va": "center", "fontsize": 9}
@@ -128,7 +126,7 @@ def draw_steps(
     columns = min(4, len(states))
     rows = -(-len(states) // columns)
     size = (9, rows * (CELL * length + 0.75))
-    figure, panels = plt.subplots(rows, columns, figsize=size, squeeze=False)
+    figure, panels = mpl.pyplot.subplots(rows, columns, figsize=size, squeeze=False)
     for panel in panels.flat:
         panel.axis("off")
     earlier, parts = states[0], []
@@ -196,9 +194,11 @@ def _progress(state: np.ndarray, complete: float) -> str:
     return f"{counts.sum()} of {state.size} complete"
 
 
-def _cell(axes: Axes, x, y, width, value: float, tint: str, *, bold: bool) -> None:
+def _cell(
+    axes: mpl.axes.Axes, x, y, width, value: float, tint: str, *, bold: bool
+) -> None:
     style = {"facecolor": tint, "edgecolor": INK, "linewidth": 0.8}
-    axes.add_patch(Rectangle((x, y), width, 1, **style))
+    axes.add_patch(mpl.patches.Rectangle((x, y), width, 1, **style))
     left, right = axes.get_xlim()
     inches = width * axes.figure.get_figwidth() / (right - left)
     style = {"weight": "bold" if bold else "normal", **CENTRED}

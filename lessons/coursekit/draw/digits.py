@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
+import matplotlib as mpl
 import numpy as np
 
 from .canvas import show, styled, titled
@@ -21,7 +21,9 @@ def draw_digits(images: Any, said: Sequence[int], title: str = "") -> None:
         title: a line above the picture.
     """
     count = len(images)
-    figure, places = plt.subplots(1, count, figsize=(0.75 * count, 1.5), squeeze=False)
+    figure, places = mpl.pyplot.subplots(
+        1, count, figsize=(0.75 * count, 1.5), squeeze=False
+    )
     for axes, image, digit in zip(places[0], images, said, strict=True):
         axes.imshow(np.reshape(image, (8, 8)), cmap="Greys")
         axes.set_axis_off()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import matplotlib.pyplot as plt
+import matplotlib as mpl
 
 from .canvas import INK, TINTS, listed, show, styled, titled
 
@@ -30,7 +30,7 @@ def draw_memory(
     """
     notes = notes or {}
     parts = list(dict.fromkeys(part for sizes in layouts.values() for part in sizes))
-    _, axes = plt.subplots(figsize=(9, 1.1 + 0.5 * len(layouts)))
+    _, axes = mpl.pyplot.subplots(figsize=(9, 1.1 + 0.5 * len(layouts)))
     longest = max(sum(sizes.values()) for sizes in layouts.values()) / MIB or 1
     bars = {}  # one of each part, for the legend
     rows = []

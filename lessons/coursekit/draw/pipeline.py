@@ -9,10 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-import matplotlib.pyplot as plt
+import matplotlib as mpl
 from jax.profiler import ProfileData
-from matplotlib.axes import Axes
-from matplotlib.patches import Patch, Rectangle
 
 from .canvas import CENTRED, FAINT, INK, TINTS, listed, named, show, styled, titled
 
@@ -72,8 +70,8 @@ def draw_profile(directory: str | os.PathLike[str], title: str = "") -> None:
             middle = (step.start + step.end) / 2 - first
             axes.text(middle, 0, step.kind, **CENTRED)
     axes.set(xlim=(0, width), xlabel="milliseconds")
-    keys = [Patch(**look, label=kind) for kind, (_, look) in BARS.items()]
-    keys += [Patch(facecolor="white", edgecolor=FAINT, label="blank: idle")]
+    keys = [mpl.patches.Patch(**look, label=kind) for kind, (_, look) in BARS.items()]
+    keys += [mpl.patches.Patch(facecolor="white", edgecolor=FAINT, label="blank: idle")]
     axes.legend(handles=keys, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
     share = spent[EXCHANGES] / sum(spent.values())
     _note(axes, f"In collectives: {share:.0%} of the devices' busy time.")
@@ -111,7 +109,9 @@ def draw_schedule(num_stages: int, num_microbatches: int, title: str = "") -> No
                 tint = TINTS[microbatch % len(TINTS)]
                 look = {"facecolor": tint, "edgecolor": INK, "zorder": 2}
                 axes.text(tick, stage, str(microbatch), fontsize=fontsize, **CENTRED)
-            cell = Rectangle((tick - 0.5, stage - 0.5), 1, 1, clip_on=False, **look)
+            cell = mpl.patches.Rectangle(
+                (tick - 0.5, stage - 0.5), 1, 1, clip_on=False, **look
+            )
             axes.add_patch(cell)
     axes.set(xlim=(-0.5, ticks - 0.5), xlabel="tick")
     axes.set_xticks(range(0, ticks, -(-ticks // 24)))
@@ -191,16 +191,16 @@ def _read(events: Iterable, runs: dict, returned: dict, steps: list) -> None:
             steps.append(Span(start, end, str(stats["step_num"])))
 
 
-def _rows(names: list[str], height: float, title: str, pad: float = 6) -> Axes:
+def _rows(names: list[str], height: float, title: str, pad: float = 6) -> mpl.axes.Axes:
     """Makes a figure with a named row each, the first on top."""
-    _, axes = plt.subplots(figsize=(9, 1.5 + height * len(names)))
+    _, axes = mpl.pyplot.subplots(figsize=(9, 1.5 + height * len(names)))
     axes.set_title(title, pad=pad)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     return axes
 
 
-def _note(axes: Axes, text: str) -> None:
+def _note(axes: mpl.axes.Axes, text: str) -> None:
     """Writes a line below the axes and fits all into the figure."""
     place = {"xytext": (0, -36), "textcoords": "offset points", "va": "top"}
     axes.annotate(text, (0, 0), xycoords="axes fraction", **place)

@@ -6,8 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
-from matplotlib.patches import Rectangle
+import matplotlib as mpl
 
 from .canvas import CENTRED, FAINT, INK, TINTS, listed, show, styled, titled
 
@@ -26,7 +25,7 @@ def draw_table(rows: Mapping[str, Sequence[str]], below: str, title: str = "") -
         title: a line above the picture.
     """
     count = max(map(len, rows.values()), default=0)
-    _, axes = plt.subplots(figsize=(9, 1.4 + 0.42 * len(rows)))
+    _, axes = mpl.pyplot.subplots(figsize=(9, 1.4 + 0.42 * len(rows)))
     fontsize = min(9, 200 / max(1, count))
     for y, texts in enumerate(rows.values()):
         for x, text in enumerate(texts):
@@ -35,7 +34,7 @@ def draw_table(rows: Mapping[str, Sequence[str]], below: str, title: str = "") -
                 tint = TINTS[5 if text.startswith("B") else 1]
                 look = {"facecolor": tint, "edgecolor": INK, "zorder": 2}
                 axes.text(x, y, text, fontsize=fontsize, **CENTRED)
-            axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, **look))
+            axes.add_patch(mpl.patches.Rectangle((x - 0.5, y - 0.5), 1, 1, **look))
     axes.set(xlim=(-0.5, count - 0.5), ylim=(len(rows) - 0.5, -0.5), xlabel=below)
     axes.set_yticks(range(len(rows)), list(rows))
     axes.set_title(title)
@@ -73,7 +72,7 @@ def draw_speeds(speeds: Mapping[str, float], unit: str, title: str = "") -> None
         unit: of the numbers.
         title: a line above the picture.
     """
-    _, axes = plt.subplots(figsize=(8, 1 + 0.5 * len(speeds)))
+    _, axes = mpl.pyplot.subplots(figsize=(8, 1 + 0.5 * len(speeds)))
     longest = max(speeds.values())
     for place, speed in enumerate(speeds.values()):
         axes.barh(place, speed, 0.6, color=TINTS[4], edgecolor=INK, linewidth=0.8)

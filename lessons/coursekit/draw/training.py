@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
+import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.patches import ConnectionPatch, FancyArrowPatch
 
 from .canvas import FAINT, INK, LINES, SHADES, listed, named, show, styled, titled
 
@@ -84,13 +82,13 @@ def draw_losses(
     show(axes.figure, titled(title, alt))
 
 
-def step_axes(ylabel: str, title: str) -> Axes:
-    _, axes = plt.subplots(figsize=(8, 3.6))
+def step_axes(ylabel: str, title: str) -> mpl.axes.Axes:
+    _, axes = mpl.pyplot.subplots(figsize=(8, 3.6))
     axes.set(xlabel="step", ylabel=ylabel, title=title)
     return axes
 
 
-def label_ends(axes: Axes, names: Sequence[str]) -> None:
+def label_ends(axes: mpl.axes.Axes, names: Sequence[str]) -> None:
     """Labels each line at the right, in the order of their last values.
 
     Beside each label is a piece of its line, since several may end in one place.
@@ -102,12 +100,14 @@ def label_ends(axes: Axes, names: Sequence[str]) -> None:
         style = {"linestyle": line.get_linestyle(), "linewidth": line.get_linewidth()}
         style |= {"color": line.get_color(), "transform": axes.transAxes}
         style |= {"arrowstyle": "-", "shrinkA": 0, "shrinkB": 0, "clip_on": False}
-        axes.add_patch(FancyArrowPatch((1.06, height), (1.13, height), **style))
+        axes.add_patch(
+            mpl.patches.FancyArrowPatch((1.06, height), (1.13, height), **style)
+        )
         style = {"xytext": (1.15, height), "textcoords": "axes fraction"}
         axes.annotate(names[number], ends[number], va="center", **style)
         if np.isfinite(ends[number]).all():
             to_piece = (ends[number], (1.05, height), "data", axes.transAxes)
-            leader = ConnectionPatch(*to_piece, color=FAINT)
+            leader = mpl.patches.ConnectionPatch(*to_piece, color=FAINT)
             leader.set_in_layout(False)
             axes.add_artist(leader)
 

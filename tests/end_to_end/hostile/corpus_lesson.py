@@ -18,7 +18,8 @@ NEEDLE = "corpus-needle-93b1"
 SETUP = """
 import sys
 
-URL, NAME, VERSION = "COURSEKIT_URL", "COURSEKIT_NAME", "COURSEKIT_VERSION"
+URL, FOLDER = "COURSEKIT_URL", "COURSEKIT_FOLDER"
+VERSION = "COURSEKIT_VERSION"
 sys.path.append("../lessons")
 from coursekit import setup
 
