@@ -99,6 +99,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         help="no credit for a part; --update keeps what the folder has",
     )
 
+    about = "of a new class, such as Europe/Berlin; default: the machine's"
+    course.add_argument("--timezone", default="", help=about)
+
     grade = command(
         "grade", "classroom.grade:grade", "Grade everything that was submitted."
     )
@@ -222,6 +225,7 @@ def run_check(lessons: Sequence[str], name: str) -> None:
 
 def run_course(folder: Path, update: bool, **chosen) -> None:
     from grader.classroom.course import make_course
+    from grader.classroom.folder import CONFIG, Classroom
 
     done = make_course(folder, update=update, **chosen)
     for name, what in done.items():
@@ -229,6 +233,8 @@ def run_course(folder: Path, update: bool, **chosen) -> None:
     if any(what.startswith(("kept", "left out")) for what in done.values()):
         print("To take a lesson as the course has it: --update --lessons 01")
     if not update:
+        zone = Classroom(folder).zone.key
+        print(f"Times are in {zone}: c.Classroom.timezone in {folder / CONFIG}")
         print(f"Next: python -m grader grade {folder} DOWNLOADS")
         print("A release of your own: nbgrader generate_assignment, in that folder.")
 

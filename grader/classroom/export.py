@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grader.authoring.release import lesson_number, title
 from grader.classroom.folder import Classroom, Submission
-from grader.classroom.publishing import results_of
+from grader.classroom.publishing import about_lateness, results_of
 from grader.classroom.roster import Person, match, people_in, read_people
 from grader.classroom.spreadsheet import Table, cell_text, read_table, text_cell
 from grader.results import Result, Status, late_text
@@ -44,6 +44,9 @@ def export(
     """
     classroom = Classroom(folder)
     results = results_of(classroom, lesson)
+    for one, final in results.items():
+        if final and (line := about_lateness(one, classroom.publication(one), final)):
+            print(line)  # since the last `grade`, which will show it to the learner
     if template:
         keep_bonus = bonus == "keep"
         return fill_template(classroom, template, results, assignments, to, keep_bonus)

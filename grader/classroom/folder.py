@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import json
+import zoneinfo
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,6 +45,8 @@ class Publication:
     better: str = ""  # the key of an earlier file's, which earned more points
     unreadable: str = ""  # the key of a newer file's, which cannot be graded
     shown: str = ""  # the hash of what its page shows beside the result
+    late: str = ""  # what was last said about its lateness
+    time: str | None = None  # when its file was submitted, as far as it is known
 
 
 class Classroom:
@@ -112,6 +116,27 @@ class Classroom:
             restore = f"python -m grader course {self.folder} --update"
             raise ValueError(f"{path} is missing. Restore it: {restore}") from None
 
+    @functools.cached_property
+    def zone(self) -> zoneinfo.ZoneInfo:
+        """The class's time zone; UTC in a class that has no setting.
+
+        Raises:
+            ValueError: the setting names no time zone.
+        """
+        name = self.settings.Classroom.get("timezone", "UTC")
+        try:
+            return zoneinfo.ZoneInfo(name)
+        except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+            raise ValueError(
+                f'{self.folder / CONFIG}: c.Classroom.timezone is "{name}", which is '
+                'no time zone. Write it like "Europe/Berlin" or "Asia/Seoul".'
+            ) from None
+
+    def time_text(self, time: datetime.datetime) -> str:
+        """Writes a time, in UTC if it has no zone, as it is where the class is."""
+        aware = time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
+        return f"{aware.astimezone(self.zone):%Y-%m-%d %H:%M} {self.zone.key}"
+
     def path(self, kind: str, student: str, lesson: str) -> Path:
         """Names a learner's "submitted", "autograded" or "feedback" folder."""
         name = getattr(self.directory, f"{kind}_directory")
@@ -142,8 +167,12 @@ class Classroom:
 
     def student_named(self, text: str) -> str:
         """Returns the id of a learner, given it or what the roster knows them by."""
-        is_id = any(one.student == text for one in self._submitted())
-        return text if is_id else find_student(self.roster, text)
+        return text if text in self.students() else find_student(self.roster, text)
+
+    def students(self) -> set[str]:
+        """Returns the ids of those who submitted something."""
+        root = self.folder / self.directory.submitted_directory
+        return {path.name for path in root.glob("*")}
 
     def lesson_named(self, text: str) -> str:
         """Returns the lesson that `1`, `01` or `01_pmap_spmd` means.
@@ -180,6 +209,11 @@ class Classroom:
     def names(self) -> dict[str, str]:
         """Maps learners' ids to names, which only exports and pages show."""
         return read_names(self.roster)
+
+    def earlier_path(self, submission: Submission) -> Path:
+        """Names the file that lists the files which a newer one superseded."""
+        folder = self.folder / "grading" / "earlier"
+        return folder / submission.lesson / submission.student
 
     def received_path(self, submission: Submission) -> Path:
         """Names the file that says under which name the submission was downloaded."""

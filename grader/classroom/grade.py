@@ -13,7 +13,12 @@ from grader.atomic_files import write
 from grader.authoring.release import checks
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
-from grader.classroom.lateness import Lateness, write_time
+from grader.classroom.lateness import (
+    Lateness,
+    remember_earlier,
+    time_of_version,
+    write_time,
+)
 from grader.classroom.publishing import (
     publish,
     publish_reports,
@@ -24,7 +29,7 @@ from grader.classroom.publishing import (
 from grader.classroom.roster import add_names, read_aliases
 from grader.containment.limits import Limits
 from grader.pages.terminal import differences, print_statuses, summary
-from grader.results import Outcome, Record, Result, late_text
+from grader.results import Outcome, Record, Result
 from grader.submissions.collecting import collect
 from grader.workers.cache_key import lesson_hashes
 from grader.workers.executor import grade_jobs, open_executor
@@ -51,12 +56,15 @@ def grade(
     with classroom.store.writing(), contextlib.ExitStack() as stack:
         classroom.names()  # a damaged table is reported before all else
         extensions = Lateness(classroom).extensions
+        for lesson, due in gradebook.due_dates(classroom).items():
+            print(f"due: {lesson} {classroom.time_text(due)}")
         for line in [*collect_all(classroom, downloads), *classroom.unknown_folders()]:
             print(f"left alone: {line}")
         submissions = classroom.submissions()
         submitted = {(one.student, one.lesson) for one in submissions}
         for student, lesson in sorted(extensions.keys() - submitted):
-            print(f"extended, but not submitted: {student} {lesson}")
+            until = classroom.time_text(extensions[student, lesson])
+            print(f"extended, but not submitted: {student} {lesson} until {until}")
         jobs = read_jobs(classroom, submissions, limits)
         todo, finished, known, new, failed = [], [], set(), set(), {}
         for job, submission in jobs.items():
@@ -87,9 +95,6 @@ def grade(
             if not one.record:
                 failed[submission] = result
         final = publish_reports(classroom) | failed
-        for submission in sorted(new & final.keys()):
-            if final[submission].late:
-                print(f"late: {submission}: {late_text(final[submission])}")
         print(f"\nFeedback: {classroom.folder / 'feedback'}")
         print(f"Reports:  {classroom.folder / 'grading' / 'report'}")
     print_reviews(final)
@@ -111,6 +116,9 @@ def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> list[str]:
             write_time(path, version.name, is_canvas=bool(version.number))
         submission = Submission(lesson, student, path.parent)
         write(classroom.received_path(submission), version.path)
+        if others := collected.superseded.get((student, lesson)):
+            files = [(time_of_version(one), one.path) for one in others]
+            remember_earlier(classroom, submission, files)
     return collected.problems
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import functools
 import importlib.resources
 import sqlite3
@@ -29,7 +30,7 @@ from tqdm import tqdm
 from grader import CourseError
 from grader.authoring.release import CHECK_PREFIX, checks, nbgrader_metadata, release
 from grader.classroom.folder import Classroom, Publication, Submission
-from grader.classroom.lateness import Lateness
+from grader.classroom.lateness import NOT_LATE, Late, Lateness
 from grader.results import Outcome, Result, Status
 
 say = tqdm.write  # above a bar, if there is one
@@ -62,8 +63,7 @@ class Entry:
     """What the gradebook has on a submission."""
 
     scores: Mapping[str, ExerciseScore]  # by exercise
-    late: str = ""  # how late it was submitted, in words
-    penalty: float = 0.0  # the points that are taken off for that
+    late: Late = NOT_LATE
 
 
 @contextlib.contextmanager
@@ -160,6 +160,13 @@ def add_lessons(classroom: Classroom) -> None:
             raise CourseError(f"{error}. {remedy}") from None
 
 
+def due_dates(classroom: Classroom) -> dict[str, datetime.datetime]:
+    """Reads until when lessons are to be submitted, in UTC, of those that have that."""
+    with opened(classroom) as book:
+        found = {one.name: one.duedate for one in book.assignments}
+    return {name: found[name] for name in classroom.lessons if found.get(name)}
+
+
 def save(
     classroom: Classroom,
     submission: Submission,
@@ -224,9 +231,7 @@ def entries(
             if one and row.notebook.name == lesson:
                 is_newest = not publications[one].unreadable
                 late = rules.update(row, one, is_newest=is_newest)
-                found[one] = Entry(
-                    scores_in(row), late, row.late_submission_penalty or 0
-                )
+                found[one] = Entry(scores_in(row), late)
     return found
 
 

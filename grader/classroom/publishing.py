@@ -19,10 +19,16 @@ from grader.authoring.release import checks, dumps, exercises, release, title
 from grader.classroom import gradebook
 from grader.classroom.final_result import EMPTY, final_result
 from grader.classroom.folder import Classroom, Publication, Submission
-from grader.classroom.lateness import TIME, small_text, time_of_change
+from grader.classroom.lateness import (
+    TIME,
+    remember_earlier,
+    small_text,
+    time_known,
+    time_of_change,
+)
 from grader.pages.class_report import ClassReport
 from grader.pages.feedback import card, feedback_page
-from grader.results import ExerciseResult, Record, Result, Status
+from grader.results import ExerciseResult, Record, Result, Status, late_text
 from grader.workers.cache_key import sha256
 
 SECRET = "submission_secret.txt"  # nbgrader's, by which a learner finds a page
@@ -57,13 +63,17 @@ def publish(classroom: Classroom, submission: Submission, record: Record) -> Rec
     earlier = classroom.store.get(before.key)
     is_new_file = bool(earlier) and is_other_file(earlier, record)
     if earlier and stays(earlier, record):
-        now = Publication(earlier.key, before.better, unreadable=record.key)
+        facts = {"unreadable": record.key, "time": before.time}
+        now = Publication(earlier.key, before.better, **facts)
         record, is_new_file = earlier, False
     else:
         others = filter(None, (earlier, classroom.store.get(before.better)))
         better = [one for one in others if earned_more(one, record)]
         best = max(better, key=lambda one: one.result.points, default=None)
-        now = Publication(record.key, best.key if best else "")
+        time = time_known(submission)
+        now = Publication(record.key, best.key if best else "", time=time)
+        if is_new_file and before.time not in (None, time):
+            remember_earlier(classroom, submission, [(before.time, "")])
     result, name = record.result, submission.lesson
     gradebook.save(classroom, submission, result, is_new_file=is_new_file)
     folder = classroom.path("autograded", submission.student, name)
@@ -129,6 +139,15 @@ def final_result_of(classroom: Classroom, submission: Submission) -> Result:
     return final
 
 
+def about_lateness(submission: Submission, now: Publication, final: Result) -> str:
+    """Says what is new about a submission's lateness; "" if nothing is."""
+    text = late_text(final)
+    if text == now.late:
+        return ""
+    score = f": {final.score:g} points" if final.score is not None else ""
+    return f"late: {submission}: {text}" if text else f"in time: {submission}{score}"
+
+
 def show(
     classroom: Classroom,
     submission: Submission,
@@ -185,14 +204,19 @@ def copy_exchange_files(submission: Submission, folder: Path) -> None:
 def publish_reports(classroom: Classroom) -> dict[Submission, Result]:
     """Writes each lesson's class report, and pages that the gradebook has changed.
 
-    Returns the results that count, without what they say about exercises.
+    Prints whose lateness, or its cost, is another than was said before. Returns the
+    results that count, without what they say about exercises.
     """
     publications = {one: classroom.publication(one) for one in classroom.submissions()}
     names, finals = classroom.names(), {}
     reports: dict[str, ClassReport] = {}
     found = final_results(classroom, publications)
     for submission, final in with_progress(found, len(publications), "page"):
-        show(classroom, submission, publications[submission], final, names)
+        now = publications[submission]
+        if line := about_lateness(submission, now, final):
+            tqdm.write(line)
+            now = dataclasses.replace(now, late=late_text(final), shown="")
+        show(classroom, submission, now, final, names)
         name, lesson = submission.lesson, classroom.lessons[submission.lesson]
         if name not in reports:
             solutions = {one: cell.source for one, cell in exercises(lesson).items()}
