@@ -7,8 +7,9 @@ import datetime
 import functools
 import json
 import zoneinfo
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
@@ -47,6 +48,10 @@ class Publication:
     shown: str = ""  # the hash of what its page shows beside the result
     late: str = ""  # what was last said about its lateness
     time: str | None = None  # when its file was submitted, as far as it is known
+    # What else only the gradebook has, in case it is lost: by exercise, what a person
+    # gave, and the seconds of an extension that was entered there.
+    given: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    extension_s: float | None = None
 
 
 class Classroom:

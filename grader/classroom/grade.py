@@ -56,8 +56,6 @@ def grade(
     with classroom.store.writing(), contextlib.ExitStack() as stack:
         classroom.names()  # a damaged table is reported before all else
         extensions = Lateness(classroom).extensions
-        for lesson, due in gradebook.due_dates(classroom).items():
-            print(f"due: {lesson} {classroom.time_text(due)}")
         for line in [*collect_all(classroom, downloads), *classroom.unknown_folders()]:
             print(f"left alone: {line}")
         submissions = classroom.submissions()
@@ -87,6 +85,8 @@ def grade(
             finished = itertools.chain(finished, graded(executor, todo))
         gradebook.add_lessons(classroom)
         gradebook.add_students(classroom)
+        for lesson, due in gradebook.due_dates(classroom).items():
+            print(f"due: {lesson} {classroom.time_text(due)}")
         print(f"{count}, {to_grade}", flush=True)
         for one in finished:
             submission = jobs[one.job]

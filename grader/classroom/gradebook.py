@@ -7,8 +7,10 @@ import dataclasses
 import datetime
 import functools
 import importlib.resources
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from nbgrader.api import (
     Base,
@@ -28,6 +30,7 @@ from sqlalchemy.orm import contains_eager, joinedload, selectinload
 from tqdm import tqdm
 
 from grader import CourseError
+from grader.atomic_files import read_text, write
 from grader.authoring.release import CHECK_PREFIX, checks, nbgrader_metadata, release
 from grader.classroom.folder import Classroom, Publication, Submission
 from grader.classroom.lateness import NOT_LATE, Late, Lateness
@@ -41,8 +44,8 @@ PATIENCE_S, LOCK_TIMEOUT_S = 2, 60  # until a wait is said, and until it ends
 class ExerciseScore:
     """One exercise's scores in the gradebook; None where there is none."""
 
-    auto: float | None
-    manual: float | None
+    auto: float | None = None
+    manual: float | None = None
     extra: float = 0.0
     comment: str = ""
     is_for_earlier_file: bool = False
@@ -64,6 +67,16 @@ class Entry:
 
     scores: Mapping[str, ExerciseScore]  # by exercise
     late: Late = NOT_LATE
+    extension_s: float | None = None
+
+    @property
+    def given(self) -> dict[str, dict[str, Any]]:
+        """What a person gave, by exercise: what a `Publication` keeps of it."""
+        return {
+            name: dataclasses.asdict(one) | {"auto": None}
+            for name, one in sorted(self.scores.items())
+            if one.by_hand or one.comment
+        }
 
 
 @contextlib.contextmanager
@@ -137,9 +150,14 @@ def create_tables(db_url: str) -> None:
 def add_lessons(classroom: Classroom) -> None:
     """Adds new lessons to the gradebook, as `nbgrader generate_assignment` does."""
     changed = []
+    kept = classroom.folder / "grading" / "due-dates.json"  # if the gradebook is lost
+    dates = json.loads(read_text(kept) or "{}")
     with opened(classroom) as book:
         for name, lesson in classroom.lessons.items():
-            book.update_or_create_assignment(name)
+            try:
+                book.find_assignment(name)
+            except MissingEntry:
+                book.add_assignment(name, duedate=dates.get(name))
             try:
                 known = book.find_notebook(name, name).grade_cells
             except MissingEntry:
@@ -148,6 +166,9 @@ def add_lessons(classroom: Classroom) -> None:
             points = {one["grade_id"]: float(one["points"]) for one in metadata}
             if {cell.name: cell.max_score for cell in known} != points:
                 changed.append(name)
+        found = {one.name: one.duedate for one in book.assignments if one.duedate}
+    if dates != (dates := {name: str(found[name]) for name in sorted(found)}):
+        write(kept, json.dumps(dates) + "\n")
     for name in changed:
         names = {"notebook": name, "assignment": name}
         try:
@@ -173,21 +194,29 @@ def save(
     result: Result,
     *,
     is_new_file: bool = False,
+    lost: Publication | None = None,
 ) -> None:
     """Writes one result: the automatic scores, never a person's.
 
     Without a score (NEEDS_REVIEW) the scores stay open until a person gives them. Those
     that a person gave for an earlier file are kept, and marked to be looked at again,
-    as nbgrader itself does.
+    as nbgrader itself does. Those that the gradebook has `lost` are written again.
     """
     with opened(classroom) as book:
         book.update_or_create_student(submission.student)
         with book.db.no_autoflush:
-            book.update_or_create_submission(result.lesson, submission.student)
+            row = book.update_or_create_submission(result.lesson, submission.student)
+        if lost and lost.extension_s is not None:
+            row.extension = datetime.timedelta(seconds=lost.extension_s)
         needs_review = result.status is Status.NEEDS_REVIEW
         place = (result.lesson, result.lesson, submission.student)
         for one in result.exercises:
             grade = book.find_grade(CHECK_PREFIX + one.exercise, *place)
+            given = ExerciseScore(**lost.given.get(one.exercise, {})) if lost else None
+            if given:
+                grade.manual_score = given.manual
+                grade.extra_credit = given.extra or None
+                grade.needs_manual_grade = given.is_for_earlier_file
             by_hand = grade.manual_score is not None or bool(grade.extra_credit)
             is_for_earlier = by_hand and (is_new_file or grade.needs_manual_grade)
             is_open = needs_review and grade.manual_score is None
@@ -197,12 +226,16 @@ def save(
             with contextlib.suppress(MissingEntry):
                 comment = book.find_comment(one.exercise, *place)
                 comment.auto_comment = "No response." if is_untouched else one.message
+                if given and given.comment:
+                    comment.manual_comment = given.comment
 
 
 def entries(
     classroom: Classroom, publications: Mapping[Submission, Publication]
 ) -> dict[Submission, Entry]:
     """Reads what the gradebook has on submissions; brings penalties up to date first.
+
+    A submission of which it has no score is not among them.
 
     Raises:
         ValueError: an extension cannot be read.
@@ -228,11 +261,21 @@ def entries(
         for row in rows:
             lesson = row.assignment.assignment.name
             one = wanted.get((lesson, row.assignment.student_id))
-            if one and row.notebook.name == lesson:
+            if one and row.notebook.name == lesson and is_saved(row):
                 is_newest = not publications[one].unreadable
                 late = rules.update(row, one, is_newest=is_newest)
-                found[one] = Entry(scores_in(row), late)
+                extension = row.assignment.extension
+                seconds = extension.total_seconds() if extension else None
+                found[one] = Entry(scores_in(row), late, seconds)
     return found
+
+
+def is_saved(row: SubmittedNotebook) -> bool:
+    """Tells whether a result was written; nbgrader makes the row before that."""
+    return not row.grades or any(
+        one.needs_manual_grade or not one.auto_score is one.manual_score is None
+        for one in row.grades
+    )
 
 
 def scores_in(row: SubmittedNotebook) -> dict[str, ExerciseScore]:

@@ -19,6 +19,7 @@ from grader.authoring.release import checks, dumps, exercises, release, title
 from grader.classroom import gradebook
 from grader.classroom.final_result import EMPTY, final_result
 from grader.classroom.folder import Classroom, Publication, Submission
+from grader.classroom.gradebook import Entry
 from grader.classroom.lateness import (
     TIME,
     remember_earlier,
@@ -61,6 +62,8 @@ def publish(classroom: Classroom, submission: Submission, record: Record) -> Rec
     """
     before = classroom.publication(submission)
     earlier = classroom.store.get(before.key)
+    if earlier:  # else what a lost gradebook had on it would be lost for good
+        entries_of(classroom, {submission: before})
     is_new_file = bool(earlier) and is_other_file(earlier, record)
     if earlier and stays(earlier, record):
         facts = {"unreadable": record.key, "time": before.time}
@@ -80,8 +83,8 @@ def publish(classroom: Classroom, submission: Submission, record: Record) -> Rec
     notebook = autograded_notebook(classroom.lessons[name], result)
     write(folder / f"{name}.ipynb", dumps(notebook))
     copy_exchange_files(submission, folder)
-    [(_, final)] = final_results(classroom, {submission: now})
-    show(classroom, submission, now, final, classroom.names())
+    [(_, entry, final)] = final_results(classroom, {submission: now})
+    show(classroom, submission, now, entry, final, classroom.names())
     return record
 
 
@@ -109,9 +112,9 @@ def earned_more(earlier: Record, record: Record) -> bool:
 
 def final_results(
     classroom: Classroom, publications: Mapping[Submission, Publication]
-) -> Iterator[tuple[Submission, Result]]:
-    """Yields the results that count, of those submissions that have one."""
-    entries = gradebook.entries(classroom, publications)
+) -> Iterator[tuple[Submission, Entry, Result]]:
+    """Yields what counts, of those submissions that have a result."""
+    entries = entries_of(classroom, publications)
     for submission, now in publications.items():
         if record := classroom.store.get(now.key):
             others = (
@@ -121,7 +124,31 @@ def final_results(
             better, unreadable = (one.result if one else None for one in others)
             entry = entries.get(submission, EMPTY)
             facts = {"better": better, "unreadable": unreadable}
-            yield submission, final_result(record.result, entry, **facts)
+            yield submission, entry, final_result(record.result, entry, **facts)
+
+
+def entries_of(
+    classroom: Classroom, publications: Mapping[Submission, Publication]
+) -> dict[Submission, Entry]:
+    """Reads what the gradebook has on submissions; fills in first what it has lost."""
+    found = gradebook.entries(classroom, publications)
+    records = {
+        one: record
+        for one, now in publications.items()
+        if one not in found and (record := classroom.store.get(now.key))
+    }
+    if not records:
+        return found
+    gradebook.add_lessons(classroom)
+    gradebook.add_students(classroom)
+    lost = {one: publications[one] for one in records}
+    for one, record in records.items():
+        gradebook.save(classroom, one, record.result, lost=lost[one])
+    tqdm.write(
+        f"The gradebook had lost {len(lost)} graded submissions. They were filled in "
+        "again from grading/, with the scores that people gave."
+    )
+    return found | gradebook.entries(classroom, lost)
 
 
 def results_of(
@@ -129,13 +156,14 @@ def results_of(
 ) -> dict[Submission, Result | None]:
     """Returns the results that count, of one lesson or all; None: not graded yet."""
     wanted = {one: classroom.publication(one) for one in classroom.submissions(lesson)}
-    return dict.fromkeys(wanted) | dict(final_results(classroom, wanted))
+    finals = {one: final for one, _, final in final_results(classroom, wanted)}
+    return dict.fromkeys(wanted) | finals
 
 
 def final_result_of(classroom: Classroom, submission: Submission) -> Result:
     """Returns the result that counts; the submission must have one."""
     now = {submission: classroom.publication(submission)}
-    [(_, final)] = final_results(classroom, now)
+    [(_, _, final)] = final_results(classroom, now)
     return final
 
 
@@ -152,17 +180,19 @@ def show(
     classroom: Classroom,
     submission: Submission,
     now: Publication,
+    entry: Entry,
     final: Result,
     names: Mapping[str, str],
 ) -> None:
     """Writes a learner's page and what is published, unless both are as they were."""
     name = names.get(submission.student)
-    facts = final.status, final.score, final.remarks, name
+    kept = {"given": entry.given, "extension_s": entry.extension_s}
+    facts = final.status, final.score, final.remarks, name, kept
     shown = sha256(repr(facts).encode())
     if shown != now.shown:
         write_page(classroom, submission, final, names)
         # Last: where this file is, everything above was written.
-        now = dataclasses.replace(now, shown=shown)
+        now = dataclasses.replace(now, shown=shown, **kept)
         text = json.dumps(dataclasses.asdict(now))
         write(classroom.published_path(submission), text + "\n")
 
@@ -211,12 +241,12 @@ def publish_reports(classroom: Classroom) -> dict[Submission, Result]:
     names, finals = classroom.names(), {}
     reports: dict[str, ClassReport] = {}
     found = final_results(classroom, publications)
-    for submission, final in with_progress(found, len(publications), "page"):
+    for submission, entry, final in with_progress(found, len(publications), "page"):
         now = publications[submission]
         if line := about_lateness(submission, now, final):
             tqdm.write(line)
             now = dataclasses.replace(now, late=late_text(final), shown="")
-        show(classroom, submission, now, final, names)
+        show(classroom, submission, now, entry, final, names)
         name, lesson = submission.lesson, classroom.lessons[submission.lesson]
         if name not in reports:
             solutions = {one: cell.source for one, cell in exercises(lesson).items()}
