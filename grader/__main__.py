@@ -91,6 +91,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     about = "with the private lessons in FOLDER; --update keeps them"
     private = {"dest": "private", "action": "append", "default": [], "type": Path}
     course.add_argument("--with", metavar="FOLDER", help=about, **private)
+    about = "with --update: no longer with the lessons in FOLDER; ours come back"
+    dropped = private | {"dest": "without"}
+    course.add_argument("--without", metavar="FOLDER", help=about, **dropped)
     about = "only these, for example 01 02; with --update: as the course has them"
     course.add_argument("--lessons", nargs="+", default=[], help=about)
     course.add_argument(
@@ -224,16 +227,21 @@ def run_check(lessons: Sequence[str], name: str) -> None:
 
 
 def run_course(folder: Path, update: bool, **chosen) -> None:
+    from grader.classroom import gradebook
     from grader.classroom.course import make_course
     from grader.classroom.folder import CONFIG, Classroom
 
     done = make_course(folder, update=update, **chosen)
     for name, what in done.items():
         print(f"{name}: {what}")
+    classroom = Classroom(folder)
+    if any(classroom.folder.glob("grading/published/*")):
+        with classroom.store.writing():
+            gradebook.add_lessons(classroom)  # before nbgrader releases them
     if any(what.startswith(("kept", "left out")) for what in done.values()):
         print("To take a lesson as the course has it: --update --lessons 01")
     if not update:
-        zone = Classroom(folder).zone.key
+        zone = classroom.zone.key
         print(f"Times are in {zone}: c.Classroom.timezone in {folder / CONFIG}")
         print(f"Next: python -m grader grade {folder} DOWNLOADS")
         print("A release of your own: nbgrader generate_assignment, in that folder.")

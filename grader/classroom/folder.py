@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
 
-from grader.atomic_files import read_text
+from grader.atomic_files import read_text, write
 from grader.authoring.release import names_lesson, with_checks
 from grader.classroom.roster import find_student, read_names
 from grader.classroom.store import Store
@@ -207,6 +207,10 @@ class Classroom:
             return Publication(**json.loads(read_text(self.published_path(submission))))
         except (ValueError, TypeError):
             return Publication()
+
+    def write_publication(self, submission: Submission, now: Publication) -> None:
+        text = json.dumps(dataclasses.asdict(now))
+        write(self.published_path(submission), text + "\n")
 
     def published(self, submission: Submission) -> Record | None:
         return self.store.get(self.publication(submission).key)

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from nbformat import NotebookNode
 from tqdm import tqdm
 
 from grader.atomic_files import write
@@ -183,8 +184,9 @@ def regrade(
 ) -> int:
     """Grades again what has a result, and lists each difference before it applies any.
 
-    With `exercise` it grades those who tried it, lists the differences in it, and
-    applies no result that differs in anything else.
+    With `exercise` it grades those who tried it, and lists the differences in it. Only
+    to `apply` these are the other exercises checked, too: a result that differs in
+    anything else is named and not applied.
 
     Raises:
         ValueError: a learner without a submission, no such lesson or exercise.
@@ -202,8 +204,10 @@ def regrade(
         print(f"{len(chosen)} submissions to grade again.", flush=True)
         jobs = read_jobs(classroom, chosen, limits)
         options = {"most": len(jobs), "workers": workers, "trusted": trusted}
-        with open_executor(classroom.lessons, limits, scheduler, **options) as executor:
-            gradebook.add_lessons(classroom)
+        lessons = classroom.lessons
+        if exercise and not apply:
+            lessons = {name: with_one(lessons[name], exercise) for name in lessons}
+        with open_executor(lessons, limits, scheduler, **options) as executor:
             found = {jobs[one.job]: one for one in graded(executor, list(jobs))}
         num_changed, records = 0, {}
         for submission, one in sorted(found.items()):
@@ -217,6 +221,8 @@ def regrade(
                 lines = ["the newest file cannot be graded: nothing changes"]
             else:
                 lines = differences(earlier.result, one.record.result)
+                if exercise and not apply:
+                    lines = [one for one in lines if one.startswith(f"{exercise}: ")]
                 num_changed += bool(lines)
                 start = f"{exercise}: " if exercise else ""
                 others = [line for line in lines if not line.startswith(start)]
@@ -229,10 +235,13 @@ def regrade(
                     )
             for line in lines:
                 print(f"{submission}: {line}")
+            for reason in one.record.result.reasons if lines and one.record else ():
+                print(f"    {reason}")
             if one.record and not others:
                 records[submission] = one.record
         print(f"{len(found)} graded again, {num_changed} differ.")
         if apply:
+            gradebook.add_lessons(classroom)
             for submission, record in records.items():
                 save(classroom, submission, record, "regraded")
                 publish(classroom, submission, record)
@@ -240,6 +249,13 @@ def regrade(
         else:
             print("Nothing was written. To apply this: the same command with --apply.")
     return 0 if all(one.record for one in found.values()) else 1
+
+
+def with_one(lesson: NotebookNode, exercise: str) -> NotebookNode:
+    """Copies a lesson without the checks of all other exercises."""
+    others = {cell.id for name, cell in checks(lesson).items() if name != exercise}
+    cells = [cell for cell in lesson.cells if cell.id not in others]
+    return NotebookNode(lesson | {"cells": cells})
 
 
 def has_tried(record: Record | None, exercise: str) -> bool:

@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nbgrader import utils
 from nbgrader.api import (
     Base,
     Comment,
@@ -148,8 +149,11 @@ def create_tables(db_url: str) -> None:
 
 
 def add_lessons(classroom: Classroom) -> None:
-    """Adds new lessons to the gradebook, as `nbgrader generate_assignment` does."""
-    changed = []
+    """Adds new lessons to the gradebook, as `nbgrader generate_assignment` does.
+
+    A lesson that gained or lost an exercise is added anew, and filled in again.
+    """
+    changed, rebuilt = [], []
     kept = classroom.folder / "grading" / "due-dates.json"  # if the gradebook is lost
     dates = json.loads(read_text(kept) or "{}")
     with opened(classroom) as book:
@@ -158,27 +162,58 @@ def add_lessons(classroom: Classroom) -> None:
                 book.find_assignment(name)
             except MissingEntry:
                 book.add_assignment(name, duedate=dates.get(name))
-            try:
-                known = book.find_notebook(name, name).grade_cells
-            except MissingEntry:
-                known = []
             metadata = map(nbgrader_metadata, checks(lesson).values())
             points = {one["grade_id"]: float(one["points"]) for one in metadata}
-            if {cell.name: cell.max_score for cell in known} != points:
+            try:
+                known = book.find_notebook(name, name)
+            except MissingEntry:
                 changed.append(name)
+                continue
+            before = {cell.name: cell.max_score for cell in known.grade_cells}
+            has_others = {cell.name for cell in known.source_cells} != {
+                cell.metadata.nbgrader.grade_id
+                for cell in lesson.cells
+                if utils.is_solution(cell) or utils.is_locked(cell)
+            }
+            if before != points or has_others:
+                changed.append(name)
+            if has_others and known.submissions:
+                rebuilt.append(name)
         found = {one.name: one.duedate for one in book.assignments if one.duedate}
     if dates != (dates := {name: str(found[name]) for name in sorted(found)}):
         write(kept, json.dumps(dates) + "\n")
     for name in changed:
+        kept = remove_lesson(classroom, name) if name in rebuilt else {}
         names = {"notebook": name, "assignment": name}
-        try:
-            with usable(classroom.db_url) as address:
-                lesson = release(classroom.lessons[name])
-                names["db_url"] = address
-                SaveCells().preprocess(lesson, {"nbgrader": names})
-        except RuntimeError as error:
-            remedy = "Give the changed lesson a new name."
-            raise CourseError(f"{error}. {remedy}") from None
+        with usable(classroom.db_url) as address:
+            lesson = release(classroom.lessons[name])
+            names["db_url"] = address
+            SaveCells().preprocess(lesson, {"nbgrader": names})
+        for submission, now in kept.items():
+            if record := classroom.store.get(now.key):
+                save(classroom, submission, record.result, lost=now)
+        if kept:
+            say(
+                f"{name} has gained or lost exercises: its {len(kept)} graded "
+                "submissions keep the scores of the others. `grade` grades them again."
+            )
+
+
+def remove_lesson(classroom: Classroom, name: str) -> dict[Submission, Publication]:
+    """Removes a lesson and its submissions from the gradebook, but not its due date.
+
+    What a person gave is saved before, and returned.
+    """
+    kept = {one: classroom.publication(one) for one in classroom.submissions(name)}
+    for one, entry in entries(classroom, kept).items():
+        facts = {"given": entry.given, "extension_s": entry.extension_s}
+        kept[one] = dataclasses.replace(kept[one], shown="", **facts)
+        classroom.write_publication(one, kept[one])
+    with opened(classroom) as book:
+        due = book.find_assignment(name).duedate
+        book.remove_assignment(name)
+        book.add_assignment(name, duedate=due)
+    return kept
 
 
 def due_dates(classroom: Classroom) -> dict[str, datetime.datetime]:
@@ -211,7 +246,10 @@ def save(
         needs_review = result.status is Status.NEEDS_REVIEW
         place = (result.lesson, result.lesson, submission.student)
         for one in result.exercises:
-            grade = book.find_grade(CHECK_PREFIX + one.exercise, *place)
+            try:
+                grade = book.find_grade(CHECK_PREFIX + one.exercise, *place)
+            except MissingEntry:  # the lesson has lost this exercise since
+                continue
             given = ExerciseScore(**lost.given.get(one.exercise, {})) if lost else None
             if given:
                 grade.manual_score = given.manual

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import secrets
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -193,8 +192,7 @@ def show(
         write_page(classroom, submission, final, names)
         # Last: where this file is, everything above was written.
         now = dataclasses.replace(now, shown=shown, **kept)
-        text = json.dumps(dataclasses.asdict(now))
-        write(classroom.published_path(submission), text + "\n")
+        classroom.write_publication(submission, now)
 
 
 def write_page(
