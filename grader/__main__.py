@@ -51,6 +51,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
+    return make_parser().parse_args(argv)
+
+
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m grader", description=__doc__)
     commands = parser.add_subparsers(required=True)
 
@@ -66,8 +70,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     build.add_argument("--folder", type=Path, help="of your own, private lessons")
     new = command("new", run_new, "Write an example of a private lesson or exercise.")
     kinds = new.add_subparsers(required=True, dest="kind")
-    lesson = kinds.add_parser("lesson", help="a lesson without exercises")
-    exercise = kinds.add_parser("exercise", help="a working exercise, to be replaced")
+    about = "Write a private lesson without exercises."
+    lesson = kinds.add_parser("lesson", help=about, description=about)
+    about = "Write a working exercise, to be replaced by yours."
+    exercise = kinds.add_parser("exercise", help=about, description=about)
     exercise.add_argument("lesson", help="for example 06; one of ours is copied")
     for kind in (lesson, exercise):
         kind.add_argument("name", help="for example masked_mean")
@@ -86,7 +92,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     about = "only print the address"
     lab.add_argument("--no-browser", dest="browser", action="store_false", help=about)
     course = command("course", run_course, "Make an nbgrader course folder.")
-    course.add_argument("folder", type=Path)
+    about = "a new folder, or with --update that of a class"
+    course.add_argument("folder", type=Path, help=about)
     course.add_argument("--update", action="store_true", help="renew its source/")
     about = "with the private lessons in FOLDER; --update keeps them"
     private = {"dest": "private", "action": "append", "default": [], "type": Path}
@@ -134,7 +141,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     regrade.add_argument("students", nargs="*", help="default: all")
     regrade.add_argument("--lesson", default="", help="for example 01; default: all")
     regrade.add_argument("--exercise", default="", help="only who tried this one")
-    explain.add_argument("student")
+    about = "an id, or anything in people.csv that nobody else has"
+    explain.add_argument("student", help=about)
     for of_lesson in (explain, give_back):
         of_lesson.add_argument("lesson", help="for example 01")
     about = "Canvas's gradebook or Moodle's grading worksheet, to be filled in"
@@ -143,16 +151,19 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     columns = {"action": "append", "default": [], "metavar": "LESSON=COLUMN"}
     export.add_argument("--assignment", dest="assignments", help=about, **columns)
     export.add_argument("--lesson", default="", help="only this one, for example 01")
+    for by_section in (grade, export):
+        about = "only learners in this section of the roster"
+        by_section.add_argument("--section", default="", metavar="NAME", help=about)
     about = "points beyond those possible in a --template; default: cap"
     export.add_argument("--bonus", choices=["cap", "keep"], default="cap", help=about)
-    about = "moodle, canvas, exchange or zip"
+    about = "moodle, canvas, exchange or zip; default: zip"
     give_back.add_argument("--format", dest="kind", default="zip", help=about)
     for writing in (export, give_back):
         about = "default: in the course's grading/"
         writing.add_argument("--to", type=Path, metavar="FILE", help=about)
     about = "of Canvas or Moodle, or with the columns id, name"
     roster.add_argument("files", nargs="*", type=Path, metavar="FILE.csv", help=about)
-    purge.add_argument("students", nargs="+")
+    purge.add_argument("students", nargs="+", help=about)
     for changing in (regrade, purge):
         changing.add_argument("--apply", action="store_true", help="not only list it")
     for running in (grade, regrade):
@@ -164,7 +175,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         add("--scheduler", default="", help=about)
         about = "run the code WITHOUT containment"
         add("--trusted", action="store_true", help=about)
-    return parser.parse_args(argv)
+    return parser
 
 
 def positive(text: str) -> float:

@@ -39,11 +39,12 @@ def export(
     to: Path | None = None,
     *,
     lesson: str = "",
+    section: str = "",
     template: Path | None = None,
     assignments: Sequence[str] = (),
     bonus: str = "cap",
 ) -> int:
-    """Writes the grades of one lesson or all; instructors' scores included.
+    """Writes the grades of one lesson or section, or all; people's scores included.
 
     With a `template`, Canvas's gradebook or Moodle's grading worksheet, it fills a copy
     of that file. `assignments` say which column of Canvas is a lesson's, such as
@@ -53,7 +54,7 @@ def export(
         ValueError: no such lesson; the template has no column for any lesson.
     """
     classroom = Classroom(folder)
-    results = results_of(classroom, lesson)
+    results = results_of(classroom, lesson, section)
     for one, final in results.items():
         if final and (line := about_lateness(one, classroom.publication(one), final)):
             print(line)  # since the last `grade`, which will show it to the learner

@@ -17,8 +17,8 @@ from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
 
 from grader.atomic_files import read_text, write
-from grader.authoring.release import names_lesson, with_checks
-from grader.classroom.roster import find_student, read_names
+from grader.authoring.release import hidden_source, names_lesson, with_checks
+from grader.classroom.roster import find_student, read_names, read_sections
 from grader.classroom.store import Store
 from grader.results import Record
 
@@ -52,6 +52,15 @@ class Publication:
     # gave, and the seconds of an extension that was entered there.
     given: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     extension_s: float | None = None
+
+
+def refuse_broken(where: Path | str, source: str) -> None:
+    """Raises `ValueError` where checks that an instructor changed are not Python."""
+    try:
+        compile(source, str(where), "exec")
+    except SyntaxError as error:
+        line = f"line {error.lineno}: {error.msg}"
+        raise ValueError(f"{where}, {line}. Mend this check, then grade.") from None
 
 
 class Classroom:
@@ -94,6 +103,9 @@ class Classroom:
                 checks = folder / "coursekit" / "checks" / f"{folder.name}.py"
                 notebook = nbformat.read(path, as_version=4)
                 lesson = with_checks(notebook, self.read(checks))
+                refuse_broken(checks, lesson.metadata.checks)
+                for cell in lesson.cells:
+                    refuse_broken(f"{path}, cell {cell.id}", hidden_source(cell))
                 lesson.metadata["seed"] = seed
                 lessons[folder.name] = lesson
         return lessons
@@ -148,15 +160,19 @@ class Classroom:
         return Path(self.directory.format_path(name, student, lesson))
 
     def submissions(
-        self, lesson: str = "", students: Sequence[str] = ()
+        self, lesson: str = "", students: Sequence[str] = (), *, section: str = ""
     ) -> list[Submission]:
         """Lists what was submitted for a lesson or all, by some learners or all.
 
         Raises:
-            ValueError: no such lesson, or one of these submitted nothing for it.
+            ValueError: no such lesson or section, or one of these learners submitted
+                nothing for the lesson.
         """
         lessons = [self.lesson_named(lesson)] if lesson else self.lessons
         found = [one for one in self._submitted() if one.lesson in lessons]
+        if section:
+            members = self.members(section)
+            found = [one for one in found if one.student in members]
         if not students:
             return found
         wanted = {self.student_named(text) for text in students}
@@ -190,6 +206,19 @@ class Classroom:
                 return name
         have = ", ".join(self.lessons)
         raise ValueError(f'This course has no lesson "{text}". It has: {have}.')
+
+    def members(self, section: str) -> set[str]:
+        """Returns the ids of the learners in a section.
+
+        Raises:
+            ValueError: the roster has no such section.
+        """
+        sections = read_sections(self.roster)
+        for name, students in sections.items():
+            if name.casefold() == section.strip().casefold():
+                return students
+        have = ", ".join(sections) or "none"
+        raise ValueError(f'{self.roster} has no section "{section}". It has: {have}.')
 
     def _submitted(self) -> list[Submission]:
         root = self.folder / self.directory.submitted_directory

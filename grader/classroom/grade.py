@@ -42,12 +42,15 @@ def grade(
     folder: Path,
     downloads: Sequence[Path] = (),
     *,
+    section: str = "",
     workers: int = 0,
     limits: Limits | None = None,
     trusted: bool = False,
     scheduler: str = "",
 ) -> int:
     """Grades everything submitted that has no result yet; returns the exit status.
+
+    With a `section`, only what learners in it submitted; all that came in is collected.
 
     Raises:
         ValueError, CourseError: with the remedy.
@@ -59,9 +62,11 @@ def grade(
         extensions = Lateness(classroom).extensions
         for line in [*collect_all(classroom, downloads), *classroom.unknown_folders()]:
             print(f"left alone: {line}")
-        submissions = classroom.submissions()
+        submissions = classroom.submissions(section=section)
         submitted = {(one.student, one.lesson) for one in submissions}
         for student, lesson in sorted(extensions.keys() - submitted):
+            if section and student not in classroom.members(section):
+                continue
             until = classroom.time_text(extensions[student, lesson])
             print(f"extended, but not submitted: {student} {lesson} until {until}")
         jobs = read_jobs(classroom, submissions, limits)

@@ -26,9 +26,11 @@ from grader.classroom.lateness import (
     time_known,
     time_of_change,
 )
+from grader.classroom.roster import read_sections
 from grader.pages.class_report import ClassReport
 from grader.pages.feedback import card, feedback_page
 from grader.results import ExerciseResult, Record, Result, Status, late_text
+from grader.submissions.lms_names import safe_id
 from grader.workers.cache_key import sha256
 
 SECRET = "submission_secret.txt"  # nbgrader's, by which a learner finds a page
@@ -151,10 +153,11 @@ def entries_of(
 
 
 def results_of(
-    classroom: Classroom, lesson: str = ""
+    classroom: Classroom, lesson: str = "", section: str = ""
 ) -> dict[Submission, Result | None]:
     """Returns the results that count, of one lesson or all; None: not graded yet."""
-    wanted = {one: classroom.publication(one) for one in classroom.submissions(lesson)}
+    chosen = classroom.submissions(lesson, section=section)
+    wanted = {one: classroom.publication(one) for one in chosen}
     finals = {one: final for one, _, final in final_results(classroom, wanted)}
     return dict.fromkeys(wanted) | finals
 
@@ -232,12 +235,15 @@ def copy_exchange_files(submission: Submission, folder: Path) -> None:
 def publish_reports(classroom: Classroom) -> dict[Submission, Result]:
     """Writes each lesson's class report, and pages that the gradebook has changed.
 
+    Where the roster has several sections, each has a report of its own, too.
+
     Prints whose lateness, or its cost, is another than was said before. Returns the
     results that count, without what they say about exercises.
     """
     publications = {one: classroom.publication(one) for one in classroom.submissions()}
     names, finals = classroom.names(), {}
-    reports: dict[str, ClassReport] = {}
+    sections = read_sections(classroom.roster)
+    reports: dict[tuple[str, str], ClassReport] = {}
     found = final_results(classroom, publications)
     for submission, entry, final in with_progress(found, len(publications), "page"):
         now = publications[submission]
@@ -246,14 +252,18 @@ def publish_reports(classroom: Classroom) -> dict[Submission, Result]:
             now = dataclasses.replace(now, late=late_text(final), shown="")
         show(classroom, submission, now, entry, final, names)
         name, lesson = submission.lesson, classroom.lessons[submission.lesson]
-        if name not in reports:
-            solutions = {one: cell.source for one, cell in exercises(lesson).items()}
-            facts = {"title": title(lesson, name), "solutions": solutions}
-            reports[name] = ClassReport(name, **facts)
-        reports[name].add(submission.student, final)
+        of_theirs = [s for s in sections if submission.student in sections[s]]
+        for section in ["", *of_theirs] if len(sections) > 1 else [""]:
+            if (name, section) not in reports:
+                solutions = {one: c.source for one, c in exercises(lesson).items()}
+                heading = ", ".join(filter(None, [title(lesson, name), section]))
+                report = ClassReport(name, title=heading, solutions=solutions)
+                reports[name, section] = report
+            reports[name, section].add(submission.student, final)
         finals[submission] = dataclasses.replace(final, exercises=())
-    for name, report in reports.items():
-        write(classroom.folder / "grading" / "report" / f"{name}.html", report.page())
+    for (name, section), report in reports.items():
+        file = f"{name}-{safe_id(section)}.html" if section else f"{name}.html"
+        write(classroom.folder / "grading" / "report" / file, report.page())
     return finals
 
 

@@ -1,7 +1,9 @@
 """A graded lesson gains or loses an exercise, and the scores of the others stay."""
 
+import dataclasses
 import shutil
 
+import nbformat
 import pytest
 import term
 import tiny
@@ -19,9 +21,12 @@ from pretended import (
 )
 
 from grader.__main__ import main
-from grader.classroom import course
+from grader.classroom import course, gradebook
+from grader.classroom import grade as grading
 from grader.classroom.course import PRIVATE
 from grader.classroom.export import export
+from grader.results import Status
+from grader.workers.jobs import FinishedJob
 
 pytestmark = pytest.mark.usefixtures("pretended")
 __all__ = ["pretended"]  # a fixture
@@ -177,3 +182,56 @@ def test_one_exercise_is_tried_alone_until_it_is_applied(folder, monkeypatch):
     ]
     lines = regrade(folder, "ada", exercise="negate", apply=True)
     assert f"ada {NAME}: 1 more difference, so it is not applied" in lines.text
+
+
+def test_a_lesson_that_is_put_back_has_its_grades(folder):
+    grade(folder)
+    before = scores(folder)
+    place = folder / "class" / "source" / NAME
+    place.rename(folder / "aside")
+    lines = grade(folder)
+    assert f"left alone: submitted/ada/{NAME}" in lines
+    _, lines = printed(export, folder / "class")
+    assert lines[-1].endswith(": 0 grades")
+    (folder / "aside").rename(place)
+    assert "2 submissions: 2 graded before, 0 to grade." in grade(folder)
+    assert scores(folder) == before
+
+
+def test_an_exercise_is_taken_out_by_deleting_its_cells(folder):
+    path = folder / "class" / "source" / NAME / f"{NAME}.ipynb"
+    notebook = nbformat.read(path, 4)
+    gone = ("negate", "check-negate")
+    notebook.cells = [cell for cell in notebook.cells if cell.id not in gone]
+    nbformat.write(notebook, path)
+    assert "keep the scores of the others" in grade(folder).text
+    assert "0.5 of 1 point" in page(folder, "bob") and COMMENT in page(folder, "bob")
+    assert {*grades(folder, "bob")} == {"check-double"}
+    assert "kept: you changed the cell" in update(folder).text
+
+
+def test_a_class_that_was_moved_has_its_grades(folder):
+    grade(folder)
+    before = scores(folder)
+    (folder / "moved").mkdir()
+    shutil.move(folder / "class", folder / "moved" / "class")
+    gradebook.create_tables.cache_clear()
+    moved = folder / "moved"
+    assert "2 submissions: 2 graded before, 0 to grade." in grade(moved)
+    assert scores(moved) == before
+
+
+def test_checks_that_could_not_run_show_why(folder, monkeypatch):
+    why = "negate: the check could not run. NameError: name 'three' is not defined"
+    jobs = grading.grade_jobs
+
+    def grade_jobs(executor, todo):
+        for one in jobs(executor, todo):
+            facts = {"status": Status.NEEDS_REVIEW, "reasons": (why,)}
+            result = dataclasses.replace(one.record.result, **facts)
+            yield FinishedJob(one.job, dataclasses.replace(one.record, result=result))
+
+    monkeypatch.setattr(grading, "grade_jobs", grade_jobs)
+    lines = regrade(folder, "ada")
+    assert f"ada {NAME}: status GRADED -> NEEDS_REVIEW" in lines
+    assert f"    {why}" in lines
