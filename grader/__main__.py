@@ -91,6 +91,19 @@ def make_parser() -> argparse.ArgumentParser:
     lab.add_argument("--port", type=int, help="default: the first free one from 8888")
     about = "only print the address"
     lab.add_argument("--no-browser", dest="browser", action="store_false", help=about)
+    about = "Grade one submission into a file for Gradescope or Classroom 50."
+    result = command("result", "learner.autograder:write_result", about)
+    about = "a notebook, or a folder with one"
+    result.add_argument("submission", type=Path, help=about)
+    about = "gradescope or classroom50"
+    result.add_argument("--format", dest="kind", required=True, help=about)
+    about = "Write Gradescope's autograder for a lesson, as a zip file."
+    autograder = command("autograder", "learner.autograder:pack", about)
+    for of_service in (result, autograder):
+        add = of_service.add_argument
+        add("--lesson", required=True, help="for example 01")
+        add("--to", type=Path, required=True, metavar="FILE", help="the file to write")
+        add("--folder", type=Path, help="of your own, private lessons")
     course = command("course", run_course, "Make an nbgrader course folder.")
     about = "a new folder, or with --update that of a class"
     course.add_argument("folder", type=Path, help=about)
