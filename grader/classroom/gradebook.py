@@ -154,7 +154,8 @@ def add_lessons(classroom: Classroom) -> None:
     A lesson that gained or lost an exercise is added anew, and filled in again.
     """
     changed, rebuilt = [], []
-    kept = classroom.folder / "grading" / "due-dates.json"  # if the gradebook is lost
+    # Due dates are kept in a file, too, in case the gradebook is lost.
+    kept = classroom.folder / "grading" / "due-dates.json"
     dates = json.loads(read_text(kept) or "{}")
     with opened(classroom) as book:
         for name, lesson in classroom.lessons.items():
@@ -179,22 +180,22 @@ def add_lessons(classroom: Classroom) -> None:
                 changed.append(name)
             if has_others and known.submissions:
                 rebuilt.append(name)
-        found = {one.name: one.duedate for one in book.assignments if one.duedate}
-    if dates != (dates := {name: str(found[name]) for name in sorted(found)}):
-        write(kept, json.dumps(dates) + "\n")
+        now = {one.name: str(one.duedate) for one in book.assignments if one.duedate}
+    if now != dates:
+        write(kept, json.dumps(now) + "\n")
     for name in changed:
-        kept = remove_lesson(classroom, name) if name in rebuilt else {}
+        refilled = remove_lesson(classroom, name) if name in rebuilt else {}
         names = {"notebook": name, "assignment": name}
         with usable(classroom.db_url) as address:
             lesson = release(classroom.lessons[name])
             names["db_url"] = address
             SaveCells().preprocess(lesson, {"nbgrader": names})
-        for submission, now in kept.items():
-            if record := classroom.store.get(now.key):
-                save(classroom, submission, record.result, lost=now)
-        if kept:
+        for submission, published in refilled.items():
+            if record := classroom.store.get(published.key):
+                save(classroom, submission, record.result, lost=published)
+        if refilled:
             say(
-                f"{name} has gained or lost exercises: its {len(kept)} graded "
+                f"{name} has gained or lost exercises: its {len(refilled)} graded "
                 "submissions keep the scores of the others. `grade` grades them again."
             )
 

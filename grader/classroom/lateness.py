@@ -226,7 +226,9 @@ class Lateness:
                 if when is None or (ends and when <= ends):
                     shown = self.classroom.time_text(when) if when else ""
                     found.append((shown, name))
-        return ", ".join(filter(None, max(found, default=()))) or "?" * bool(found)
+        if not found:
+            return ""
+        return ", ".join(filter(None, max(found))) or "without a time"
 
 
 def small_text(path: Path) -> str:
