@@ -51,6 +51,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
+    return make_parser().parse_args(argv)
+
+
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m grader", description=__doc__)
     commands = parser.add_subparsers(required=True)
 
@@ -66,8 +70,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     build.add_argument("--folder", type=Path, help="of your own, private lessons")
     new = command("new", run_new, "Write an example of a private lesson or exercise.")
     kinds = new.add_subparsers(required=True, dest="kind")
-    lesson = kinds.add_parser("lesson", help="a lesson without exercises")
-    exercise = kinds.add_parser("exercise", help="a working exercise, to be replaced")
+    about = "Write a private lesson without exercises."
+    lesson = kinds.add_parser("lesson", help=about, description=about)
+    about = "Write a working exercise, to be replaced by yours."
+    exercise = kinds.add_parser("exercise", help=about, description=about)
     exercise.add_argument("lesson", help="for example 06; one of ours is copied")
     for kind in (lesson, exercise):
         kind.add_argument("name", help="for example masked_mean")
@@ -85,12 +91,29 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     lab.add_argument("--port", type=int, help="default: the first free one from 8888")
     about = "only print the address"
     lab.add_argument("--no-browser", dest="browser", action="store_false", help=about)
+    about = "Grade one submission into a file for Gradescope or Classroom 50."
+    result = command("result", "learner.autograder:write_result", about)
+    about = "a notebook, or a folder with one"
+    result.add_argument("submission", type=Path, help=about)
+    about = "gradescope or classroom50"
+    result.add_argument("--format", dest="kind", required=True, help=about)
+    about = "Write Gradescope's autograder for a lesson, as a zip file."
+    autograder = command("autograder", "learner.autograder:pack", about)
+    for of_service in (result, autograder):
+        add = of_service.add_argument
+        add("--lesson", required=True, help="for example 01")
+        add("--to", type=Path, required=True, metavar="FILE", help="the file to write")
+        add("--folder", type=Path, help="of your own, private lessons")
     course = command("course", run_course, "Make an nbgrader course folder.")
-    course.add_argument("folder", type=Path)
+    about = "a new folder, or with --update that of a class"
+    course.add_argument("folder", type=Path, help=about)
     course.add_argument("--update", action="store_true", help="renew its source/")
     about = "with the private lessons in FOLDER; --update keeps them"
     private = {"dest": "private", "action": "append", "default": [], "type": Path}
     course.add_argument("--with", metavar="FOLDER", help=about, **private)
+    about = "with --update: no longer with the lessons in FOLDER; ours come back"
+    dropped = private | {"dest": "without"}
+    course.add_argument("--without", metavar="FOLDER", help=about, **dropped)
     about = "only these, for example 01 02; with --update: as the course has them"
     course.add_argument("--lessons", nargs="+", default=[], help=about)
     course.add_argument(
@@ -98,6 +121,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         action=argparse.BooleanOptionalAction,
         help="no credit for a part; --update keeps what the folder has",
     )
+
+    about = "of a new class, such as Europe/Berlin; default: the machine's"
+    course.add_argument("--timezone", default="", help=about)
 
     grade = command(
         "grade", "classroom.grade:grade", "Grade everything that was submitted."
@@ -128,7 +154,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     regrade.add_argument("students", nargs="*", help="default: all")
     regrade.add_argument("--lesson", default="", help="for example 01; default: all")
     regrade.add_argument("--exercise", default="", help="only who tried this one")
-    explain.add_argument("student")
+    about = "an id, or anything in people.csv that nobody else has"
+    explain.add_argument("student", help=about)
     for of_lesson in (explain, give_back):
         of_lesson.add_argument("lesson", help="for example 01")
     about = "Canvas's gradebook or Moodle's grading worksheet, to be filled in"
@@ -137,16 +164,19 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     columns = {"action": "append", "default": [], "metavar": "LESSON=COLUMN"}
     export.add_argument("--assignment", dest="assignments", help=about, **columns)
     export.add_argument("--lesson", default="", help="only this one, for example 01")
+    for by_section in (grade, export):
+        about = "only learners in this section of the roster"
+        by_section.add_argument("--section", default="", metavar="NAME", help=about)
     about = "points beyond those possible in a --template; default: cap"
     export.add_argument("--bonus", choices=["cap", "keep"], default="cap", help=about)
-    about = "moodle, canvas, exchange or zip"
+    about = "moodle, canvas, exchange or zip; default: zip"
     give_back.add_argument("--format", dest="kind", default="zip", help=about)
     for writing in (export, give_back):
         about = "default: in the course's grading/"
         writing.add_argument("--to", type=Path, metavar="FILE", help=about)
     about = "of Canvas or Moodle, or with the columns id, name"
     roster.add_argument("files", nargs="*", type=Path, metavar="FILE.csv", help=about)
-    purge.add_argument("students", nargs="+")
+    purge.add_argument("students", nargs="+", help=about)
     for changing in (regrade, purge):
         changing.add_argument("--apply", action="store_true", help="not only list it")
     for running in (grade, regrade):
@@ -158,7 +188,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         add("--scheduler", default="", help=about)
         about = "run the code WITHOUT containment"
         add("--trusted", action="store_true", help=about)
-    return parser.parse_args(argv)
+    return parser
 
 
 def positive(text: str) -> float:
@@ -221,14 +251,22 @@ def run_check(lessons: Sequence[str], name: str) -> None:
 
 
 def run_course(folder: Path, update: bool, **chosen) -> None:
+    from grader.classroom import gradebook
     from grader.classroom.course import make_course
+    from grader.classroom.folder import CONFIG, Classroom
 
     done = make_course(folder, update=update, **chosen)
     for name, what in done.items():
         print(f"{name}: {what}")
+    classroom = Classroom(folder)
+    if any(classroom.folder.glob("grading/published/*")):
+        with classroom.store.writing():
+            gradebook.add_lessons(classroom)  # before nbgrader releases them
     if any(what.startswith(("kept", "left out")) for what in done.values()):
         print("To take a lesson as the course has it: --update --lessons 01")
     if not update:
+        zone = classroom.zone.key
+        print(f"Times are in {zone}: c.Classroom.timezone in {folder / CONFIG}")
         print(f"Next: python -m grader grade {folder} DOWNLOADS")
         print("A release of your own: nbgrader generate_assignment, in that folder.")
 

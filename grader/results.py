@@ -94,10 +94,11 @@ class Result:
         limits: the limits that the learner's process ran into.
         language: that of the submitted notebook, for the learner's page.
         late: how late it was submitted, such as "2 days late"; "" if it was not.
+        due: until when it could have been, in the class's time zone; "" if unknown.
         penalty: the points that are taken off for that.
         to_review: why a person should look at it again, although it has a score.
 
-    The last three, and a person's decisions, come from the gradebook: the stored
+    The last four, and a person's decisions, come from the gradebook: the stored
     result of grading has none of them.
     """
 
@@ -109,6 +110,7 @@ class Result:
     limits: tuple[str, ...] = ()
     language: str = "en"
     late: str = ""
+    due: str = ""
     penalty: float = 0.0
     to_review: tuple[str, ...] = ()
 
@@ -131,7 +133,7 @@ class Result:
         undecided = (Status.NEEDS_REVIEW, Status.INFRA_ERROR)
         if self.status in undecided:
             return None
-        return round(self.points - self.penalty, 2)
+        return round(self.points - self.penalty, 2) + 0.0  # which makes 0 of -0
 
     @property
     def decisions(self) -> tuple[str, ...]:
@@ -154,14 +156,16 @@ def late_text(result: Result) -> str:
     """Says how late a result's work is, and what that costs; "" if it is not late."""
     if not result.late:
         return ""
-    if not result.penalty or result.score is None:
-        return f"This was submitted {result.late}."
-    plural = "" if result.penalty == 1 else "s"
-    return (
-        f"This was submitted {result.late}: a penalty of {result.penalty:g} "
-        f"point{plural} is deducted from the {result.points:g} earned, which leaves "
-        f"{result.score:g}."
-    )
+    said = f"This was submitted {result.late}."
+    if result.penalty and result.score is not None:
+        plural = "" if result.penalty == 1 else "s"
+        said = (
+            f"This was submitted {result.late}: a penalty of {result.penalty:g} "
+            f"point{plural} is deducted from the {result.points:g} earned, which "
+            f"leaves {result.score:g}."
+        )
+    due = f"It was due on {result.due}."
+    return f"{said} {due}" if result.due else said
 
 
 def to_json(result: Result) -> str:

@@ -33,7 +33,8 @@ def make_class(
     """Writes a course of one tiny lesson and its class folder; returns the lesson."""
     lesson = tiny.lesson(folder / "course", *changes, checks=checks)
     course = folder / "course"
-    make_course(folder / "class", root=course, all_or_nothing=all_or_nothing)
+    options = {"all_or_nothing": all_or_nothing, "timezone": "UTC"}
+    make_course(folder / "class", root=course, **options)
     return lesson
 
 

@@ -23,6 +23,7 @@ from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
 from grader.results import Status
 from grader.submissions import archives, read_submission
 from grader.workers import executor
+from tools import commands_page
 
 MIB, GIB = 2**20, 2**30
 READMES = [ROOT / "README.md", ROOT / "README.ko.md"]
@@ -215,3 +216,9 @@ def test_the_handbook_knows_what_each_lesson_is_worth():
         cells = checks(nbformat.read(path, 4)).values()
         worth.append(sum(nbgrader_metadata(cell)["points"] for cell in cells))
     assert [int(number) for number in re.findall(r"\d+", listed)] == worth
+
+
+def test_the_page_of_commands_is_what_help_says():
+    write = f"{commands_page.PAGE} is old: run `python -m tools.commands_page`."
+    assert commands_page.PAGE.read_text(encoding="utf-8") == commands_page.page(), write
+    assert "|  |" not in commands_page.page()  # each has a meaning

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import shutil
+import zoneinfo
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,8 +50,11 @@ c.CourseDirectory.course_id = "distributed-jax"
 c.Autograde.exporter_class = GradingExporter
 # `nbgrader generate_feedback` writes the pages that `python -m grader grade` writes.
 c.GenerateFeedback.exporter_class = FeedbackExporter
-# Late work: give due dates with `nbgrader db assignment add LESSON --duedate=TIME`,
-# and choose a penalty; extensions are in grading/extensions.csv.
+# In which zone times are shown, and extensions are read.
+c.Classroom.timezone = {zone!r}
+# Late work: choose a penalty, and give due dates with a zone, without which nbgrader
+# takes them for UTC: `nbgrader db assignment add LESSON --duedate="2026-04-03 23:59
+# {zone}"`. Extensions are in grading/extensions.csv.
 # c.LateSubmissionPlugin.penalty_method = "zero"
 # zip_collect takes files that are named as this: ada_01_pmap_spmd.ipynb.
 c.FileNameCollectorPlugin.named_regexp = (
@@ -65,6 +70,8 @@ def make_course(
     lessons: Sequence[str] = (),
     all_or_nothing: bool | None = None,
     private: Iterable[Path] = (),
+    without: Iterable[Path] = (),
+    timezone: str = "",
     root: Path = ROOT,
 ) -> dict[str, str]:
     """Writes nbgrader_config.py and source/ into `folder`; says what it did by lesson.
@@ -74,7 +81,8 @@ def make_course(
     course, and no others. With `all_or_nothing` no exercise gives a part of its points:
     the set-up cell says so, and all who run or grade the lesson follow it. None: as the
     folder has it. `private` folders of lessons are remembered; a lesson replaces ours
-    of its name.
+    of its name. The folders in `without` are no longer remembered, and ours come back.
+    `timezone` is that of a new class, else the machine's.
 
     Raises:
         SourceError, BuildError: a private lesson breaks a rule, or is not built.
@@ -97,13 +105,24 @@ def make_course(
             f"{folder} is not empty. Choose another folder, or renew its lessons with "
             "--update."
         )
+    if update and timezone:
+        raise ValueError(
+            f"The class has a time zone: change c.Classroom.timezone in "
+            f"{folder / CONFIG}."
+        )
+    if timezone and timezone not in zoneinfo.available_timezones():
+        raise ValueError(
+            f'"{timezone}" is no time zone. Write it like "Europe/Berlin" or '
+            '"Asia/Seoul".'
+        )
     if not update and re.search(r"[\[\]*?]", str(folder)):
         raise ValueError(
             f"nbgrader's own commands do not work in {folder}, since its path has one "
             "of the characters [ ] * ?. Choose a path without them."
         )
     named = [one.expanduser().resolve() for one in private]
-    folders = private_folders(folder, named)
+    dropped = [one.expanduser().resolve() for one in without]
+    folders = private_folders(folder, named, dropped)
     is_strict = any(map(gives_no_part, folder.glob("source/*/*.ipynb")))
     done: dict[str, str] = {}
     for path in lesson_paths(lessons, root, folders):
@@ -129,10 +148,15 @@ def make_course(
         shutil.rmtree(copy.notebook.parent / "coursekit", ignore_errors=True)
         coursekit.copy(copy.notebook.parent, root)
         copy.write(notebook)
+    taken = (path.name for path in folder.glob("source/*/") if update and not lessons)
+    for name in sorted({*taken} - done.keys()):
+        what = "stays as it is: no folder of lessons has it"
+        done[name] = f"{what}. To take it out, remove source/{name}"
     if not update:
         folder.chmod(0o700)  # solutions, submissions and scores will be in it
-        (folder / CONFIG).write_text(SETTINGS.format(root=str(root)), encoding="utf-8")
-    if folders:
+        facts = {"root": str(root), "zone": timezone or machines_zone()}
+        (folder / CONFIG).write_text(SETTINGS.format(**facts), encoding="utf-8")
+    if folders or dropped:
         write(folder / PRIVATE, "".join(f"{one}\n" for one in folders))
     if not (folder / SEED).exists():
         # A random seed of the hidden tests' cases, so that nobody knows them.
@@ -140,15 +164,29 @@ def make_course(
     return done
 
 
-def private_folders(folder: Path, named: Sequence[Path]) -> list[Path]:
-    """Lists the folders of a class's private lessons: those that it remembers first."""
-    remembered = map(Path, read_text(folder / PRIVATE).splitlines())
-    folders = [*dict.fromkeys([*remembered, *named])]
+def machines_zone() -> str:
+    """Names the time zone that this machine is set to; UTC where nothing says it."""
+    link = str(Path("/etc/localtime").resolve())
+    name = os.environ.get("TZ", "") or link.partition("zoneinfo/")[2]
+    return name if name in zoneinfo.available_timezones() else "UTC"
+
+
+def private_folders(
+    folder: Path, named: Sequence[Path], dropped: Sequence[Path]
+) -> list[Path]:
+    """Lists the folders of a class's private lessons, of which a later one wins."""
+    remembered = [Path(line) for line in read_text(folder / PRIVATE).splitlines()]
+    for one in dropped:
+        if one not in remembered:
+            known = ", ".join(map(str, remembered)) or "none"
+            raise ValueError(f"The class has no lessons from {one}, but from: {known}.")
+    earlier = (one for one in remembered if one not in (*named, *dropped))
+    folders = [*dict.fromkeys([*earlier, *named])]
     for one in folders:
         if not lesson_paths(root=one):
             raise ValueError(
                 f"{one} holds no lesson. Bring it back; or name the right folder, and "
-                f"remove this one from {folder / PRIVATE}, if it is in there."
+                f"leave this one out: course {folder} --update --without {one}"
             )
         refuse_unbuilt(one)
     return folders

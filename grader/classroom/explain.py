@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 from grader.classroom.folder import Classroom
@@ -38,5 +39,6 @@ def explain(folder: Path, student: str, lesson: str) -> int:
     for entry in classroom.store.log_entries(**place):
         facts = [entry.get(name) for name in ("status", "score", "key")]
         shown = "  ".join(str(one)[:20] for one in facts if one is not None)
-        print(f"  {entry['at']}  {entry['event']:<9}{shown}".rstrip())
+        at = classroom.time_text(datetime.datetime.fromisoformat(entry["at"]))
+        print(f"  {at}  {entry['event']:<9}{shown}".rstrip())
     return 0

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from grader.authoring.release import lesson_number, title
 from grader.classroom.folder import Classroom, Submission
-from grader.classroom.publishing import results_of
+from grader.classroom.publishing import about_lateness, results_of
 from grader.classroom.roster import (
     Person,
+    facts_of,
     is_of_canvas,
     match,
     people_in,
@@ -25,6 +26,10 @@ from grader.results import Result, Status, late_text
 
 COLUMNS = "student name lesson status score max_score late note".split()
 CANVAS_COLUMN = re.compile(r"(?P<title>.*\S) \((?P<number>\d+)\)")
+CANVAS_IGNORES = re.compile(
+    "Current (Score|Points|Grade)|Final (Score|Points|Grade)"
+    "|Override (Score|Grade|Status)"
+)
 WORDS = re.compile(r"[^\W_]+")
 MARKUP = re.compile(r"[<&](?=[A-Za-z/!?#])")
 EXCUSED = "EX"  # what Canvas writes instead of a score
@@ -35,11 +40,12 @@ def export(
     to: Path | None = None,
     *,
     lesson: str = "",
+    section: str = "",
     template: Path | None = None,
     assignments: Sequence[str] = (),
     bonus: str = "cap",
 ) -> int:
-    """Writes the grades of one lesson or all; instructors' scores included.
+    """Writes the grades of one lesson or section, or all; people's scores included.
 
     With a `template`, Canvas's gradebook or Moodle's grading worksheet, it fills a copy
     of that file. `assignments` say which column of Canvas is a lesson's, such as
@@ -49,7 +55,10 @@ def export(
         ValueError: no such lesson; the template has no column for any lesson.
     """
     classroom = Classroom(folder)
-    results = results_of(classroom, lesson)
+    results = results_of(classroom, lesson, section)
+    for one, final in results.items():
+        if final and (line := about_lateness(one, classroom.publication(one), final)):
+            print(line)  # since the last `grade`, which will show it to the learner
     if template:
         keep_bonus = bonus == "keep"
         return fill_template(classroom, template, results, assignments, to, keep_bonus)
@@ -100,7 +109,7 @@ def fill_template(
 ) -> int:
     """Writes a copy of an LMS's file with the scores; returns the exit status."""
     table = read_table(template)
-    people = people_in(table, template)
+    places = lines_of(people_in(table, template), table)
     lessons = sorted({one.lesson for one, final in results.items() if final})
     if not lessons:
         raise ValueError("There are no grades yet: run `grade`.")
@@ -119,21 +128,30 @@ def fill_template(
         if limit != points:
             print(f"    {heading} has {limit:g} points possible, the lesson")
             print(f"    has {points:g}. The scores are not scaled.")
-    by_id = match(people, {s.student for s in grades}, read_people(classroom.roster))
-    fill(table, by_id, grades, columns, {} if keep_bonus else limits)
+    students = {one.student for one in grades}
+    by_id = match(places, students, read_people(classroom.roster))
+    twice = {one: found for one in by_id if len(found := places[by_id[one]]) > 1}
+    once = {one: person for one, person in by_id.items() if one not in twice}
+    fill(table, once, grades, columns, {} if keep_bonus else limits)
     for name in sorted({one.lesson for one in grades}):
         filled = {
             by_id.get(one.student)
             for one, final in grades.items()
             if one.lesson == name and final.score is not None
         }
-        if without := [str(one) for one in people if one not in filled]:
+        if without := [str(one) for one in places if one not in filled]:
             print(f"left as they were, without a grade for {name}:")
             print(f"    {'; '.join(without)}")
     unknown = [one for one in grades if one.student not in by_id]
     kind = "canvas" if is_of_canvas(table) else f"moodle-{lessons[0]}"
     path = table.write(to or classroom.folder / "grading" / f"grades-{kind}.csv")
-    print(f"wrote {path}: {len(grades) - len(unknown)} grades")
+    num_filled = sum(one.student in once for one in grades)
+    print(f"wrote {path}: {num_filled} grades")
+    for one, found in twice.items():
+        lines = " and ".join(map(str, found))
+        where = f"{template.name} {'twice' if len(found) == 2 else 'several times'}"
+        print(f"{one} is in {where}, in lines {lines}: nothing was filled in there.")
+        print("    Remove the line that is wrong, and export again.")
     for one in unknown:
         print(f"not in {template.name}: {one}")
     for name in lessons:
@@ -141,7 +159,18 @@ def fill_template(
             print(f"not in {template.name}: no column for {name}. To name it:")
             print(f'    --assignment "{name}=TITLE (NUMBER)"')
     status = print_missing(results)
-    return 1 if unknown or {*lessons} - columns.keys() else status
+    return 1 if unknown or twice or {*lessons} - columns.keys() else status
+
+
+def lines_of(people: Iterable[Person], table: Table) -> dict[Person, list[int]]:
+    """Lists the lines of each person, who may be in a file twice."""
+    numbers = {id(row): number for number, row in enumerate(table.rows, 2)}
+    by_fact: dict[tuple[str, str], Person] = {}
+    found: dict[Person, list[int]] = {}
+    for person in people:
+        first = by_fact.setdefault(facts_of(person.facts)[0], person)
+        found.setdefault(first, []).append(numbers[id(person.row)])
+    return found
 
 
 def fill(
@@ -153,6 +182,7 @@ def fill(
 ) -> None:
     """Fills in the scores of these people, by id, up to the limits of the lessons."""
     comments = table.column("Feedback comments")
+    changeable = table.column("Grade can be changed")
     for submission, final in grades.items():
         student, lesson, score = submission.student, submission.lesson, final.score
         if student not in people or score is None:
@@ -162,10 +192,14 @@ def fill(
             print(f"left as it was: {submission}, excused in the file")
             continue
         limit = limits.get(lesson, score)
+        if changeable is not None and row[changeable].strip().casefold() == "no":
+            if number_in(row[place]) != min(score, limit):
+                print(f"left as it was: {submission}, whose grade Moodle has locked")
+            continue
         if score > limit:
             more = f"the {limit:g} points possible; --bonus keep keeps all"
             print(f"{submission}: {score:g} capped at {more}")
-        row[place] = cell_text(min(score, limit))
+        row[place] = table.number(min(score, limit))
         if comments is not None and (comment := moodle_comment(final)):
             row[comments] = comment
 
@@ -181,6 +215,7 @@ def columns_in(
     if is_of_canvas(table):
         columns = canvas_columns(table, classroom, assignments)
         rows = [row for row in table.rows if "Points Possible" in row[0]]
+        refuse_ignored(table, rows, columns)
         return columns, {
             lesson: number_in(row[place])
             for row in rows
@@ -189,9 +224,38 @@ def columns_in(
     if len(lessons) > 1:
         raise ValueError(f"Which lesson is {template} about? Add --lesson 01.")
     columns = dict.fromkeys(lessons, required(table, template, "Grade"))
-    place = required(table, template, "Maximum grade")
+    place = table.column("Maximum grade")
+    if place is None:
+        if table.column("Scale") is not None:
+            raise ValueError(
+                f"{template} is of an assignment that is graded by a scale, not by "
+                "points. Change that in its settings, and download the file again."
+            )
+        return columns, {}
     limits = (number_in(row[place]) for row in table.rows)  # all the same
     return columns, dict.fromkeys(lessons, next(limits, None))
+
+
+def refuse_ignored(
+    table: Table, points_possible: Iterable[Sequence[str]], columns: Mapping[str, int]
+) -> None:
+    """Refuses a column that an import into Canvas ignores without a word.
+
+    Source: lib/gradebook_importer.rb of canvas-lms.
+    """
+    for lesson, place in columns.items():
+        heading = table.columns[place]
+        why = ""
+        if found := CANVAS_IGNORES.search(heading):
+            why = f'its title contains "{found[0]}"'
+        elif any(re.search(r"read\s+only", row[place]) for row in points_possible):
+            why = "it is read only there"
+        if why:
+            raise ValueError(
+                f'An import into Canvas ignores the column "{heading}" of {lesson}, '
+                f"since {why}. Rename or unlock the assignment, and export the "
+                "gradebook again."
+            )
 
 
 def canvas_columns(

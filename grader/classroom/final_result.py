@@ -32,7 +32,8 @@ def final_result(
         # Nothing here counts before a person has decided about all of it.
         if not any(by_hand) or any(s is None or s.score is None for s in given):
             lines = about_other_files(result, None, unreadable)
-            return dataclasses.replace(result, late=entry.late, to_review=lines)
+            late = {"late": entry.late.words, "due": entry.late.due}
+            return dataclasses.replace(result, **late, to_review=lines)
         facts = {"status": Status.GRADED_WITH_NOTE, "reasons": ()}
         reasons = result.reasons if result.status is Status.STUDENT_ERROR else ()
         note = "A person looked at this work and gave the points."
@@ -46,12 +47,18 @@ def final_result(
         )
     elif any(by_hand):
         better = None  # a person has looked
+    if entry.late.in_time:
+        to_review.append(
+            f"An earlier file was in time ({entry.late.in_time}), but the newest one "
+            "counts."
+        )
     return dataclasses.replace(
         result,
         exercises=tuple(map(decided, result.exercises, given)),
         **facts,
-        late=entry.late,
-        penalty=entry.penalty,
+        late=entry.late.words,
+        due=entry.late.due,
+        penalty=entry.late.penalty,
         to_review=(*to_review, *about_other_files(result, better, unreadable)),
     )
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import json
-from collections.abc import Sequence
+import zoneinfo
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
 
-from grader.atomic_files import read_text
-from grader.authoring.release import names_lesson, with_checks
-from grader.classroom.roster import find_student, read_names
+from grader.atomic_files import read_text, write
+from grader.authoring.release import hidden_source, names_lesson, with_checks
+from grader.classroom.roster import find_student, read_names, read_sections
 from grader.classroom.store import Store
 from grader.results import Record
 
@@ -43,6 +46,21 @@ class Publication:
     better: str = ""  # the key of an earlier file's, which earned more points
     unreadable: str = ""  # the key of a newer file's, which cannot be graded
     shown: str = ""  # the hash of what its page shows beside the result
+    late: str = ""  # what was last said about its lateness
+    time: str | None = None  # when its file was submitted, as far as it is known
+    # What else only the gradebook has, in case it is lost: by exercise, what a person
+    # gave, and the seconds of an extension that was entered there.
+    given: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    extension_s: float | None = None
+
+
+def refuse_broken(where: Path | str, source: str) -> None:
+    """Raises `ValueError` where checks that an instructor changed are not Python."""
+    try:
+        compile(source, str(where), "exec")
+    except SyntaxError as error:
+        line = f"line {error.lineno}: {error.msg}"
+        raise ValueError(f"{where}, {line}. Mend this check, then grade.") from None
 
 
 class Classroom:
@@ -85,6 +103,9 @@ class Classroom:
                 checks = folder / "coursekit" / "checks" / f"{folder.name}.py"
                 notebook = nbformat.read(path, as_version=4)
                 lesson = with_checks(notebook, self.read(checks))
+                refuse_broken(checks, lesson.metadata.checks)
+                for cell in lesson.cells:
+                    refuse_broken(f"{path}, cell {cell.id}", hidden_source(cell))
                 lesson.metadata["seed"] = seed
                 lessons[folder.name] = lesson
         return lessons
@@ -112,21 +133,46 @@ class Classroom:
             restore = f"python -m grader course {self.folder} --update"
             raise ValueError(f"{path} is missing. Restore it: {restore}") from None
 
+    @functools.cached_property
+    def zone(self) -> zoneinfo.ZoneInfo:
+        """The class's time zone; UTC in a class that has no setting.
+
+        Raises:
+            ValueError: the setting names no time zone.
+        """
+        name = self.settings.Classroom.get("timezone", "UTC")
+        try:
+            return zoneinfo.ZoneInfo(name)
+        except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+            raise ValueError(
+                f'{self.folder / CONFIG}: c.Classroom.timezone is "{name}", which is '
+                'no time zone. Write it like "Europe/Berlin" or "Asia/Seoul".'
+            ) from None
+
+    def time_text(self, time: datetime.datetime) -> str:
+        """Writes a time, in UTC if it has no zone, as it is where the class is."""
+        aware = time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
+        return f"{aware.astimezone(self.zone):%Y-%m-%d %H:%M} {self.zone.key}"
+
     def path(self, kind: str, student: str, lesson: str) -> Path:
         """Names a learner's "submitted", "autograded" or "feedback" folder."""
         name = getattr(self.directory, f"{kind}_directory")
         return Path(self.directory.format_path(name, student, lesson))
 
     def submissions(
-        self, lesson: str = "", students: Sequence[str] = ()
+        self, lesson: str = "", students: Sequence[str] = (), *, section: str = ""
     ) -> list[Submission]:
         """Lists what was submitted for a lesson or all, by some learners or all.
 
         Raises:
-            ValueError: no such lesson, or one of these submitted nothing for it.
+            ValueError: no such lesson or section, or one of these learners submitted
+                nothing for the lesson.
         """
         lessons = [self.lesson_named(lesson)] if lesson else self.lessons
         found = [one for one in self._submitted() if one.lesson in lessons]
+        if section:
+            members = self.members(section)
+            found = [one for one in found if one.student in members]
         if not students:
             return found
         wanted = {self.student_named(text) for text in students}
@@ -142,8 +188,12 @@ class Classroom:
 
     def student_named(self, text: str) -> str:
         """Returns the id of a learner, given it or what the roster knows them by."""
-        is_id = any(one.student == text for one in self._submitted())
-        return text if is_id else find_student(self.roster, text)
+        return text if text in self.students() else find_student(self.roster, text)
+
+    def students(self) -> set[str]:
+        """Returns the ids of those who submitted something."""
+        root = self.folder / self.directory.submitted_directory
+        return {path.name for path in root.glob("*")}
 
     def lesson_named(self, text: str) -> str:
         """Returns the lesson that `1`, `01` or `01_pmap_spmd` means.
@@ -156,6 +206,19 @@ class Classroom:
                 return name
         have = ", ".join(self.lessons)
         raise ValueError(f'This course has no lesson "{text}". It has: {have}.')
+
+    def members(self, section: str) -> set[str]:
+        """Returns the ids of the learners in a section.
+
+        Raises:
+            ValueError: the roster has no such section.
+        """
+        sections = read_sections(self.roster)
+        for name, students in sections.items():
+            if name.casefold() == section.strip().casefold():
+                return students
+        have = ", ".join(sections) or "none"
+        raise ValueError(f'{self.roster} has no section "{section}". It has: {have}.')
 
     def _submitted(self) -> list[Submission]:
         root = self.folder / self.directory.submitted_directory
@@ -174,12 +237,21 @@ class Classroom:
         except (ValueError, TypeError):
             return Publication()
 
+    def write_publication(self, submission: Submission, now: Publication) -> None:
+        text = json.dumps(dataclasses.asdict(now))
+        write(self.published_path(submission), text + "\n")
+
     def published(self, submission: Submission) -> Record | None:
         return self.store.get(self.publication(submission).key)
 
     def names(self) -> dict[str, str]:
         """Maps learners' ids to names, which only exports and pages show."""
         return read_names(self.roster)
+
+    def earlier_path(self, submission: Submission) -> Path:
+        """Names the file that lists the files which a newer one superseded."""
+        folder = self.folder / "grading" / "earlier"
+        return folder / submission.lesson / submission.student
 
     def received_path(self, submission: Submission) -> Path:
         """Names the file that says under which name the submission was downloaded."""

@@ -7,13 +7,19 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from nbformat import NotebookNode
 from tqdm import tqdm
 
 from grader.atomic_files import write
 from grader.authoring.release import checks
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
-from grader.classroom.lateness import Lateness, write_time
+from grader.classroom.lateness import (
+    Lateness,
+    remember_earlier,
+    time_of_version,
+    write_time,
+)
 from grader.classroom.publishing import (
     publish,
     publish_reports,
@@ -24,7 +30,7 @@ from grader.classroom.publishing import (
 from grader.classroom.roster import add_names, read_aliases
 from grader.containment.limits import Limits
 from grader.pages.terminal import differences, print_statuses, summary
-from grader.results import Outcome, Record, Result, late_text
+from grader.results import Outcome, Record, Result
 from grader.submissions.collecting import collect
 from grader.workers.cache_key import lesson_hashes
 from grader.workers.executor import grade_jobs, open_executor
@@ -36,12 +42,15 @@ def grade(
     folder: Path,
     downloads: Sequence[Path] = (),
     *,
+    section: str = "",
     workers: int = 0,
     limits: Limits | None = None,
     trusted: bool = False,
     scheduler: str = "",
 ) -> int:
     """Grades everything submitted that has no result yet; returns the exit status.
+
+    With a `section`, only what learners in it submitted; all that came in is collected.
 
     Raises:
         ValueError, CourseError: with the remedy.
@@ -53,10 +62,13 @@ def grade(
         extensions = Lateness(classroom).extensions
         for line in [*collect_all(classroom, downloads), *classroom.unknown_folders()]:
             print(f"left alone: {line}")
-        submissions = classroom.submissions()
+        submissions = classroom.submissions(section=section)
         submitted = {(one.student, one.lesson) for one in submissions}
         for student, lesson in sorted(extensions.keys() - submitted):
-            print(f"extended, but not submitted: {student} {lesson}")
+            if section and student not in classroom.members(section):
+                continue
+            until = classroom.time_text(extensions[student, lesson])
+            print(f"extended, but not submitted: {student} {lesson} until {until}")
         jobs = read_jobs(classroom, submissions, limits)
         todo, finished, known, new, failed = [], [], set(), set(), {}
         for job, submission in jobs.items():
@@ -79,6 +91,8 @@ def grade(
             finished = itertools.chain(finished, graded(executor, todo))
         gradebook.add_lessons(classroom)
         gradebook.add_students(classroom)
+        for lesson, due in gradebook.due_dates(classroom).items():
+            print(f"due: {lesson} {classroom.time_text(due)}")
         print(f"{count}, {to_grade}", flush=True)
         for one in finished:
             submission = jobs[one.job]
@@ -87,9 +101,6 @@ def grade(
             if not one.record:
                 failed[submission] = result
         final = publish_reports(classroom) | failed
-        for submission in sorted(new & final.keys()):
-            if final[submission].late:
-                print(f"late: {submission}: {late_text(final[submission])}")
         print(f"\nFeedback: {classroom.folder / 'feedback'}")
         print(f"Reports:  {classroom.folder / 'grading' / 'report'}")
     print_reviews(final)
@@ -111,6 +122,9 @@ def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> list[str]:
             write_time(path, version.name, is_canvas=bool(version.number))
         submission = Submission(lesson, student, path.parent)
         write(classroom.received_path(submission), version.path)
+        if others := collected.superseded.get((student, lesson)):
+            files = [(time_of_version(one), one.path) for one in others]
+            remember_earlier(classroom, submission, files)
     return collected.problems
 
 
@@ -175,8 +189,9 @@ def regrade(
 ) -> int:
     """Grades again what has a result, and lists each difference before it applies any.
 
-    With `exercise` it grades those who tried it, lists the differences in it, and
-    applies no result that differs in anything else.
+    With `exercise` it grades those who tried it, and lists the differences in it. Only
+    to `apply` these are the other exercises checked, too: a result that differs in
+    anything else is named and not applied.
 
     Raises:
         ValueError: a learner without a submission, no such lesson or exercise.
@@ -194,8 +209,10 @@ def regrade(
         print(f"{len(chosen)} submissions to grade again.", flush=True)
         jobs = read_jobs(classroom, chosen, limits)
         options = {"most": len(jobs), "workers": workers, "trusted": trusted}
-        with open_executor(classroom.lessons, limits, scheduler, **options) as executor:
-            gradebook.add_lessons(classroom)
+        lessons = classroom.lessons
+        if exercise and not apply:
+            lessons = {name: with_one(lessons[name], exercise) for name in lessons}
+        with open_executor(lessons, limits, scheduler, **options) as executor:
             found = {jobs[one.job]: one for one in graded(executor, list(jobs))}
         num_changed, records = 0, {}
         for submission, one in sorted(found.items()):
@@ -209,6 +226,8 @@ def regrade(
                 lines = ["the newest file cannot be graded: nothing changes"]
             else:
                 lines = differences(earlier.result, one.record.result)
+                if exercise and not apply:
+                    lines = [one for one in lines if one.startswith(f"{exercise}: ")]
                 num_changed += bool(lines)
                 start = f"{exercise}: " if exercise else ""
                 others = [line for line in lines if not line.startswith(start)]
@@ -221,10 +240,13 @@ def regrade(
                     )
             for line in lines:
                 print(f"{submission}: {line}")
+            for reason in one.record.result.reasons if lines and one.record else ():
+                print(f"    {reason}")
             if one.record and not others:
                 records[submission] = one.record
         print(f"{len(found)} graded again, {num_changed} differ.")
         if apply:
+            gradebook.add_lessons(classroom)
             for submission, record in records.items():
                 save(classroom, submission, record, "regraded")
                 publish(classroom, submission, record)
@@ -232,6 +254,13 @@ def regrade(
         else:
             print("Nothing was written. To apply this: the same command with --apply.")
     return 0 if all(one.record for one in found.values()) else 1
+
+
+def with_one(lesson: NotebookNode, exercise: str) -> NotebookNode:
+    """Copies a lesson without the checks of all other exercises."""
+    others = {cell.id for name, cell in checks(lesson).items() if name != exercise}
+    cells = [cell for cell in lesson.cells if cell.id not in others]
+    return NotebookNode(lesson | {"cells": cells})
 
 
 def has_tried(record: Record | None, exercise: str) -> bool:

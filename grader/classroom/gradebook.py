@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import functools
 import importlib.resources
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+from nbgrader import utils
 from nbgrader.api import (
     Base,
     Comment,
@@ -27,9 +31,10 @@ from sqlalchemy.orm import contains_eager, joinedload, selectinload
 from tqdm import tqdm
 
 from grader import CourseError
+from grader.atomic_files import read_text, write
 from grader.authoring.release import CHECK_PREFIX, checks, nbgrader_metadata, release
 from grader.classroom.folder import Classroom, Publication, Submission
-from grader.classroom.lateness import Lateness
+from grader.classroom.lateness import NOT_LATE, Late, Lateness
 from grader.results import Outcome, Result, Status
 
 say = tqdm.write  # above a bar, if there is one
@@ -40,8 +45,8 @@ PATIENCE_S, LOCK_TIMEOUT_S = 2, 60  # until a wait is said, and until it ends
 class ExerciseScore:
     """One exercise's scores in the gradebook; None where there is none."""
 
-    auto: float | None
-    manual: float | None
+    auto: float | None = None
+    manual: float | None = None
     extra: float = 0.0
     comment: str = ""
     is_for_earlier_file: bool = False
@@ -62,8 +67,17 @@ class Entry:
     """What the gradebook has on a submission."""
 
     scores: Mapping[str, ExerciseScore]  # by exercise
-    late: str = ""  # how late it was submitted, in words
-    penalty: float = 0.0  # the points that are taken off for that
+    late: Late = NOT_LATE
+    extension_s: float | None = None
+
+    @property
+    def given(self) -> dict[str, dict[str, Any]]:
+        """What a person gave, by exercise: what a `Publication` keeps of it."""
+        return {
+            name: dataclasses.asdict(one) | {"auto": None}
+            for name, one in sorted(self.scores.items())
+            if one.by_hand or one.comment
+        }
 
 
 @contextlib.contextmanager
@@ -135,29 +149,79 @@ def create_tables(db_url: str) -> None:
 
 
 def add_lessons(classroom: Classroom) -> None:
-    """Adds new lessons to the gradebook, as `nbgrader generate_assignment` does."""
-    changed = []
+    """Adds new lessons to the gradebook, as `nbgrader generate_assignment` does.
+
+    A lesson that gained or lost an exercise is added anew, and filled in again.
+    """
+    changed, rebuilt = [], []
+    # Due dates are kept in a file, too, in case the gradebook is lost.
+    kept = classroom.folder / "grading" / "due-dates.json"
+    dates = json.loads(read_text(kept) or "{}")
     with opened(classroom) as book:
         for name, lesson in classroom.lessons.items():
-            book.update_or_create_assignment(name)
             try:
-                known = book.find_notebook(name, name).grade_cells
+                book.find_assignment(name)
             except MissingEntry:
-                known = []
+                book.add_assignment(name, duedate=dates.get(name))
             metadata = map(nbgrader_metadata, checks(lesson).values())
             points = {one["grade_id"]: float(one["points"]) for one in metadata}
-            if {cell.name: cell.max_score for cell in known} != points:
+            try:
+                known = book.find_notebook(name, name)
+            except MissingEntry:
                 changed.append(name)
+                continue
+            before = {cell.name: cell.max_score for cell in known.grade_cells}
+            has_others = {cell.name for cell in known.source_cells} != {
+                cell.metadata.nbgrader.grade_id
+                for cell in lesson.cells
+                if utils.is_solution(cell) or utils.is_locked(cell)
+            }
+            if before != points or has_others:
+                changed.append(name)
+            if has_others and known.submissions:
+                rebuilt.append(name)
+        now = {one.name: str(one.duedate) for one in book.assignments if one.duedate}
+    if now != dates:
+        write(kept, json.dumps(now) + "\n")
     for name in changed:
+        refilled = remove_lesson(classroom, name) if name in rebuilt else {}
         names = {"notebook": name, "assignment": name}
-        try:
-            with usable(classroom.db_url) as address:
-                lesson = release(classroom.lessons[name])
-                names["db_url"] = address
-                SaveCells().preprocess(lesson, {"nbgrader": names})
-        except RuntimeError as error:
-            remedy = "Give the changed lesson a new name."
-            raise CourseError(f"{error}. {remedy}") from None
+        with usable(classroom.db_url) as address:
+            lesson = release(classroom.lessons[name])
+            names["db_url"] = address
+            SaveCells().preprocess(lesson, {"nbgrader": names})
+        for submission, published in refilled.items():
+            if record := classroom.store.get(published.key):
+                save(classroom, submission, record.result, lost=published)
+        if refilled:
+            say(
+                f"{name} has gained or lost exercises: its {len(refilled)} graded "
+                "submissions keep the scores of the others. `grade` grades them again."
+            )
+
+
+def remove_lesson(classroom: Classroom, name: str) -> dict[Submission, Publication]:
+    """Removes a lesson and its submissions from the gradebook, but not its due date.
+
+    What a person gave is saved before, and returned.
+    """
+    kept = {one: classroom.publication(one) for one in classroom.submissions(name)}
+    for one, entry in entries(classroom, kept).items():
+        facts = {"given": entry.given, "extension_s": entry.extension_s}
+        kept[one] = dataclasses.replace(kept[one], shown="", **facts)
+        classroom.write_publication(one, kept[one])
+    with opened(classroom) as book:
+        due = book.find_assignment(name).duedate
+        book.remove_assignment(name)
+        book.add_assignment(name, duedate=due)
+    return kept
+
+
+def due_dates(classroom: Classroom) -> dict[str, datetime.datetime]:
+    """Reads until when lessons are to be submitted, in UTC, of those that have that."""
+    with opened(classroom) as book:
+        found = {one.name: one.duedate for one in book.assignments}
+    return {name: found[name] for name in classroom.lessons if found.get(name)}
 
 
 def save(
@@ -166,21 +230,32 @@ def save(
     result: Result,
     *,
     is_new_file: bool = False,
+    lost: Publication | None = None,
 ) -> None:
     """Writes one result: the automatic scores, never a person's.
 
     Without a score (NEEDS_REVIEW) the scores stay open until a person gives them. Those
     that a person gave for an earlier file are kept, and marked to be looked at again,
-    as nbgrader itself does.
+    as nbgrader itself does. Those that the gradebook has `lost` are written again.
     """
     with opened(classroom) as book:
         book.update_or_create_student(submission.student)
         with book.db.no_autoflush:
-            book.update_or_create_submission(result.lesson, submission.student)
+            row = book.update_or_create_submission(result.lesson, submission.student)
+        if lost and lost.extension_s is not None:
+            row.extension = datetime.timedelta(seconds=lost.extension_s)
         needs_review = result.status is Status.NEEDS_REVIEW
         place = (result.lesson, result.lesson, submission.student)
         for one in result.exercises:
-            grade = book.find_grade(CHECK_PREFIX + one.exercise, *place)
+            try:
+                grade = book.find_grade(CHECK_PREFIX + one.exercise, *place)
+            except MissingEntry:  # the lesson has lost this exercise since
+                continue
+            given = ExerciseScore(**lost.given.get(one.exercise, {})) if lost else None
+            if given:
+                grade.manual_score = given.manual
+                grade.extra_credit = given.extra or None
+                grade.needs_manual_grade = given.is_for_earlier_file
             by_hand = grade.manual_score is not None or bool(grade.extra_credit)
             is_for_earlier = by_hand and (is_new_file or grade.needs_manual_grade)
             is_open = needs_review and grade.manual_score is None
@@ -190,12 +265,16 @@ def save(
             with contextlib.suppress(MissingEntry):
                 comment = book.find_comment(one.exercise, *place)
                 comment.auto_comment = "No response." if is_untouched else one.message
+                if given and given.comment:
+                    comment.manual_comment = given.comment
 
 
 def entries(
     classroom: Classroom, publications: Mapping[Submission, Publication]
 ) -> dict[Submission, Entry]:
     """Reads what the gradebook has on submissions; brings penalties up to date first.
+
+    A submission of which it has no score is not among them.
 
     Raises:
         ValueError: an extension cannot be read.
@@ -221,13 +300,21 @@ def entries(
         for row in rows:
             lesson = row.assignment.assignment.name
             one = wanted.get((lesson, row.assignment.student_id))
-            if one and row.notebook.name == lesson:
+            if one and row.notebook.name == lesson and is_saved(row):
                 is_newest = not publications[one].unreadable
                 late = rules.update(row, one, is_newest=is_newest)
-                found[one] = Entry(
-                    scores_in(row), late, row.late_submission_penalty or 0
-                )
+                extension = row.assignment.extension
+                seconds = extension.total_seconds() if extension else None
+                found[one] = Entry(scores_in(row), late, seconds)
     return found
+
+
+def is_saved(row: SubmittedNotebook) -> bool:
+    """Tells whether a result was written; nbgrader makes the row before that."""
+    return not row.grades or any(
+        one.needs_manual_grade or not one.auto_score is one.manual_score is None
+        for one in row.grades
+    )
 
 
 def scores_in(row: SubmittedNotebook) -> dict[str, ExerciseScore]:

@@ -6,25 +6,56 @@ Due dates and penalties are nbgrader's own; extensions are in grading/extensions
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import functools
 import re
 import sys
+import zoneinfo
+from collections.abc import Iterable
 from pathlib import Path
 
+import dateutil.parser
 from nbgrader.api import SubmittedNotebook
 from nbgrader.plugins import LateSubmissionPlugin
 from nbgrader.preprocessors import AssignLatePenalties
-from nbgrader.utils import parse_utc
 
-from grader.atomic_files import write
+from grader.atomic_files import read_text, write
 from grader.classroom.folder import Classroom, Submission
+from grader.classroom.roster import read_people
 from grader.classroom.spreadsheet import Table, read_table
+from grader.submissions.clean_text import clean_line
+from grader.submissions.lms_names import safe_id
+from grader.submissions.versions import Version
 
 TIME = "timestamp.txt"  # nbgrader's file: when a submission was made
 MARK = "late.txt"  # beside it: the LMS says that it was late, but not by how much
 COLUMNS = ["student", "lesson", "until"]
 CANVAS_LATE = re.compile(r"(?i)_LATE_\d+_\d+_[^/]*$")
+MARKED = "late"  # instead of a time: that of a file with this mark
+# "2026-04-03", "2026-04-03 17:00" or "2026-04-03 17:00 Europe/Berlin"
+MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(.*?)(?: ([A-Za-z][\w/+-]*))?")
+DAY_S = 86400
+
+
+@dataclasses.dataclass(frozen=True)
+class Late:
+    """How late a submission is.
+
+    Attributes:
+        words: such as "2 days late"; "" if it is not.
+        due: until when it could have been submitted, extension included.
+        penalty: the points that are taken off for that.
+        in_time: an earlier file of the learner's that was not late.
+    """
+
+    words: str = ""
+    due: str = ""
+    penalty: float = 0.0
+    in_time: str = ""
+
+
+NOT_LATE = Late()
 
 
 def write_time(path: Path, name: str, *, is_canvas: bool) -> None:
@@ -43,20 +74,49 @@ def write_time(path: Path, name: str, *, is_canvas: bool) -> None:
 
 def time_of_change(path: Path) -> str:
     """Writes a file's time as nbgrader writes it."""
-    seconds = int(path.stat().st_mtime)
-    time = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return written_time(path.stat().st_mtime)
+
+
+def written_time(seconds: float) -> str:
+    time = datetime.datetime.fromtimestamp(int(seconds), datetime.UTC)
     return time.strftime("%Y-%m-%d %H:%M:%S UTC\n")
+
+
+def time_known(submission: Submission) -> str:
+    """Returns what is known of a submission's time: its text, `MARKED`, or ""."""
+    is_marked = (submission.folder / MARK).exists()
+    return MARKED if is_marked else small_text(submission.folder / TIME)
+
+
+def time_of_version(version: Version) -> str:
+    """Returns the same of a file in a download."""
+    if version.number:  # Canvas's, whose time is that of the download
+        return MARKED if CANVAS_LATE.search(version.path) else ""
+    return written_time(version.time).strip()
+
+
+def remember_earlier(
+    classroom: Classroom, submission: Submission, files: Iterable[tuple[str, str]]
+) -> None:
+    """Adds files that a newer one superseded to their list: their times and names."""
+    path = classroom.earlier_path(submission)
+    lines = read_text(path).splitlines()
+    for time, name in files:
+        line = f"{clean_line(time, 100)}\t{clean_line(name.rpartition('/')[2], 200)}"
+        if not any(one.startswith(line) for one in lines):
+            lines.append(line)
+    write(path, "".join(f"{line}\n" for line in lines))
 
 
 class Lateness:
     """The rules for late work of a class; `extensions` say until when who may submit.
 
     Raises:
-        ValueError: extensions.csv cannot be read.
+        ValueError: extensions.csv cannot be read, or names nobody.
     """
 
     def __init__(self, classroom: Classroom):
-        self.classroom = classroom
+        self.classroom, zone = classroom, classroom.zone
         self.path = classroom.folder / "grading" / "extensions.csv"
         exists = self.path.exists()
         self.table = read_table(self.path) if exists else Table(COLUMNS, [])
@@ -70,17 +130,35 @@ class Lateness:
         for number, row in enumerate(self.table.rows, 2):
             student, lesson, until = (row[place].strip() for place in places.values())
             try:
-                place = student, classroom.lesson_named(lesson)
-                self.extensions[place] = moment(until)
+                place = self.student_named(student), classroom.lesson_named(lesson)
+                self.extensions[place] = moment(until, zone)
             except ValueError as error:
                 where = f"{self.path}, line {number}"
                 raise ValueError(f"{where}: {error}") from None
 
+    def student_named(self, text: str) -> str:
+        """Returns the id of a learner, who may have submitted nothing yet.
+
+        Raises:
+            ValueError: it is a name or an address, and of nobody or of several.
+        """
+        student = self.classroom.student_named(text)
+        is_name = "@" in text or safe_id(text) != text
+        known = self.classroom.students() | read_people(self.classroom.roster).keys()
+        if is_name and student not in known:
+            raise ValueError(
+                f'"{text[:50]}" is nobody in {self.classroom.roster}, or several '
+                "people. Write the learner's id, or import a roster that has this "
+                "address or name."
+            )
+        return student
+
     def remove(self, student: str) -> None:
         """Removes a learner from the file of extensions."""
         if student in {name for name, _ in self.extensions}:
-            place, rows = self.table.column("student"), self.table.rows
-            self.table.rows = [row for row in rows if row[place].strip() != student]
+            place, named = self.table.column("student"), self.classroom.student_named
+            rows = self.table.rows
+            self.table.rows = [r for r in rows if named(r[place].strip()) != student]
             self.table.write(self.path, mode=0o644)
 
     @functools.cached_property
@@ -94,8 +172,8 @@ class Lateness:
 
     def update(
         self, row: SubmittedNotebook, submission: Submission, *, is_newest: bool
-    ) -> str:
-        """Brings the gradebook's facts up to date; returns how late it is, in words.
+    ) -> Late:
+        """Brings the gradebook's facts up to date; returns how late it is.
 
         The time of the newest file is no time of an earlier one that counts instead.
         """
@@ -103,7 +181,8 @@ class Lateness:
         text, is_readable = small_text(submission.folder / TIME), True
         if is_newest:
             try:
-                submitted.timestamp = moment(text) if text else None
+                zone = self.classroom.zone
+                submitted.timestamp = moment(text, zone) if text else None
             except ValueError:
                 submitted.timestamp, is_readable = None, False
         until = self.extensions.get((submission.student, submission.lesson))
@@ -113,18 +192,43 @@ class Lateness:
         marked = is_newest and (submission.folder / MARK).exists()
         row.late_submission_penalty = None
         if due and not is_readable:
-            return f"at an unknown time, since {TIME} cannot be read"
+            return Late(f"at an unknown time, since {TIME} cannot be read")
         # The LMS's mark says nothing of an extension.
         is_extended = until is not None and (due is None or until > due)
         if not seconds and (not marked or is_extended):
-            return ""
-        score = sum(grade.score for grade in row.grades)
+            return NOT_LATE
+        ends = due + (submitted.extension or datetime.timedelta()) if due else None
+        if seconds:
+            seconds = seconds_late(ends, submitted.timestamp, self.classroom.zone)
+        score = round(sum(grade.score for grade in row.grades), 2)
         penalty = self.plugin.late_submission_penalty(
             submission.student, score, seconds or 1
         )
         if penalty is not None:
-            row.late_submission_penalty = min(max(penalty, 0.0), max(score, 0.0))
-        return f"{in_words(seconds)} late" if seconds else "late, as the LMS says"
+            penalty = min(max(penalty, 0.0), max(score, 0.0))
+            row.late_submission_penalty = penalty
+        return Late(
+            words=f"{in_words(seconds)} late" if seconds else "late, as the LMS says",
+            due=self.classroom.time_text(ends) if ends else "",
+            penalty=penalty or 0.0,
+            in_time=self.earlier_in_time(submission, ends),
+        )
+
+    def earlier_in_time(
+        self, submission: Submission, ends: datetime.datetime | None
+    ) -> str:
+        """Describes the newest of the files before this one that was not late."""
+        found = []
+        for line in read_text(self.classroom.earlier_path(submission)).splitlines():
+            time, _, name = line.partition("\t")
+            with contextlib.suppress(ValueError):  # `MARKED`, for instance
+                when = moment(time, self.classroom.zone) if time else None
+                if when is None or (ends and when <= ends):
+                    shown = self.classroom.time_text(when) if when else ""
+                    found.append((shown, name))
+        if not found:
+            return ""
+        return ", ".join(filter(None, max(found))) or "without a time"
 
 
 def small_text(path: Path) -> str:
@@ -135,13 +239,40 @@ def small_text(path: Path) -> str:
         return file.read(500).strip()
 
 
-def moment(text: str) -> datetime.datetime:
-    """Reads a time as nbgrader does, which takes it for UTC; a day means its end."""
-    with contextlib.suppress(ValueError, OverflowError):
-        if day := re.match(r"\d{4}-\d\d-\d\d", text):
-            is_day = day[0] == text
-            return parse_utc(f"{text} 23:59:59" if is_day else text)
-    raise ValueError(f'"{text[:50]}" is no time. Write it like 2026-04-03 17:00 UTC.')
+def moment(text: str, zone: datetime.tzinfo = datetime.UTC) -> datetime.datetime:
+    """Reads a time, in `zone` unless it names another; a day means its end.
+
+    Returns it in UTC and without a zone, as nbgrader keeps it.
+    """
+    # A zone that does not exist raises a KeyError, an OSError or a ValueError.
+    with contextlib.suppress(ValueError, OverflowError, KeyError, OSError):
+        if found := MOMENT.fullmatch(text):
+            day, clock, name = found.groups()
+            time = dateutil.parser.parse(day + (clock or " 23:59:59"))
+            time = time.replace(tzinfo=time.tzinfo or zone)
+            if name and name != time.tzname():  # CEST, say, is where the class is
+                time = time.replace(tzinfo=zoneinfo.ZoneInfo(name))
+            return time.astimezone(datetime.UTC).replace(tzinfo=None)
+    raise ValueError(
+        f'"{text[:50]}" is no time. Write it like 2026-04-03 17:00, or '
+        "2026-04-03 17:00 Europe/Berlin."
+    )
+
+
+def seconds_late(
+    due: datetime.datetime, time: datetime.datetime, zone: datetime.tzinfo
+) -> float:
+    """Counts from one time in UTC to another; from noon to noon it is a day.
+
+    So it is when the clocks change in between, after 23 or 25 hours.
+    """
+    elapsed = (time - due).total_seconds()
+    here, there = (
+        one.replace(tzinfo=datetime.UTC).astimezone(zone).replace(tzinfo=None)
+        for one in (due, time)
+    )
+    by_clock = (there - here).total_seconds()
+    return by_clock if max(elapsed, by_clock) >= DAY_S else elapsed
 
 
 def in_words(seconds: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import secrets
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,10 +18,19 @@ from grader.authoring.release import checks, dumps, exercises, release, title
 from grader.classroom import gradebook
 from grader.classroom.final_result import EMPTY, final_result
 from grader.classroom.folder import Classroom, Publication, Submission
-from grader.classroom.lateness import TIME, small_text, time_of_change
+from grader.classroom.gradebook import Entry
+from grader.classroom.lateness import (
+    TIME,
+    remember_earlier,
+    small_text,
+    time_known,
+    time_of_change,
+)
+from grader.classroom.roster import read_sections
 from grader.pages.class_report import ClassReport
 from grader.pages.feedback import card, feedback_page
-from grader.results import ExerciseResult, Record, Result, Status
+from grader.results import ExerciseResult, Record, Result, Status, late_text
+from grader.submissions.lms_names import safe_id
 from grader.workers.cache_key import sha256
 
 SECRET = "submission_secret.txt"  # nbgrader's, by which a learner finds a page
@@ -55,23 +63,29 @@ def publish(classroom: Classroom, submission: Submission, record: Record) -> Rec
     """
     before = classroom.publication(submission)
     earlier = classroom.store.get(before.key)
+    if earlier:  # else what a lost gradebook had on it would be lost for good
+        entries_of(classroom, {submission: before})
     is_new_file = bool(earlier) and is_other_file(earlier, record)
     if earlier and stays(earlier, record):
-        now = Publication(earlier.key, before.better, unreadable=record.key)
+        facts = {"unreadable": record.key, "time": before.time}
+        now = Publication(earlier.key, before.better, **facts)
         record, is_new_file = earlier, False
     else:
         others = filter(None, (earlier, classroom.store.get(before.better)))
         better = [one for one in others if earned_more(one, record)]
         best = max(better, key=lambda one: one.result.points, default=None)
-        now = Publication(record.key, best.key if best else "")
+        time = time_known(submission)
+        now = Publication(record.key, best.key if best else "", time=time)
+        if is_new_file and before.time not in (None, time):
+            remember_earlier(classroom, submission, [(before.time, "")])
     result, name = record.result, submission.lesson
     gradebook.save(classroom, submission, result, is_new_file=is_new_file)
     folder = classroom.path("autograded", submission.student, name)
     notebook = autograded_notebook(classroom.lessons[name], result)
     write(folder / f"{name}.ipynb", dumps(notebook))
     copy_exchange_files(submission, folder)
-    [(_, final)] = final_results(classroom, {submission: now})
-    show(classroom, submission, now, final, classroom.names())
+    [(_, entry, final)] = final_results(classroom, {submission: now})
+    show(classroom, submission, now, entry, final, classroom.names())
     return record
 
 
@@ -99,9 +113,9 @@ def earned_more(earlier: Record, record: Record) -> bool:
 
 def final_results(
     classroom: Classroom, publications: Mapping[Submission, Publication]
-) -> Iterator[tuple[Submission, Result]]:
-    """Yields the results that count, of those submissions that have one."""
-    entries = gradebook.entries(classroom, publications)
+) -> Iterator[tuple[Submission, Entry, Result]]:
+    """Yields what counts, of those submissions that have a result."""
+    entries = entries_of(classroom, publications)
     for submission, now in publications.items():
         if record := classroom.store.get(now.key):
             others = (
@@ -111,41 +125,77 @@ def final_results(
             better, unreadable = (one.result if one else None for one in others)
             entry = entries.get(submission, EMPTY)
             facts = {"better": better, "unreadable": unreadable}
-            yield submission, final_result(record.result, entry, **facts)
+            yield submission, entry, final_result(record.result, entry, **facts)
+
+
+def entries_of(
+    classroom: Classroom, publications: Mapping[Submission, Publication]
+) -> dict[Submission, Entry]:
+    """Reads what the gradebook has on submissions; fills in first what it has lost."""
+    found = gradebook.entries(classroom, publications)
+    records = {
+        one: record
+        for one, now in publications.items()
+        if one not in found and (record := classroom.store.get(now.key))
+    }
+    if not records:
+        return found
+    gradebook.add_lessons(classroom)
+    gradebook.add_students(classroom)
+    lost = {one: publications[one] for one in records}
+    for one, record in records.items():
+        gradebook.save(classroom, one, record.result, lost=lost[one])
+    tqdm.write(
+        f"The gradebook had lost {len(lost)} graded submissions. They were filled in "
+        "again from grading/, with the scores that people gave."
+    )
+    return found | gradebook.entries(classroom, lost)
 
 
 def results_of(
-    classroom: Classroom, lesson: str = ""
+    classroom: Classroom, lesson: str = "", section: str = ""
 ) -> dict[Submission, Result | None]:
     """Returns the results that count, of one lesson or all; None: not graded yet."""
-    wanted = {one: classroom.publication(one) for one in classroom.submissions(lesson)}
-    return dict.fromkeys(wanted) | dict(final_results(classroom, wanted))
+    chosen = classroom.submissions(lesson, section=section)
+    wanted = {one: classroom.publication(one) for one in chosen}
+    finals = {one: final for one, _, final in final_results(classroom, wanted)}
+    return dict.fromkeys(wanted) | finals
 
 
 def final_result_of(classroom: Classroom, submission: Submission) -> Result:
     """Returns the result that counts; the submission must have one."""
     now = {submission: classroom.publication(submission)}
-    [(_, final)] = final_results(classroom, now)
+    [(_, _, final)] = final_results(classroom, now)
     return final
+
+
+def about_lateness(submission: Submission, now: Publication, final: Result) -> str:
+    """Says what is new about a submission's lateness; "" if nothing is."""
+    text = late_text(final)
+    if text == now.late:
+        return ""
+    score = f": {final.score:g} points" if final.score is not None else ""
+    return f"late: {submission}: {text}" if text else f"in time: {submission}{score}"
 
 
 def show(
     classroom: Classroom,
     submission: Submission,
     now: Publication,
+    entry: Entry,
     final: Result,
     names: Mapping[str, str],
 ) -> None:
     """Writes a learner's page and what is published, unless both are as they were."""
     name = names.get(submission.student)
-    facts = final.status, final.score, final.remarks, name
+    kept = {"given": entry.given, "extension_s": entry.extension_s}
+    facts = final.status, final.score, final.remarks, name, kept
     shown = sha256(repr(facts).encode())
     if shown != now.shown:
         write_page(classroom, submission, final, names)
         # Last: where this file is, everything above was written.
-        now = dataclasses.replace(now, shown=shown)
-        text = json.dumps(dataclasses.asdict(now))
-        write(classroom.published_path(submission), text + "\n")
+        now = dataclasses.replace(now, shown=shown, **kept)
+        classroom.write_publication(submission, now)
 
 
 def write_page(
@@ -185,23 +235,35 @@ def copy_exchange_files(submission: Submission, folder: Path) -> None:
 def publish_reports(classroom: Classroom) -> dict[Submission, Result]:
     """Writes each lesson's class report, and pages that the gradebook has changed.
 
-    Returns the results that count, without what they say about exercises.
+    Where the roster has several sections, each has a report of its own, too.
+
+    Prints whose lateness, or its cost, is another than was said before. Returns the
+    results that count, without what they say about exercises.
     """
     publications = {one: classroom.publication(one) for one in classroom.submissions()}
     names, finals = classroom.names(), {}
-    reports: dict[str, ClassReport] = {}
+    sections = read_sections(classroom.roster)
+    reports: dict[tuple[str, str], ClassReport] = {}
     found = final_results(classroom, publications)
-    for submission, final in with_progress(found, len(publications), "page"):
-        show(classroom, submission, publications[submission], final, names)
+    for submission, entry, final in with_progress(found, len(publications), "page"):
+        now = publications[submission]
+        if line := about_lateness(submission, now, final):
+            tqdm.write(line)
+            now = dataclasses.replace(now, late=late_text(final), shown="")
+        show(classroom, submission, now, entry, final, names)
         name, lesson = submission.lesson, classroom.lessons[submission.lesson]
-        if name not in reports:
-            solutions = {one: cell.source for one, cell in exercises(lesson).items()}
-            facts = {"title": title(lesson, name), "solutions": solutions}
-            reports[name] = ClassReport(name, **facts)
-        reports[name].add(submission.student, final)
+        of_theirs = [s for s in sections if submission.student in sections[s]]
+        for section in ["", *of_theirs] if len(sections) > 1 else [""]:
+            if (name, section) not in reports:
+                solutions = {one: c.source for one, c in exercises(lesson).items()}
+                heading = ", ".join(filter(None, [title(lesson, name), section]))
+                report = ClassReport(name, title=heading, solutions=solutions)
+                reports[name, section] = report
+            reports[name, section].add(submission.student, final)
         finals[submission] = dataclasses.replace(final, exercises=())
-    for name, report in reports.items():
-        write(classroom.folder / "grading" / "report" / f"{name}.html", report.page())
+    for (name, section), report in reports.items():
+        file = f"{name}-{safe_id(section)}.html" if section else f"{name}.html"
+        write(classroom.folder / "grading" / "report" / file, report.page())
     return finals
 
 

@@ -28,6 +28,8 @@ def purge(folder: Path, students: Sequence[str], *, apply: bool = False) -> int:
         for student in map(classroom.student_named, students):
             if student not in known:
                 raise ValueError(f'Nothing is kept about "{student}".')
+            if apply:  # while the roster still knows who the learner is
+                Lateness(classroom).remove(student)
             for path in paths_of(classroom, student):
                 print(f"{verb} {path}")
                 if apply:
@@ -37,7 +39,6 @@ def purge(folder: Path, students: Sequence[str], *, apply: bool = False) -> int:
             if apply:
                 gradebook.remove_student(classroom, student)
                 remove_name(classroom.roster, student)
-                Lateness(classroom).remove(student)
                 classroom.store.add_to_log("purged", student=student)
     print("The log grading/audit.jsonl keeps ids; downloads and backups are yours.")
     if not apply:
@@ -56,6 +57,7 @@ def paths_of(classroom: Classroom, student: str) -> list[Path]:
         if one.student == student:
             paths.append(classroom.published_path(one))
             paths.append(classroom.received_path(one))
+            paths.append(classroom.earlier_path(one))
             keys |= keys_of(classroom, one)
         else:
             others_keys |= keys_of(classroom, one)

@@ -19,6 +19,7 @@ COLUMNS = ["id", "name"]
 ON_ROSTER = "roster"  # the column that says "yes" for whom the last import had
 MAX_NAME = 200
 Row = dict[str, str]
+SECTIONS = re.compile(r"[,;]\s*(?:and\s+)?|\s+and\s+")  # between two of a learner's
 # The columns of people.csv that identify a learner, and what other files call them.
 IDS = {
     "id": ("id",),
@@ -176,6 +177,19 @@ def read_names(path: Path) -> dict[str, str]:
     """Maps learners' ids to the names in the file."""
     people = read_people(path).items()
     return {student: row["name"] for student, row in people if row["name"]}
+
+
+def read_sections(path: Path) -> dict[str, set[str]]:
+    """Maps sections to the ids of those who are in them; one may be in several.
+
+    Canvas writes "Monday and Friday" then, Moodle "Monday, Friday".
+    """
+    found: dict[str, set[str]] = {}
+    for student, row in read_people(path).items():
+        for section in SECTIONS.split(row.get("section", "")):
+            if section.strip():
+                found.setdefault(section.strip(), set()).add(student)
+    return dict(sorted(found.items()))
 
 
 def find_student(path: Path, text: str) -> str:

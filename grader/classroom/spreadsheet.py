@@ -13,6 +13,7 @@ from grader.submissions.clean_text import clean_text
 
 BOM = b"\xef\xbb\xbf"  # by which Excel recognizes UTF-8
 MAX_CELL = 2000
+DECIMAL = re.compile(r"\s*-?\d+([.,])\d\d?\s*").fullmatch  # 3.00 or, in German, 3,00
 # Spreadsheets take these for the start of a formula, in full width too. Where the
 # semicolon separates cells, they also do so in the middle of one of ours.
 SIGNS = r"=+\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212"
@@ -33,12 +34,17 @@ class Table:
     delimiter: str = ","
     line_end: str = "\r\n"
     has_bom: bool = False
+    decimal: str = "."
 
     def column(self, *names: str) -> int | None:
         """Returns the place of the first column with one of these names."""
         wanted = {name.casefold() for name in names}
         found = (one.strip().casefold() in wanted for one in self.columns)
         return next((place for place, is_it in enumerate(found) if is_it), None)
+
+    def number(self, value: float) -> str:
+        """Writes a number as the file writes numbers."""
+        return cell_text(value).replace(".", self.decimal)
 
     def write(self, path: Path, mode: int = 0o600) -> Path:
         """Replaces a file in one step; the cells are written as they are."""
@@ -71,12 +77,14 @@ def read_table(path: Path) -> Table:
         raise ValueError(f"{path} is no CSV file: {error}.") from None
     if not first.strip():
         raise ValueError(f"{path} has no column names in its first line.")
+    numbers = {found[1] for row in rows for one in row if (found := DECIMAL(one))}
     return Table(
         columns=rows[0],
         rows=[row + [""] * (len(rows[0]) - len(row)) for row in rows[1:] if row],
         delimiter=delimiter,
         line_end="\r\n" if first.endswith("\r") else "\n",
         has_bom=data.startswith(BOM),
+        decimal="," if numbers == {","} else ".",
     )
 
 

@@ -90,6 +90,7 @@ class Collection:
 
     Attributes:
         placed: the files that are in their place, by student's id and lesson.
+        superseded: the learner's other notebooks of the lesson in these downloads.
         names: display names by id, of these downloads.
         problems: one line for each file that could not be placed, and for each choice.
         account: each file that came in, and what became of it.
@@ -107,6 +108,7 @@ class Collection:
         ]
         self.known_lessons = [*lessons, *self.others]
         self.placed: dict[tuple[str, str], Version] = {}
+        self.superseded: dict[tuple[str, str], list[Version]] = {}
         self.names: dict[str, str] = {}
         self.problems: list[str] = []
         self.account: list[tuple[str, Fate]] = []
@@ -415,6 +417,9 @@ class Collection:
                 fate = Fate.OURS
             elif one.digest != new.digest and one.kind > 1:
                 by_rank.setdefault(one.rank, []).append(one)
+            if one.digest != newest.digest and one.kind > 1 and not one.is_ours:
+                others = self.superseded.setdefault((student, lesson), [])
+                others.append(replace(one, file=None))
             self.account.append((one.path, fate))
         for several in by_rank.values():
             self.problems.append(f"{who}: {new.why_not(several)}")

@@ -10,6 +10,7 @@ from classes import printed
 
 from grader import ROOT, CourseError
 from grader.__main__ import main
+from grader.authoring import build as building
 from grader.authoring.build import read_lessons
 from grader.authoring.known_answers import answers_to
 from grader.authoring.lesson import read_cells
@@ -185,3 +186,22 @@ def test_a_folder_without_lessons_says_how_to_begin(tmp_path, capsys):
         f"{tmp_path} holds no lesson. Write one: "
         f"python -m grader new lesson NAME --folder {tmp_path}\n"
     )
+
+
+def test_a_build_tries_only_what_was_added_to_a_lesson_of_ours(tmp_path):
+    """Our own build has proven the rest; where any of it was changed, all is tried."""
+    path = new_exercise("01", "spread", tmp_path / "own")[0]
+    lesson = read(tmp_path / "own")[path.stem]
+    proven, tried = building.proven_by_ours(path, lesson)
+    others = {cell.id for name, cell in checks(lesson).items() if name != "spread"}
+    assert {*proven} == others and all(proven.values())
+    new = {one.exercise for one in answers_to(path) if one not in tried}
+    assert new == {"spread"}
+    demo = next(one for one in lesson.cells if one.source.startswith("import"))
+    demo.source += "\nADDED = 1"
+    assert building.proven_by_ours(path, lesson) == ({}, set())
+    demo.source = demo.source.removesuffix("\nADDED = 1")
+    checks_of_it = path.parent / "checks" / path.name
+    text = checks_of_it.read_text()
+    checks_of_it.write_text(text.replace("def cases_of_", "def more_cases_of_", 1))
+    assert building.proven_by_ours(path, lesson) == ({}, set())

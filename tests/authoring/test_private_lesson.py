@@ -280,7 +280,7 @@ def test_a_class_whose_private_lessons_have_moved_says_where_they_were(own, tmp_
     tiny.write_course(course)
     make_course(tmp_path / "class", private=[own], root=course)
     own.rename(tmp_path / "moved")
-    with pytest.raises(ValueError, match=r"my-course holds no lesson.*remove this one"):
+    with pytest.raises(ValueError, match=r"my-course holds no lesson.*--without"):
         make_course(tmp_path / "class", update=True, root=course)
 
 

@@ -5,6 +5,7 @@ tiny lesson, of 3 points.
 """
 
 import csv
+import re
 
 import pytest
 from classes import make_class, printed
@@ -130,7 +131,91 @@ def test_a_file_with_semicolons_and_a_byte_order_mark_stays_one(folder):
     path.write_bytes(text.encode())
     printed(export, folder / "class", template=path)
     written = folder / "class" / "grading" / "grades-canvas.csv"
-    assert written.read_bytes().decode() == text.replace("A;\r", "A;2.5\r")
+    assert written.read_bytes().decode() == text.replace("A;\r", "A;2,5\r")
+
+
+@pytest.mark.parametrize(
+    ("template", "row", "place"), [(CANVAS, 3, 6), (MOODLE, 1, 4)], ids=["C", "M"]
+)
+def test_numbers_are_written_as_the_file_writes_them(folder, template, row, place):
+    for student in ("101", "12345"):
+        publish_result(folder, student, negate=1.5)
+    commas = re.sub(r"(?<=,)(\d+)\.(\d\d?)(?=[,\n])", r'"\1,\2"', template)
+    for text, cell in ((template, "2.5"), (commas, "2,5")):
+        assert fill(folder, text)[2][row][place] == cell
+
+
+def test_a_learner_who_is_in_the_file_twice_is_filled_in_nowhere(folder):
+    publish_result(folder, "101")
+    publish_result(folder, "102", double=0)
+    again = '"Lovelace, Ada",101,20260001,alovelace,Friday,9.00,2.00,90.0\n'
+    status, said, found = fill(folder, CANVAS + again)
+    assert status == 1 and changes(CANVAS + again, found) == [(4, 6, "2")]
+    line = (
+        "101 is in template.csv twice, in lines 4 and 9: nothing was filled in there."
+    )
+    assert line in said.splitlines()
+    assert "not in template.csv" not in said and "Ada" not in said
+    assert "filled.csv: 1 grades" in said
+
+
+def test_so_is_one_in_moodles_worksheet_and_one_without_a_grade_is_no_problem(folder):
+    publish_result(folder, "12345")
+    lines = MOODLE.splitlines(keepends=True)
+    status, said, found = fill(folder, MOODLE + lines[1])
+    assert status == 1 and "12345 is in template.csv twice, in lines 2 and 5" in said
+    assert changes(MOODLE + lines[1], found) == []
+    status, said, found = fill(folder, MOODLE + lines[3])
+    assert status == 0 and said.count("Emmy Noether") == 1
+    assert changes(MOODLE + lines[3], found) == [(1, 4, "3")]
+
+
+def test_two_learners_of_one_name_are_two(folder):
+    publish_result(folder, "101")
+    publish_result(folder, "106", double=0)
+    text = CANVAS + '"Lovelace, Ada",106,20260006,alovelace2,Friday,9.00,,90.0\n'
+    status, _, found = fill(folder, text)
+    assert status == 0 and changes(text, found) == [(3, 6, "3"), (8, 6, "2")]
+
+
+def test_a_grade_that_moodle_has_locked_stays_and_is_said(folder):
+    publish_result(folder, "12345")
+    publish_result(folder, "12346", double=0, negate=1)
+    text = MOODLE.replace("3.00,Yes", "3.00,No")
+    status, said, found = fill(folder, text)
+    assert status == 0 and changes(text, found) == []
+    assert "left as it was: 12345 01_tiny, whose grade Moodle has locked" in said
+    assert "left as it was: 12346" not in said  # it has the same grade
+
+
+def test_moodles_worksheet_may_lack_the_maximum_grade(folder):
+    publish_result(folder, "12345", negate=6)
+    text = MOODLE.replace(',"Maximum Grade"', "").replace("3.00,Yes", "Yes")
+    status, said, found = fill(folder, text)
+    assert status == 0 and found[1][4] == "3"
+    assert "12345 01_tiny: 7 capped at the 3 points possible" in said
+
+
+def test_a_worksheet_of_an_assignment_with_a_scale_is_refused(folder):
+    publish_result(folder, "12345")
+    with pytest.raises(ValueError, match="graded by a scale, not by points"):
+        fill(folder, MOODLE.replace("Maximum Grade", "Scale"))
+    assert not (folder / "filled.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (CANVAS.replace("Lesson 1", "Lesson 1 Final Grade"), "contains .Final Grade"),
+        (CANVAS.replace("Lesson 1", "Current Points 01_tiny"), "contains .Current P"),
+        (CANVAS.replace("10.00,3.00", "10.00,(read only)"), "it is read only there"),
+    ],
+)
+def test_a_column_that_canvas_would_ignore_is_refused(folder, text, why):
+    publish_result(folder, "101")
+    with pytest.raises(ValueError, match=f"ignores the column .* since .*{why}"):
+        fill(folder, text)
+    assert not (folder / "filled.csv").exists()
 
 
 @pytest.mark.parametrize(

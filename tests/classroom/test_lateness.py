@@ -2,7 +2,9 @@
 
 import csv
 import datetime
+import re
 import zipfile
+from zoneinfo import ZoneInfo
 
 import nbformat
 import pytest
@@ -24,8 +26,10 @@ from grader.classroom import grade as grading
 from grader.classroom.explain import explain
 from grader.classroom.export import export
 from grader.classroom.folder import Classroom
-from grader.classroom.lateness import Lateness, in_words, moment
+from grader.classroom.lateness import Lateness, in_words, moment, seconds_late
 from grader.classroom.purge import purge
+from grader.classroom.returning import return_feedback
+from grader.results import ExerciseResult, Outcome, Result, late_text
 
 pytestmark = pytest.mark.usefixtures("pretended")
 __all__ = ["pretended"]  # a fixture
@@ -191,7 +195,8 @@ def test_extensions_may_be_separated_as_a_spreadsheet_saves_them(folder):
 def test_an_extension_of_somebody_who_has_not_submitted_is_listed(folder):
     extend(folder, "adaa,1,2026-04-01", "ada,1,2026-04-01")
     lines = [line for line in grade(folder) if line.startswith("extended")]
-    assert lines == [f"extended, but not submitted: adaa {NAME}"]
+    until = "2026-04-01 23:59 UTC"
+    assert lines == [f"extended, but not submitted: adaa {NAME} until {until}"]
 
 
 def test_a_learner_is_found_by_what_the_roster_knows(folder):
@@ -215,8 +220,12 @@ def test_purge_removes_a_learners_extension(folder):
     assert text == f"student,lesson,until\nada,{NAME},2026-04-01\n"
 
 
+def classes_lesson(folder):
+    return nbformat.read(folder / "class/source" / NAME / f"{NAME}.ipynb", 4)
+
+
 def download(folder, *names, when=(2026, 3, 31, 13, 0, 0)):
-    lesson = nbformat.read(folder / "class/source" / NAME / f"{NAME}.ipynb", 4)
+    lesson = classes_lesson(folder)
     path = folder / "download.zip"
     with zipfile.ZipFile(path, "w") as archive:
         for number, name in enumerate(names):
@@ -339,7 +348,224 @@ def test_lateness_in_words(seconds, said):
     assert in_words(seconds) == said
 
 
-def test_a_day_means_its_end_and_a_zone_is_respected():
-    assert moment("2026-04-03") == datetime.datetime(2026, 4, 3, 23, 59, 59)
-    berlin = moment("2026-04-03 17:00 Europe/Berlin")
-    assert berlin == datetime.datetime(2026, 4, 3, 15)
+@pytest.mark.parametrize(
+    ("text", "zone", "day", "clock"),
+    [
+        ("2026-04-03", "UTC", 3, "23:59:59"),
+        ("2026-04-03", "Asia/Seoul", 3, "14:59:59"),
+        ("2026-04-03", "America/Los_Angeles", 4, "06:59:59"),
+        ("2026-04-03 Europe/Berlin", "Asia/Seoul", 3, "21:59:59"),
+        ("2026-04-03 17:00 Europe/Berlin", "UTC", 3, "15:00:00"),
+        ("2026-04-03 17:00 CEST", "Europe/Berlin", 3, "15:00:00"),
+        ("2026-04-03 17:00 KST", "Asia/Seoul", 3, "08:00:00"),
+        ("2026-04-03 17:00 +0200", "Asia/Seoul", 3, "15:00:00"),
+        ("2026-04-03T17:00:00+02:00", "Asia/Seoul", 3, "15:00:00"),
+        ("2026-04-03 17:00:00.123456 UTC", "Asia/Seoul", 3, "17:00:00.123456"),
+    ],
+)
+def test_a_day_means_its_end_where_the_class_is(text, zone, day, clock):
+    wanted = datetime.datetime.fromisoformat(f"2026-04-0{day} {clock}")
+    assert moment(text, ZoneInfo(zone)) == wanted
+
+
+@pytest.mark.parametrize("zone", ["CEST", "Berlin", "pm"])
+def test_a_time_in_a_zone_that_does_not_exist_is_no_time(zone):
+    """Read as if it was in UTC, it would be hours from what was meant."""
+    with pytest.raises(ValueError, match=f'"2026-04-03 17:00 {zone}" is no time'):
+        moment(f"2026-04-03 17:00 {zone}", ZoneInfo("Asia/Seoul"))
+
+
+def set_zone(folder, name):
+    settings(folder, f'c.Classroom.timezone = "{name}"\n')
+
+
+def submit_at(folder, student, time, **answers):
+    path = submit(folder, student, **(answers or RIGHT))
+    path.with_name("timestamp.txt").write_text(time)
+
+
+def lines_about(lines, student):
+    found = re.compile(rf"(late|in time|for a person): {student} ")
+    return [line for line in lines if found.match(line)]
+
+
+def test_an_extension_ends_with_the_day_where_the_class_is(tmp_path):
+    make_class(tmp_path)
+    settings(tmp_path, ZERO)
+    set_zone(tmp_path, "America/Los_Angeles")
+    submit_at(tmp_path, "ada", "2026-11-07 20:00 America/Los_Angeles")
+    extend(tmp_path, "ada,01,2026-11-07")
+    lines = grade_due(tmp_path, "2026-11-05 23:59 America/Los_Angeles")
+    assert f"due: {NAME} 2026-11-05 23:59 America/Los_Angeles" in lines
+    assert scores(tmp_path) == {"ada": "3"}
+    submit_at(tmp_path, "ada", "2026-11-08 00:00 America/Los_Angeles")
+    [line] = lines_about(grade(tmp_path), "ada")
+    assert "late: a penalty of 3 points is deducted from the 3 earned" in line
+    assert line.endswith("It was due on 2026-11-07 23:59 America/Los_Angeles.")
+    assert "due on 2026-11-07 23:59 America/Los_Angeles" in words(page(tmp_path, "ada"))
+    lines = printed(explain, tmp_path / "class", "ada", "1")[1]
+    assert lines[-1].split()[2] == "America/Los_Angeles"
+
+
+def test_a_time_zone_that_does_not_exist_stops_the_command_and_is_named(folder):
+    set_zone(folder, "Berlin")
+    with pytest.raises(ValueError, match=r'c\.Classroom\.timezone is "Berlin", which'):
+        grade(folder)
+
+
+@pytest.mark.parametrize(
+    ("due", "submitted", "days"),
+    [
+        ("2026-10-23 23:59", "2026-10-26 23:00", 3),  # the day between has 25 hours
+        ("2026-10-24 12:00", "2026-10-25 11:30", 1),
+        ("2026-10-24 12:00", "2026-10-25 12:01", 2),
+        ("2026-03-28 12:00", "2026-03-29 12:01", 2),  # and this one has 23
+        ("2026-03-28 12:00", "2026-03-29 11:59", 1),
+        ("2026-03-28 23:59", "2026-03-29 03:30", 1),
+    ],
+)
+def test_a_day_is_one_day_when_the_clocks_change(tmp_path, due, submitted, days):
+    make_class(tmp_path)
+    settings(tmp_path, DAILY)
+    set_zone(tmp_path, "Europe/Berlin")
+    submit_at(tmp_path, "ada", f"{submitted} Europe/Berlin")
+    grade_due(tmp_path, f"{due} Europe/Berlin")
+    assert scores(tmp_path) == {"ada": f"{3 - days}"}
+
+
+def test_hours_are_counted_as_they_pass_when_the_clocks_change():
+    berlin = ZoneInfo("Europe/Berlin")
+    times = "2026-03-28 23:59", "2026-03-29 03:29"
+    due, submitted = (moment(f"{one} Europe/Berlin") for one in times)
+    assert seconds_late(due, submitted, berlin) == 2.5 * 3600
+
+
+def test_a_line_says_what_a_penalty_leaves_of_the_points_that_were_earned(folder):
+    """Not of 0, which would leave -3."""
+    settings(folder, ZERO)
+    grade(folder)
+    set_due(folder, DUE)
+    [line] = lines_about(grade(folder), "bob")
+    assert (
+        "a penalty of 3 points is deducted from the 3 earned, which leaves 0." in line
+    )
+
+
+def test_a_score_that_a_penalty_takes_is_no_minus_zero(folder):
+    third = ExerciseResult("double", Outcome.PARTLY, 12.87, 15)
+    for penalty in (12.87, 12.87 + 1e-12, 12.869999999):
+        late = Result(NAME, (third,), late="1 day late", penalty=penalty)
+        assert f"{late.score:g}" == "0" and late_text(late).endswith("leaves 0.")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: settings(folder, ZERO),
+        lambda folder: settings(folder, DAILY),
+        lambda folder: set_due(folder, "2026-03-30 11:00"),
+        lambda folder: submit_at(folder, "bob", "2026-04-02 13:00 UTC"),
+    ],
+    ids=["penalty", "plug-in", "due date", "time stamp"],
+)
+def test_a_change_of_what_is_late_or_what_it_costs_is_said_once(folder, change):
+    grade_due(folder)
+    assert lines_about(grade(folder), "bob") == []
+    change(folder)
+    lines = printed(export, folder / "class")[1]
+    [line] = lines_about(lines, "bob")
+    lines = grade(folder)
+    assert "2 submissions: 2 graded before, 0 to grade." in lines
+    assert lines_about(lines, "bob") == [line]
+    assert line.startswith(f"late: bob {NAME}: This was submitted ")
+    assert lines_about(grade(folder), "bob") == []
+
+
+def test_returned_feedback_says_it_too_if_it_is_the_first_to_find_it(folder):
+    grade_due(folder)
+    settings(folder, ZERO)
+    _, lines = printed(return_feedback, folder / "class", "1")
+    assert len(lines_about(lines, "bob")) == 1
+    assert "0 of 3 points" in words(page(folder, "bob"))
+
+
+def test_a_learner_who_is_no_longer_late_is_said(folder):
+    settings(folder, ZERO)
+    grade_due(folder)
+    extend(folder, f"bob,{NAME},2026-04-01")
+    assert lines_about(grade(folder), "bob") == [f"in time: bob {NAME}: 3 points"]
+
+
+EARLIER = "An earlier file was in time ("
+
+
+def test_an_earlier_file_in_time_of_the_same_download_is_named(empty):
+    path, lesson = empty / "moodle.zip", classes_lesson(empty)
+    times = {"first": (2026, 3, 1, 9, 0, 0), "last": (2026, 3, 31, 9, 0, 0)}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, when in times.items():
+            notebook = answered(lesson, **RIGHT)
+            notebook.cells[0].source += name
+            place = f"Ada_11_assignsubmission_file/{name}.ipynb"
+            info = zipfile.ZipInfo(place, when)
+            archive.writestr(info, nbformat.writes(notebook))
+    grade(empty, path)
+    set_due(empty, "2026-03-15 12:00")
+    late, earlier = lines_about(grade(empty), "11")
+    assert late.startswith("late: ")
+    when = datetime.datetime(2026, 3, 1, 9).astimezone(datetime.UTC)
+    said = f"{EARLIER}{when:%Y-%m-%d %H:%M} UTC, first.ipynb), but the newest one"
+    assert earlier.startswith(f"for a person: 11 {NAME}: {said}")
+    assert said in words(page(empty, "11"))
+    set_due(empty, "2026-02-15 12:00")  # then both are late
+    assert len(lines_about(grade(empty), "11")) == 1
+
+
+def test_an_earlier_file_in_time_that_was_graded_before_is_named(folder):
+    """So it is with nbgrader's exchange, which replaces the file."""
+    grade_due(folder)
+    answers = RIGHT | {"double": RIGHT["double"] + "  # again"}
+    submit_at(folder, "ada", "2026-04-02 12:00 UTC", **answers)
+    late, earlier = lines_about(grade(folder), "ada")
+    assert "3 days late" in late
+    assert f"{EARLIER}2026-03-30 12:00 UTC), but the newest one counts." in earlier
+    purged = printed(purge, folder / "class", ["ada"], apply=True)[1]
+    assert f"removed {folder / 'class/grading/earlier' / NAME / 'ada'}" in purged
+
+
+def test_of_canvass_files_the_mark_says_which_was_in_time(empty):
+    grade(empty, download(empty, f"bob_102_9002_{NAME}.ipynb"))
+    names = f"ada_101_9000_{NAME}.ipynb", f"bob_LATE_102_9003_{NAME}.ipynb"
+    lines = grade(empty, download(empty, *names, when=(2026, 4, 1, 13, 0, 0)))
+    late, earlier = lines_about(lines, "102")
+    assert "late, as the LMS says" in late and EARLIER in earlier
+    names = f"ada_101_9000_{NAME}.ipynb", f"bob_LATE_102_9004_{NAME}.ipynb"
+    lines = grade(empty, download(empty, *names, f"cy_103_9005_{NAME}.ipynb"))
+    assert lines_about(lines, "103") == []
+
+
+PEOPLE = "id,name,email,sis_login_id\nbob,Robert Boole,boole@x.edu,boole\n"
+
+
+@pytest.mark.parametrize(
+    "named", ["boole@x.edu", "BOOLE@x.edu", "Robert Boole", "boole"]
+)
+def test_an_extension_finds_whom_the_roster_knows_by_that(folder, named):
+    settings(folder, ZERO)
+    (folder / "class" / "grading" / "people.csv").write_text(PEOPLE)
+    extend(folder, f"{named},{NAME},2026-04-01")
+    lines = grade_due(folder)
+    assert scores(folder)["bob"] == "3"
+    assert not [line for line in lines if line.startswith("extended")]
+    printed(purge, folder / "class", ["bob"], apply=True)
+    assert "Bo" not in (folder / "class/grading/extensions.csv").read_text().title()
+
+
+@pytest.mark.parametrize("named", ["bole@x.edu", "Robert Bole", "Boole, Robert"])
+def test_an_address_or_a_name_that_is_nobodys_stops_the_command(folder, named):
+    """Else the learner would be late for a letter."""
+    (folder / "class" / "grading" / "people.csv").write_text(PEOPLE)
+    quoted = f'"{named}"' if "," in named else named
+    extend(folder, f"{quoted},{NAME},2026-04-01")
+    with pytest.raises(ValueError, match=rf'line 2: "{named}" is nobody in .*people'):
+        grade(folder)

@@ -22,6 +22,7 @@ NAME = tiny.NAME
 CANVAS = {"101": "ada", "102": "bob", "103": "cleo", "104": "dan", "105": "jan"}
 CANVAS |= {"106": "gus", "107": "hal", "108": "ivy", "109": "kim"}  # logins
 MOODLE = {"21": "Eve Eaves", "22": "Finn Fox", "23": "Lee Low"}
+SECTIONS = "Friday", "Monday"  # of Canvas's learners: even and odd numbers
 END = "# %% [markdown]\n# ## The end"
 HALVE = '''\
 # %% [markdown]
@@ -100,7 +101,10 @@ class Term:
     def rosters(self, points=4) -> tuple[Path, Path]:
         """Writes Canvas's gradebook and Moodle's grading worksheet of the class."""
         head = "Student,ID,SIS User ID,SIS Login ID,Section,Lesson 1 (77),Final Score"
-        lines = [f'"{n.title()}, A.",{i},S{i},{n},,,' for i, n in CANVAS.items()]
+        lines = [
+            f'"{n.title()}, A.",{i},S{i},{n},{SECTIONS[int(i) % 2]},,'
+            for i, n in CANVAS.items()
+        ]
         possible = f"    Points Possible,,,,,{points}.00,(read only)"
         canvas = [head, possible, *lines, '"Student, Test",199,,5f0c,,,']
         head = "Identifier,Full name,Email address,Status,Grade,Maximum Grade"

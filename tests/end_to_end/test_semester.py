@@ -19,6 +19,7 @@ from term import CANVAS, NAME, Term, counts, table
 from grader import ROOT
 from grader.__main__ import main
 from grader.authoring.release import exercises
+from grader.classroom import gradebook
 
 pytestmark = pytest.mark.slow
 DUE = "2024-05-08 20:00"  # a Wednesday; FRIDAY is one day and 13 hours later
@@ -82,6 +83,8 @@ def test_a_semester(tmp_path):
     mend_a_check_and_change_points(term)
     regrade_one_exercise(term)
     decide_what_was_left(term)
+    lose_the_gradebook(term)
+    export_a_section(term)
     export_to_canvas(term)
     export_to_moodle(term)
     return_feedback(term)
@@ -101,6 +104,7 @@ def set_the_due_date(term):
     handbook = (ROOT / "docs" / "handbook" / "late.md").read_text()
     [plugin] = re.findall(r"(?s)```python\n(from nbgrader.*?)```", handbook)
     term.configure(plugin)
+    term.configure('c.Classroom.timezone = "Europe/Berlin"\n')
     set_due(term.folder, DUE)
     lines = "student,lesson,until\n103,01,2024-05-12\ngus,01,2099-12-31\n"
     term.write("class/grading/extensions.csv", lines)
@@ -137,6 +141,9 @@ def grade_what_came_in(term):
         term.folder / "clones",
     )
     assert lines[0] == "9 files: 8 count, 1 is the course's own."
+    assert f"due: {NAME} 2024-05-08 22:00 Europe/Berlin" in lines
+    late = [line.split()[1] for line in lines if line.startswith("late: ")]
+    assert late == [*FIRST_LATE]
     assert counts(lines) == {"GRADED": 8, "STUDENT_ERROR": 1, "NEEDS_REVIEW": 1}
     assert (term.scores(), term.penalties()) == (FIRST, FIRST_LATE)
     assert "A person will look at it" in term.words("105")
@@ -194,6 +201,25 @@ def decide_what_was_left(term):
     lines = term.run("grade")
     assert counts(lines) == {"GRADED": 8, "GRADED_WITH_NOTE": 1, "STUDENT_ERROR": 1}
     assert (term.scores(), term.penalties()) == (FINAL, LATE)
+
+
+def lose_the_gradebook(term):
+    (term.place / "gradebook.db").unlink()
+    gradebook.create_tables.cache_clear()  # as in another process
+    lines = term.run("grade")
+    assert "The gradebook had lost 10 graded submissions." in lines.text
+    assert "10 graded before, 0 to grade" in lines.text
+    assert (term.scores(), term.penalties()) == (FINAL, LATE)
+    assert COMMENT in term.words("21")
+
+
+def export_a_section(term):
+    reports = (term.place / "grading" / "report").iterdir()
+    names = {f"{NAME}{one}.html" for one in ("", "-Friday", "-Monday")}
+    assert {path.name for path in reports} == names
+    term.run("export", "--section", "Monday")
+    rows = table(term.place / "grading" / "grades.csv")
+    assert [row["student"] for row in rows] == ["101", "103", "105", "hal"]
 
 
 def export_to_canvas(term):
