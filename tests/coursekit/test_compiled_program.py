@@ -132,8 +132,8 @@ def test_what_does_not_trace_is_not_compiled():
 class Text:
     """Stands for an executable of another backend, by its text alone."""
 
-    def __init__(self, operation):
-        self.operation = operation
+    def __init__(self, x, operation):
+        self.x, self.operation = x, operation
 
     def as_text(self):
         lines = ("HloModule m, num_partitions=8", "%add (a: f32[]) -> f32[] {")
@@ -141,6 +141,7 @@ class Text:
             "  ROOT %s = f32[] add(%a, %a)",
             "}",
             "ENTRY %main (x: f32[4]) -> x {",
+            f"  %x = {self.x} parameter(0)",
         )
         return "\n".join((*lines, f"  ROOT %r = {self.operation}", "}"))
 
@@ -149,34 +150,45 @@ class Text:
 
 
 @pytest.mark.parametrize(
-    ("operation", "devices", "said"),
+    ("x", "operation", "devices", "said"),
     [
         (
+            "f32[4]{0}",
             "f32[4]{0} all-reduce(%x), replica_groups={}, to_apply=%add",
             8,
             "all-reduce (add) of f32[4]",
         ),
         (
+            "f32[4]{0:T(128)}",
             "f32[4]{0:T(128)} all-reduce-start(%x), replica_groups=[2,4]<=[8],"
             " to_apply=%add",
             4,
             "all-reduce (add) of f32[4]",
         ),
         (
+            "bf16[2,4]{1,0}",
             "bf16[8,4]{1,0} all-gather(%x), dimensions={0},"
             " replica_groups=mesh['data'=4,'model'=2] {'data':(2)2,'model'}",
             4,
             "all-gather of bf16[2,4]",
         ),
         (
+            "s32[4]{0}",
             "s32[4]{0} collective-permute(%x), source_target_pairs={{0,1},{1,0}}",
             2,
             "collective-permute of i32[4]",
         ),
+        (
+            "bf16[1,8]{1,0:T(8,128)(2,1)}",
+            "(bf16[1,8]{1,0:T(8,128)(2,1)}, bf16[1,8]{1,0:T(8,128)(2,1)}, u32[]{:S(2)},"
+            " u32[]{:S(2)}) collective-permute-start(%x), source_target_pairs={{0,1}}",
+            1,
+            "collective-permute of bf16[1,8]",
+        ),
     ],
 )
-def test_other_ways_of_writing_a_program_are_understood(operation, devices, said):
-    found = CompiledProgram(Text(operation))
+def test_other_ways_of_writing_a_program_are_understood(x, operation, devices, said):
+    found = CompiledProgram(Text(x, operation))
     [one] = found.collectives
     assert (one.devices, str(one)) == (devices, said)
     assert found.flops == 0
