@@ -256,6 +256,8 @@ def stand_ins(on: Cluster) -> tuple[list, str]:
         else:
             # Otherwise it would ask Google's metadata server, which is not there.
             os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+            os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
+            os.environ.setdefault("TPU_ACCELERATOR_TYPE", on.chip.tpu_name)
             sizes = "x".join(map(str, on.shape))
             name = f"{on.chip.tpu_name}:{sizes}"
             try:

@@ -232,6 +232,11 @@ class Costs:
         reads = kinds <= POINTWISE | {"reduce"} and user[3] not in FREE
         return reads and self.is_pointwise(line)
 
+    def melts(self, name: str, line: re.Match) -> bool:
+        """Tells whether a result is never written: its users compute it themselves."""
+        users = self.uses[name][line[1]]
+        return bool(users) and all(self.joins(user, line) for user in users)
+
     def in_kernel(self, line: re.Match) -> bool:
         return bool(self.fused) and self.fused in self.scope(line)
 
@@ -262,9 +267,9 @@ class Costs:
             read = 2 * sum(updates.values())
         else:
             users = self.uses[name][line[1]]
-            kept = all(self.joins(user, line) for user in users)
-            kept |= kernel and all(self.in_kernel(user) for user in users)
-            read = 0.0 if users and kept else self.size(name, line[1])
+            kept = kernel and users and all(self.in_kernel(user) for user in users)
+            kept = kept or self.melts(name, line)
+            read = 0.0 if kept else self.size(name, line[1])
         places = {
             part[4].split(")")[0]: part for part in inside if part[3] == "parameter"
         }
@@ -477,6 +482,8 @@ class Costs:
             biggest = max(needs, key=lambda one: self.size(name, one))
             if self.size(name, biggest) >= self.size(name, result):
                 return self.owners(name, biggest)
+        if self.melts(name, line):  # so what it takes lives on until then
+            return {own for one in needs for own in self.owners(name, one)}
         if updates := self.updates(name, line):
             return {own for one in updates for own in self.owners(name, one)} or (
                 set() if self.is_argument(name, updates) else {result}

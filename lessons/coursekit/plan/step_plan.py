@@ -79,7 +79,8 @@ class Plan:
         lower: seconds if everything overlaps, at the chip's peak rates.
         upper: seconds if nothing does, at the rates that chips were measured to reach.
         seconds: seconds in the compiler's order, each link beside the computation.
-        compute, links: seconds of the step by lane; these make up the bounds.
+        compute: seconds of its matrix products at the rate that chips reach.
+        links: seconds on each kind of link.
         timeline: the events of a step on one chip.
         measured: seconds of a step on the devices that are there, if it was run.
         refused: what the chip's own compiler said when it refused.
@@ -122,7 +123,7 @@ class Plan:
 
     @property
     def memory_seconds(self) -> float:
-        """Seconds to read and write all that the program does, at the peak rate."""
+        """Seconds to read and write all that the program does."""
         return self.num_bytes / self.on.chip.memory_rate
 
     @property
@@ -168,7 +169,7 @@ def plan(
         *shapes: its arguments: trees of `jax.ShapeDtypeStruct` with a `NamedSharding`.
             Its mesh may be an `AbstractMesh`, or be made of `devices(on)`.
         on: the chips: "h100:8", "h100:2x8" (nodes x GPUs), "v5p:4x4x4" (a slice). Left
-            out, the devices that are there: then the step also runs, on zeros, and
+            out, the devices that are there: then the step also runs, on small numbers, and
             `measured` stands beside what the plan says, if the table has such chips.
         trips: how often loops run whose number of rounds the program does not say.
         fused: a `jax.named_scope` that one kernel computes, such as "flash": what is
@@ -268,7 +269,14 @@ def placed(shapes: Any, on: Cluster, there: list, moves: bool) -> tuple[Any, lis
     elif moves or isinstance(found[0], AbstractMesh):
         names, types = found[0].axis_names, found[0].axis_types
         sizes = tuple(found[0].shape.values())
-        mesh = jax.make_mesh(sizes, names, axis_types=types, devices=there)
+        try:
+            mesh = jax.make_mesh(sizes, names, axis_types=types, devices=there)
+        except NotImplementedError:
+            raise PlanError(
+                f"A mesh of {' x '.join(map(str, sizes))} does not lie on a torus of "
+                f"{' x '.join(map(str, on.shape))}: each axis of the mesh has the size "
+                "of one or several axes of the torus."
+            ) from None
         order = list(mesh.devices.flat)
     else:
         mesh, order = found[0], list(found[0].devices.flat)
@@ -333,20 +341,26 @@ def compiled(program: Any, name: str, limit_s: float) -> Any:
 
 
 def run(step: Callable, shapes: Any) -> float:
-    """Runs a step on zeros; returns the seconds of the fastest of three."""
-    function = lowered(step, shapes).compile()
+    """Runs a step on small numbers; returns the seconds of the fastest of three."""
+    function, key = lowered(step, shapes).compile(), jax.random.key(0)
 
-    def zeros(leaf):
+    def numbers(leaf):
         if not hasattr(leaf, "dtype"):
             return leaf
         if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return jax.random.key(0)
-        sharding = getattr(leaf, "sharding", None)
-        return jnp.zeros(leaf.shape, leaf.dtype, device=sharding)
+            return key
+
+        def fill():
+            if not jnp.issubdtype(leaf.dtype, jnp.floating):
+                return jnp.zeros(leaf.shape, leaf.dtype)
+            # Products of zeros take a GPU less power, and so less time.
+            return jax.random.uniform(key, leaf.shape, leaf.dtype, 0.0, 0.02)
+
+        return jax.jit(fill, out_shardings=getattr(leaf, "sharding", None))()
 
     spent = []
     for _ in range(4):
-        arguments = jax.block_until_ready(jax.tree.map(zeros, shapes))
+        arguments = jax.block_until_ready(jax.tree.map(numbers, shapes))
         begin = time.perf_counter()
         jax.block_until_ready(function(*arguments))
         spent.append(time.perf_counter() - begin)
@@ -418,7 +432,12 @@ def price(executable, on, order, shapes, simulated, trips, fused) -> dict[str, A
     parts = {name: size for name, size in parts.items() if size >= 1}
     largest = sorted(arrays, key=arrays.get, reverse=True)[:5]
     return {
-        **{"flops": flops, "again": again, "num_bytes": num_bytes, "compute": busy},
+        **{
+            "flops": flops,
+            "again": again,
+            "num_bytes": num_bytes,
+            "compute": ideal / on.chip.reached,
+        },
         **{"links": links, "timeline": timeline, "seconds": timeline.seconds},
         "lower": max(ideal, state / on.chip.memory_rate, *links.values()),
         "upper": busy + sum(links.values()),
