@@ -1,8 +1,7 @@
 """Compares plans with published figures, and with the devices that are there.
 
-Run `python tools/benchmarks/plan_accuracy.py`: each published figure is planned anew, on
-simulated devices (on TPUs' own compiler with `--tpu`, where `jax[tpu]` is installed),
-and printed beside it with the ratio. `docs/planning.md` says why they differ.
+Run `python tools/benchmarks/plan_accuracy.py`: each published figure is planned anew
+and printed beside it with the ratio. `docs/plan-accuracy.md` says why they differ.
 
 `--measure` plans the trainer's transformer, enlarged, for one device that is there, and
 runs it: seconds and memory, predicted and measured. It needs a GPU or a TPU.
@@ -28,7 +27,7 @@ from jax import lax
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from coursekit.plan import Plan, plan
+from coursekit.plan import plan
 
 # Of the trainer's transformer, on one device: width, layers, letters in a row, rows.
 MEASURED = {
@@ -83,6 +82,9 @@ class Decoder:
             scale = lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + 1e-6)
             return (wide * scale).astype(jnp.bfloat16)
 
+        def whole(h):  # between blocks, "model" splits the letters of a row
+            return split(split(h, "data", "model", None), "data", None, None)
+
         def attend(q, k, v):
             with jax.named_scope("flash"):
                 scores = jnp.einsum("btgns,bugs->bgntu", q, k).astype(jnp.float32)
@@ -92,15 +94,17 @@ class Decoder:
 
         def block(h, layer):
             layer = jax.tree.map(lambda one: one.astype(jnp.bfloat16), layer)
-            y = split(normed(h), "data", None, None)
+            y = whole(normed(h))
             cut = rows, long, self.groups, -1, self.size
             q = (y @ layer["q"]).reshape(cut)
             k, v = ((y @ layer[one]).reshape(*cut[:3], self.size) for one in "kv")
             q, k, v = (split(one, "data", None, "model") for one in (q, k, v))
-            mixed = jax.checkpoint(attend)(q, k, v).reshape(rows, long, -1)
+            mixed = split(jax.checkpoint(attend)(q, k, v), "data", None, "model")
+            mixed = split(mixed.reshape(rows, long, -1), "data", None, "model")
             h += split(mixed @ layer["o"], "data", "model", None)
-            y = split(normed(h), "data", None, None)
+            y = whole(normed(h))
             inner = jax.nn.silu(y @ layer["gate"]) * (y @ layer["up"])
+            inner = split(inner, "data", None, "model")
             return h + split(inner @ layer["down"], "data", "model", None), None
 
         h = split(params["embed"].astype(jnp.bfloat16)[x], "data", "model", None)
@@ -108,8 +112,8 @@ class Decoder:
         layers |= {name: params[name] for name in ("gate", "up", "down")}
         h, _ = lax.scan(jax.checkpoint(block, policy=policy), h, layers)
         last = params["embed"].T if self.tied else params["unembed"]
-        y = split(normed(h), "data", None, None)
-        logits = (y @ last.astype(jnp.bfloat16)).astype(jnp.float32)
+        logits = whole(normed(h)) @ last.astype(jnp.bfloat16)
+        logits = split(logits.astype(jnp.float32), "data", None, "model")
         return optax.softmax_cross_entropy_with_integer_labels(logits, x).mean()
 
     def planned(self, on: str, data: int, model: int, rows: int, long: int, remat: str):

@@ -240,7 +240,7 @@ def stand_ins(on: Cluster) -> tuple[list, str]:
     """Makes devices for which programs can be compiled here.
 
     Returns:
-        The devices, and "" if they are the real chip's, else why they are simulated.
+        The devices, and which compiler makes programs for them, in words.
 
     Raises:
         PlanError: the compiler of TPUs does not know such a slice.
@@ -267,7 +267,7 @@ def stand_ins(on: Cluster) -> tuple[list, str]:
                     f"The compiler of TPUs knows no slice {on.name}: {error}"
                 ) from None
             if len(found) == on.num_chips:
-                return found, ""
+                return found, "the TPU's own compiler made it, the schedule is its own"
             why += f"; the TPU's compiler sees {len(found)} devices in it"
     from jaxlib import xla_client
 

@@ -47,7 +47,8 @@ class Sent:
         source: the line that it comes from.
         sliced: whether it is an all-reduce of which each chip keeps a slice, priced as
             the reduce-scatter that it is.
-        pairs: bytes by (from, to), places in the mesh, of ring algorithms.
+        routes: groups of places in the mesh, or (from, to) pairs, and the bytes that
+            each place sends in them.
     """
 
     kind: str
@@ -59,7 +60,7 @@ class Sent:
     seconds: float
     source: str
     sliced: bool
-    groups: tuple[tuple[int, ...], ...] = dataclasses.field(repr=False)
+    routes: tuple[tuple, ...] = dataclasses.field(repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,9 +169,10 @@ def plan(
         step: any function that `jax.jit` takes, or has taken.
         *shapes: its arguments: trees of `jax.ShapeDtypeStruct` with a `NamedSharding`.
             Its mesh may be an `AbstractMesh`, or be made of `devices(on)`.
-        on: the chips: "h100:8", "h100:2x8" (nodes x GPUs), "v5p:4x4x4" (a slice). Left
-            out, the devices that are there: then the step also runs, on small numbers, and
-            `measured` stands beside what the plan says, if the table has such chips.
+        on: the chips: "h100:8", "h100:2x8" (nodes x GPUs), "v5p:4x4x4" (a slice).
+            Left
+            out, the devices that are there: then the step also runs, on small numbers,
+            and `measured` stands beside what is planned, if the table has such chips.
         trips: how often loops run whose number of rounds the program does not say.
         fused: a `jax.named_scope` that one kernel computes, such as "flash": what is
             only used inside is not written to memory.
@@ -202,16 +204,13 @@ def plan(
         memory |= program.pop("temporaries")
     elif found := re.search(r"Used ([\d.]+)G of [\d.]+G hbm", refused):
         memory["temporaries"] = float(found[1]) * GIB - sum(memory.values())
-    return Plan(
-        target,
-        tuple(order),
-        why,
-        memory,
-        arrays,
-        refused=refused,
-        measured=measured,
-        advice=tuple(advice(target, memory, shapes, bool(program.pop("donates", 0)))),
-        **program,
+    donates = program.pop("donates", True)
+    known = {"refused": refused, "measured": measured, **program}
+    found = Plan(target, tuple(order), why, memory, arrays, (), **known)
+    if found.fits:
+        return found
+    return dataclasses.replace(
+        found, advice=tuple(advice(target, memory, shapes, donates))
     )
 
 
@@ -410,7 +409,8 @@ def price(executable, on, order, shapes, simulated, trips, fused) -> dict[str, A
             times + (last.times if last else 0),
             times * one.transfer.num_bytes + (last.num_bytes if last else 0),
             times * seconds + (last.seconds if last else 0),
-            *(one.source, one.transfer.sliced, groups),
+            *(one.source, one.transfer.sliced),
+            ((groups, times * one.transfer.num_bytes), *(last.routes if last else ())),
         )
     stats = executable.memory_analysis()
     temporary = timeline.most if simulated else stats.temp_size_in_bytes
@@ -444,7 +444,7 @@ def price(executable, on, order, shapes, simulated, trips, fused) -> dict[str, A
         "sent": tuple(sorted(sent.values(), key=lambda one: -one.seconds)),
         "temporaries": parts,
         "arrays": {name: arrays[name] for name in largest},
-        "donates": stats.alias_size_in_bytes,
+        "donates": stats.alias_size_in_bytes > 0,
         "unpriced": tuple(sorted(costs.unpriced)),
     }
 
@@ -517,13 +517,11 @@ def advice(on: Cluster, memory: dict, shapes: Any, donates: bool) -> Iterator[st
     kept = memory.get("activations", 0.0)
     tips.append((kept / 2, "take half as many rows a chip"))
     tips.append((0.75 * kept, "wrap each layer in jax.checkpoint, if it is not"))
-    short = sum(memory.values()) - on.chip.memory
     for gain, text in sorted(tips, reverse=True):
         if gain > 0.02 * on.chip.memory:
             yield f"{text}: about {gain / GIB:.1f} GiB less"
-    if short > 0:
-        chips = math.ceil(on.num_chips * sum(memory.values()) / on.chip.memory)
-        yield f"or take {chips} chips or more, if all of this is sharded over them"
+    chips = math.ceil(on.num_chips * sum(memory.values()) / on.chip.memory)
+    yield f"or take {chips} chips or more, if all of this is sharded over them"
 
 
 def lines(found: Plan) -> Iterator[str]:
