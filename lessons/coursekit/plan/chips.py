@@ -67,6 +67,7 @@ class Chip:
 
 MAMF = "github.com/stas00/ml-engineering, compute/accelerator, MAMF"
 BOOK = "jax-ml.github.io/scaling-book/tpus"
+INFO = "jax/_src/pallas/mosaic/tpu_info.py"
 DOCS = "docs.cloud.google.com/tpu/docs"
 CHIPS = {
     chip.name: chip
@@ -92,29 +93,47 @@ CHIPS = {
             source=f"AMD's data sheet; seven links of 64 GB/s; reached: {MAMF}",
         ),
         Chip(
-            *("v4", ("TPU v4",), 275e12, 275e12, 0.95, 32 * GB, 1.2e12, 45 * GB),
+            *("v4", ("TPU v4",), 275e12, 275e12, 0.95, 34.4 * GB, 1.2e12, 45 * GB),
             **{"axes": 3, "ring": 4, "clock": 1.05e9, "tpu_name": "v4"},
-            source=BOOK,
+            source=f"{BOOK}; memory: {INFO}",
         ),
         Chip(
-            *("v5e", ("TPU v5 lite",), 197e12, 197e12, 0.95, 16 * GB, 8.1e11, 45 * GB),
+            *(
+                "v5e",
+                ("TPU v5 lite",),
+                197e12,
+                197e12,
+                0.95,
+                17.2 * GB,
+                8.1e11,
+                45 * GB,
+            ),
             **{"axes": 2, "ring": 16, "clock": 1.5e9, "tpu_name": "v5e"},
-            source=BOOK,
+            source=f"{BOOK}; memory: {INFO}",
         ),
         Chip(
-            *("v5p", ("TPU v5",), 459e12, 459e12, 0.95, 95 * GB, 2.8e12, 90 * GB),
+            *("v5p", ("TPU v5",), 459e12, 459e12, 0.95, 103 * GB, 2.8e12, 90 * GB),
             **{"axes": 3, "ring": 4, "clock": 1.75e9, "tpu_name": "v5p"},
-            source=f"{BOOK}; memory: {DOCS}/v5p",
+            source=f"{BOOK}; memory: {INFO}",
         ),
         Chip(
-            *("v6e", ("TPU v6 lite",), 918e12, 918e12, 0.95, 32 * GB, 1.6e12, 90 * GB),
+            *(
+                "v6e",
+                ("TPU v6 lite",),
+                918e12,
+                918e12,
+                0.95,
+                34.4 * GB,
+                1.6e12,
+                90 * GB,
+            ),
             **{"axes": 2, "ring": 16, "clock": 1.75e9, "tpu_name": "v6e"},
-            source=f"{BOOK}; FLOP/s: {DOCS}/v6e",
+            source=f"{BOOK}; FLOP/s: {DOCS}/v6e; memory: {INFO}",
         ),
         Chip(
-            *("7x", ("TPU7x",), 2307e12, 2307e12, 0.95, 192 * GB, 7.37e12, 100 * GB),
+            *("7x", ("TPU7x",), 2307e12, 2307e12, 0.95, 206 * GB, 7.37e12, 100 * GB),
             **{"axes": 3, "ring": 4, "tpu_name": "tpu7x"},
-            source=f"{DOCS}/tpu7x; a link: a twelfth of 1,200 GB/s",
+            source=f"{DOCS}/tpu7x; a link: a twelfth of 1,200 GB/s; memory: {INFO}",
         ),
     )
 }

@@ -202,8 +202,8 @@ def plan(
         program = price(executable, target, order, shapes, simulated, trips, fused)
         arrays = program.pop("arrays")
         memory |= program.pop("temporaries")
-    elif found := re.search(r"Used ([\d.]+)G of [\d.]+G hbm", refused):
-        memory["temporaries"] = float(found[1]) * GIB - sum(memory.values())
+    elif found := re.search(r"\(([\d.]+)G\) exceeds available HBM", refused):
+        memory["temporaries"] = float(found[1]) * GIB
     donates = program.pop("donates", True)
     known = {"refused": refused, "measured": measured, **program}
     found = Plan(target, tuple(order), why, memory, arrays, (), **known)
@@ -514,7 +514,7 @@ def advice(on: Cluster, memory: dict, shapes: Any, donates: bool) -> Iterator[st
     if not donates:
         text = "donate the state: jax.jit(step, donate_argnums=0)"
         tips.append((memory.get("outputs", 0.0), text))
-    kept = memory.get("activations", 0.0)
+    kept = memory.get("activations", memory.get("temporaries", 0.0))
     tips.append((kept / 2, "take half as many rows a chip"))
     tips.append((0.75 * kept, "wrap each layer in jax.checkpoint, if it is not"))
     for gain, text in sorted(tips, reverse=True):
