@@ -165,16 +165,22 @@ class CompiledProgram:
             ]
         iota = r"replica_groups=\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?"
         if groups := re.search(iota, text):
-            sizes = [int(size) for size in groups[3].split(",")]
-            devices = np.arange(math.prod(sizes)).reshape(sizes)
-            if groups[4]:
-                devices = devices.transpose(
-                    [int(axis) for axis in groups[4].split(",")]
-                )
-            return devices.reshape(int(groups[1]), -1).tolist()
-        if groups := re.search(r"replica_groups=mesh\[(.*?)\] \{(.*?)\}", text):
-            return mesh_groups(groups[1], groups[2])
+            return tiled(groups[3], groups[4]).reshape(int(groups[1]), -1).tolist()
+        order = r"(?:, device_ids=\(\[([\d,]+)\](?:T\(([\d,]+)\))?\))?"
+        if found := re.search(rf"=mesh\[(.*?)\]{order} \{{(.*?)\}}", text):
+            mesh, sizes, turned, axes = found.groups()
+            groups = mesh_groups(mesh, axes)
+            if not sizes:
+                return groups
+            return tiled(sizes, turned).reshape(-1)[np.array(groups)].tolist()
         return [list(range(self.num_devices))]
+
+
+def tiled(sizes: str, turned: str | None) -> np.ndarray:
+    """Returns the numbers of devices in the order that `[8,4]T(1,0)` writes."""
+    sizes = [int(size) for size in sizes.split(",")]
+    devices = np.arange(math.prod(sizes)).reshape(sizes)
+    return devices.transpose([*map(int, turned.split(","))]) if turned else devices
 
 
 def mesh_groups(mesh: str, axes: str) -> list[list[int]]:

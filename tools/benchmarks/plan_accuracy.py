@@ -10,7 +10,10 @@ runs it: seconds and memory, predicted and measured. It needs a GPU or a TPU.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import functools
+import io
 import json
 import subprocess
 import sys
@@ -231,6 +234,68 @@ RUNS = [
 ]
 
 
+def flops_per_token() -> list[tuple[str, str, float, float]]:
+    """Compares with the book's FLOPs a token of Llama 3 70B, short rows."""
+    found = LLAMA_70B.planned("h100:8x8", 8, 8, 64, 512, "selective")
+    planned = (found.flops - found.again) * 64 / (64 * 512)
+    name = "book: Llama 3 70B, applied-training"
+    return [(name, "FLOPs/token", planned, 4.2e11)]
+
+
+def gathers() -> list[tuple[str, str, float, float]]:
+    """Compares with the book's times to gather an array, chapter `sharding`."""
+    pairs = []
+    for name, on, sizes, shape, before, after, published in (
+        *[("quiz 2", "v5e:8x4", (8, 4, 1), (2048, 8192), P("y"), P(), 560e-6)],
+        *[
+            (
+                "question 2, X",
+                "v4:4x4x4",
+                (4, 4, 4),
+                (1024, 4096),
+                P("x", "y"),
+                P(None, "y"),
+                23e-6,
+            )
+        ],
+        *[
+            (
+                "question 2, XY",
+                "v4:4x4x4",
+                (4, 4, 4),
+                (1024, 4096),
+                P(("x", "y")),
+                P(),
+                46e-6,
+            )
+        ],
+    ):
+        types = (AxisType.Auto,) * 3
+        mesh = AbstractMesh(sizes, ("x", "y", "z"), axis_types=types)
+        x = jax.ShapeDtypeStruct(
+            shape, jnp.bfloat16, sharding=NamedSharding(mesh, before)
+        )
+        spec = NamedSharding(mesh, after)
+        gather = functools.partial(lax.with_sharding_constraint, shardings=spec)
+        found = plan(gather, x, on=on)
+        seconds = sum(found.links.values())
+        pairs.append((f"book: all-gather, {name}", "s", seconds, published))
+    return pairs
+
+
+def compare_all() -> None:
+    """Plans each published figure, and prints both with their ratio."""
+    print(f"JAX {jax.__version__}; planned on simulated devices")
+    print(f"{'':<52}{'planned':>12}{'published':>12}{'ratio':>7}")
+    compares = [flops_per_token, gathers, *(run.compare for run in RUNS)]
+    for compare in compares:
+        with contextlib.redirect_stdout(io.StringIO()):  # its lines of progress
+            pairs = compare()
+        for name, unit, planned, published in pairs:
+            cells = f"{planned:>12.4g}{published:>12.4g}{planned / published:>7.2f}"
+            print(f"{name:<52}{cells}  {unit}", flush=True)
+
+
 def transformer_step(width: int, layers: int, row: int, rows: int) -> tuple:
     """Makes a step of the trainer's transformer, and the shapes of its arguments."""
     from full_pipeline import Config
@@ -328,6 +393,8 @@ def main() -> None:
         print(json.dumps(measure(options.measure_one)))
     elif options.measure:
         measure_all(options.limit_s)
+    else:
+        compare_all()
 
 
 if __name__ == "__main__":

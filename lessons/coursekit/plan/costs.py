@@ -237,8 +237,15 @@ class Costs:
         users = self.uses[name][line[1]]
         return bool(users) and all(self.joins(user, line) for user in users)
 
-    def in_kernel(self, line: re.Match) -> bool:
-        return bool(self.fused) and self.fused in self.scope(line)
+    def in_kernel(self, name: str, line: re.Match) -> bool:
+        """Tells whether an operation is in the scope that one kernel computes."""
+        if not self.fused:
+            return False
+        if scope := self.scope(line):
+            return self.fused in scope
+        # What the compiler put in names no scope: it belongs to what uses it.
+        users = self.uses[name][line[1]]
+        return bool(users) and all(self.in_kernel(name, user) for user in users)
 
     # Bytes ----------------------------------------------------------------------------
 
@@ -259,7 +266,7 @@ class Costs:
 
     def traffic(self, name: str, line: re.Match) -> float:
         """Bytes that an operation reads and writes."""
-        named, kernel = self.program.named[name], self.in_kernel(line)
+        named, kernel = self.program.named[name], self.in_kernel(name, line)
         inside = self.inside(line)
         if line[3] in PARTS:
             return 2 * self.size(name, line[1])
@@ -267,7 +274,9 @@ class Costs:
             read = 2 * sum(updates.values())
         else:
             users = self.uses[name][line[1]]
-            kept = kernel and users and all(self.in_kernel(user) for user in users)
+            kept = (
+                kernel and users and all(self.in_kernel(name, user) for user in users)
+            )
             kept = kept or self.melts(name, line)
             read = 0.0 if kept else self.size(name, line[1])
         places = {
@@ -277,7 +286,9 @@ class Costs:
             producer = named[one]
             if one in updates or producer[3] == "constant":
                 continue
-            if self.joins(line, producer) or (kernel and self.in_kernel(producer)):
+            if self.joins(line, producer) or (
+                kernel and self.in_kernel(name, producer)
+            ):
                 continue
             whole = self.size(name, one)
             if inside and str(number) in places:
@@ -456,7 +467,7 @@ class Costs:
             if owners.get(one.name) != {one.name} or one.name in kept:
                 continue
             line = self.program.named[name][one.name]
-            if line[3] == "constant" or self.in_kernel(line):
+            if line[3] == "constant" or self.in_kernel(name, line):
                 continue
             one.holds = self.size(name, one.name)
             if one.begins and one.transfer:

@@ -514,7 +514,7 @@ def advice(on: Cluster, memory: dict, shapes: Any, donates: bool) -> Iterator[st
     if not donates:
         text = "donate the state: jax.jit(step, donate_argnums=0)"
         tips.append((memory.get("outputs", 0.0), text))
-    kept = memory.get("activations", memory.get("temporaries", 0.0))
+    kept = memory.get("activations", 0.0)
     tips.append((kept / 2, "take half as many rows a chip"))
     tips.append((0.75 * kept, "wrap each layer in jax.checkpoint, if it is not"))
     for gain, text in sorted(tips, reverse=True):
