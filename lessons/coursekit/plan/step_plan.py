@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import inspect
 import itertools
 import math
+import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -156,7 +159,7 @@ def devices(on: str) -> list:
 def plan(
     step: Callable,
     *shapes: Any,
-    on: str = "",
+    on: str | Cluster = "",
     trips: int | None = None,
     fused: str = "",
     limit_s: float = 1800,
@@ -169,10 +172,10 @@ def plan(
         step: any function that `jax.jit` takes, or has taken.
         *shapes: its arguments: trees of `jax.ShapeDtypeStruct` with a `NamedSharding`.
             Its mesh may be an `AbstractMesh`, or be made of `devices(on)`.
-        on: the chips: "h100:8", "h100:2x8" (nodes x GPUs), "v5p:4x4x4" (a slice).
-            Left
-            out, the devices that are there: then the step also runs, on small numbers,
-            and `measured` stands beside what is planned, if the table has such chips.
+        on: the chips: "h100:8", "h100:2x8" (nodes x GPUs), "v5p:4x4x4" (a slice), or a
+            `Cluster` of chips of your own. Left out, the devices that are there: then
+            the step also runs, on small numbers, and `measured` stands beside what is
+            planned, if the table has such chips.
         trips: how often loops run whose number of rounds the program does not say.
         fused: a `jax.named_scope` that one kernel computes, such as "flash": what is
             only used inside is not written to memory.
@@ -181,7 +184,7 @@ def plan(
     Raises:
         PlanError: the step, its shapes or `on` cannot be planned; says what to change.
     """
-    target = cluster(on) if on else here(shapes)
+    target = on if isinstance(on, Cluster) else cluster(on) if on else here(shapes)
     there, why = stand_ins(target)
     measured = 0.0 if on else run(step, shapes)
     if target.chip.name == "cpu":
@@ -323,20 +326,33 @@ def compiled(program: Any, name: str, limit_s: float) -> Any:
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     begin = time.monotonic()
-    for tells in itertools.count(1):
-        thread.join(max(0.0, min(tells * TELL_S, limit_s) + begin - time.monotonic()))
-        spent = time.monotonic() - begin
-        if not thread.is_alive():
-            break
-        if spent >= limit_s:
-            raise PlanError(
-                f"Compiling for {name} takes longer than limit_s={limit_s:g}: give it "
-                "more, or plan fewer layers. (It goes on in the background.)"
-            )
-        print(f"compiling for {name}: {spent:.0f} s", flush=True)
+    try:
+        for tells in itertools.count(1):
+            until = begin + min(tells * TELL_S, limit_s)
+            thread.join(max(0.0, until - time.monotonic()))
+            spent = time.monotonic() - begin
+            if not thread.is_alive():
+                break
+            if spent >= limit_s:
+                raise PlanError(
+                    f"Compiling for {name} takes longer than limit_s={limit_s:g}: give "
+                    "it more, or plan fewer layers. (It goes on in the background.)"
+                )
+            print(f"compiling for {name}: {spent:.0f} s", flush=True)
+    except BaseException:
+        atexit.register(leave, found)
+        raise
     if "error" in found:
         raise found["error"]
     return found["program"]
+
+
+def leave(found: dict[str, Any]) -> None:
+    """Ends the process at once if its compiler is still at work, which would abort."""
+    if not found:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def run(step: Callable, shapes: Any) -> float:
