@@ -1,6 +1,7 @@
 """Draws the pictures that the READMEs open with, in docs/pictures/.
 
-An array on a mesh is the one that a solved lesson draws. A card comes from Chromium,
+An array on a mesh is the one that a solved lesson draws; a plan is that of the example
+in docs/planning.md, and a ring is an animation. A card comes from Chromium,
 light and dark: right values, computed on one device. Each card carries a digest of the
 page that it shows, so that a test notices without a browser when what the check says
 has changed.
@@ -14,14 +15,17 @@ import sys
 from pathlib import Path
 from unittest import mock
 
+import jax
+import matplotlib.pyplot as plt
 import nbformat
+import numpy as np
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / name) for name in ("tests/lessons", "tests", "lessons", "")]
 
-from coursekit import learner, notebook, setup
+from coursekit import draw, learner, notebook, setup
 
 ARRAY = "04_sharding_api", 'x, P("data", "model")'  # a lesson, a picture's title
 LESSON, EXERCISE, ANSWER = "01_pmap_spmd", "parallel_predict", "one big product"
@@ -71,6 +75,34 @@ def pages():
     }
 
 
+def ring():
+    """Animates a ring that passes blocks on until each device has seen all."""
+    size = 8
+    pairs = [(device, (device + 1) % size) for device in range(size)]
+
+    def pass_on(block):
+        for _ in range(size - 1):
+            block = jax.lax.ppermute(block, "i", pairs)
+        return block
+
+    mesh = jax.make_mesh((size,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    specs = {"in_specs": jax.P("i"), "out_specs": jax.P("i")}
+    f = jax.shard_map(pass_on, mesh=mesh, **specs)
+    return draw.animate(f, np.arange(size), title="A ring").svg
+
+
+def plan():
+    """Plans the example of docs/planning.md, and draws it: PNG."""
+    text = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8")
+    example = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(text.split("```python\n")[1].split("```")[0], example)
+    draw.draw_plan(example["found"])
+    picture = io.BytesIO()
+    plt.savefig(picture, dpi=110)
+    return picture.getvalue()
+
+
 def digest(page):
     return hashlib.sha256(page.encode()).hexdigest()
 
@@ -85,6 +117,8 @@ def main():
     from servers import browser_page
 
     (FOLDER / "array.png").write_bytes(array())
+    (FOLDER / "plan.png").write_bytes(plan())
+    (FOLDER / "ring.svg").write_text(ring(), encoding="utf-8")
     with browser_page(width=WIDTH, scale=2) as browser:
         for path, page in pages().items():
             browser.set_content(page)

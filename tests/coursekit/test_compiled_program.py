@@ -132,8 +132,8 @@ def test_what_does_not_trace_is_not_compiled():
 class Text:
     """Stands for an executable of another backend, by its text alone."""
 
-    def __init__(self, operation):
-        self.operation = operation
+    def __init__(self, x, operation):
+        self.x, self.operation = x, operation
 
     def as_text(self):
         lines = ("HloModule m, num_partitions=8", "%add (a: f32[]) -> f32[] {")
@@ -141,6 +141,7 @@ class Text:
             "  ROOT %s = f32[] add(%a, %a)",
             "}",
             "ENTRY %main (x: f32[4]) -> x {",
+            f"  %x = {self.x} parameter(0)",
         )
         return "\n".join((*lines, f"  ROOT %r = {self.operation}", "}"))
 
@@ -149,34 +150,104 @@ class Text:
 
 
 @pytest.mark.parametrize(
-    ("operation", "devices", "said"),
+    ("x", "operation", "devices", "said"),
     [
         (
+            "f32[4]{0}",
             "f32[4]{0} all-reduce(%x), replica_groups={}, to_apply=%add",
             8,
             "all-reduce (add) of f32[4]",
         ),
         (
+            "f32[4]{0:T(128)}",
             "f32[4]{0:T(128)} all-reduce-start(%x), replica_groups=[2,4]<=[8],"
             " to_apply=%add",
             4,
             "all-reduce (add) of f32[4]",
         ),
         (
+            "bf16[2,4]{1,0}",
             "bf16[8,4]{1,0} all-gather(%x), dimensions={0},"
             " replica_groups=mesh['data'=4,'model'=2] {'data':(2)2,'model'}",
             4,
             "all-gather of bf16[2,4]",
         ),
         (
+            "f32[2,4]{1,0}",
+            "f32[8,4]{1,0} all-gather(%x), dimensions={0}, replica_groups=mesh['a'=4,"
+            "'b'=2], device_ids=([2,4]T(1,0)) {'a'}, use_global_device_ids=true",
+            4,
+            "all-gather of f32[2,4]",
+        ),
+        (
+            "s32[4]{0}",
             "s32[4]{0} collective-permute(%x), source_target_pairs={{0,1},{1,0}}",
             2,
             "collective-permute of i32[4]",
         ),
+        (
+            "bf16[1,8]{1,0:T(8,128)(2,1)}",
+            "(bf16[1,8]{1,0:T(8,128)(2,1)}, bf16[1,8]{1,0:T(8,128)(2,1)}, u32[]{:S(2)},"
+            " u32[]{:S(2)}) collective-permute-start(%x), source_target_pairs={{0,1}}",
+            1,
+            "collective-permute of bf16[1,8]",
+        ),
     ],
 )
-def test_other_ways_of_writing_a_program_are_understood(operation, devices, said):
-    found = CompiledProgram(Text(operation))
+def test_other_ways_of_writing_a_program_are_understood(x, operation, devices, said):
+    found = CompiledProgram(Text(x, operation))
     [one] = found.collectives
     assert (one.devices, str(one)) == (devices, said)
     assert found.flops == 0
+
+
+@pytest.mark.parametrize(
+    ("written", "groups"),
+    [
+        ("{{0,1},{2,3}}", [[0, 1], [2, 3]]),
+        ("[2,2]<=[4]", [[0, 1], [2, 3]]),
+        ("[2,2]<=[2,2]T(1,0)", [[0, 2], [1, 3]]),
+        ("mesh['a'=2,'b'=2] {'b'}", [[0, 1], [2, 3]]),
+        ("mesh['a'=2,'b'=2] {'a'}", [[0, 2], [1, 3]]),
+        ("mesh['a'=4] {'a':(1)2}", [[0, 2], [1, 3]]),
+        ("mesh['a'=4] {'a':(2)2}", [[0, 1], [2, 3]]),
+        ("mesh['a'=2,'b'=2], device_ids=([2,2]T(1,0)) {'a'}", [[0, 1], [2, 3]]),
+    ],
+)
+def test_groups_of_devices_are_read_as_they_are_written(written, groups):
+    operation = f"f32[4]{{0}} all-reduce(%x), replica_groups={written}, to_apply=%add"
+    found = CompiledProgram(Text("f32[4]{0}", operation))
+    assert found.groups(found.computations["main"][-1]) == groups
+
+
+def test_a_tpus_loop_counts_up_to_a_constant():
+    class Program(Text):
+        def as_text(self):
+            return """HloModule m, num_partitions=8
+%body (s: (s32[], f32[4])) -> (s32[], f32[4]) {
+  %s = (s32[]{:T(128)}, f32[4]{0:T(128)}) parameter(0)
+  %i = s32[]{:T(128)} get-tuple-element(%s), index=0
+  %x = f32[4]{0:T(128)} get-tuple-element(%s), index=1
+  %two = s32[]{:T(128)} constant(2)
+  %next = s32[]{:T(128)} add(%i, %two)
+  %p = f32[4]{0:T(128)} collective-permute(%x), source_target_pairs={{0,1},{1,0}}
+  ROOT %t = (s32[]{:T(128)}, f32[4]{0:T(128)}) tuple(%next, %p)
+}
+%condition (s: (s32[], f32[4])) -> pred[] {
+  %s = (s32[]{:T(128)}, f32[4]{0:T(128)}) parameter(0)
+  %stop = s32[]{:T(128)} constant(9)
+  %i = s32[]{:T(128)} get-tuple-element(%s), index=0
+  ROOT %lt = pred[]{:T(512)} compare(%i, %stop), direction=LT
+}
+ENTRY %main (x: f32[4]) -> f32[4] {
+  %x = f32[4]{0:T(128)} parameter(0)
+  %first = s32[]{:T(128)} constant(1)
+  %copy = s32[]{:T(128)} copy(%first)
+  %t = (s32[]{:T(128)}, f32[4]{0:T(128)}) tuple(%copy, %x)
+  %w = (s32[]{:T(128)}, f32[4]{0:T(128)}) while(%t), condition=%condition, body=%body
+  ROOT %r = f32[4]{0:T(128)} get-tuple-element(%w), index=1
+}
+"""
+
+    [one] = CompiledProgram(Program("", "")).collectives
+    assert one.times == 4
