@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from lessons.coursekit.outcomes import StatementResult, Verdict
+from lessons.coursekit.outcomes import BROKEN, StatementResult, Verdict
 
 
 class Outcome(enum.StrEnum):
@@ -69,6 +69,12 @@ class ExerciseResult:
     @property
     def is_bonus(self) -> bool:
         return not self.max_points
+
+    @property
+    def has_broken_check(self) -> bool:
+        """Tells whether its check failed by itself, so that a person should decide."""
+        broken = (one.standing == BROKEN for one in self.statements)
+        return self.outcome is Outcome.BROKEN or any(broken)
 
     @property
     def verdict(self) -> Verdict:

@@ -327,7 +327,7 @@ def test_under_an_axis_false_claims_of_changes_are_distrusted(changed):
     def mapped(x):
         return jax.pmap(doubled, axis_name="i")(x)
 
-    ask = answering(program_of(mapped, X) | {"kept": [0], "changed": changed})
+    ask = answering(program_of(mapped, X) | {"changed": changed})
     with pytest.raises(NoObservation) as end:
         Observer(ask).observe(Remote("f"), X, traced=True, axis="i")
     assert end.value.kind == "distrusted"

@@ -55,7 +55,7 @@ TOTAL = jax.pmap(lambda row: jax.lax.psum(row, "i"), axis_name="i")
 
 def question(function):
     program, result = exported(function, [X])
-    asked = {"program": program.mlir_module(), "result": encode(result), "kept": None}
+    asked = {"program": program.mlir_module(), "result": encode(result)}
     return asked | {"arguments": encode([X]), "compiled": False, "axis": None}
 
 
