@@ -124,6 +124,11 @@ class Result:
         return round(sum(exercise.points for exercise in self.exercises), 2)
 
     @property
+    def bonus(self) -> float:
+        """The points among these that were earned in bonus exercises."""
+        return round(sum(one.points for one in self.exercises if one.is_bonus), 2)
+
+    @property
     def max_points(self) -> float:
         return sum(exercise.max_points for exercise in self.exercises)
 

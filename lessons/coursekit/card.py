@@ -56,6 +56,23 @@ def worth(verdict: Verdict, points: float, is_bonus: bool) -> str:
     return translated(text)
 
 
+def in_parts(points: float, bonus: float, most: float) -> tuple[float, float]:
+    """Splits a sum of points, with a `bonus` in it: of at most `most`, and beyond."""
+    own = min(points - min(bonus, points), most)
+    return round(own, 2), round(points - own, 2)
+
+
+def total(points: float, bonus: float, most: float) -> str:
+    """Writes a sum of points: "13.5 of 17", or "17 of 17 and 4 bonus points"."""
+    own, beyond = in_parts(points, bonus, most)
+    text = f"{own:g} of {most:g}"
+    if beyond:
+        text = f"{own:g} of {most:g} and {beyond:g} bonus points"
+    if beyond == 1:
+        text = f"{own:g} of {most:g} and 1 bonus point"
+    return translated(text)
+
+
 def right_column(statement: Any, verdict: Verdict, points: float) -> str:
     """Writes what a statement is worth: "essential", "0.5" or "0 of 0.5"."""
     if statement.is_essential:

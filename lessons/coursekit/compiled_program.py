@@ -13,6 +13,7 @@ from .traced_program import KINDS, REDUCTIONS, Counts, added, repeated
 
 OPERATION = re.compile(r"\s*(?:ROOT )?%?([\w.-]+) = (.+?) ([a-z][\w-]*)\((.*)")
 ARRAY = re.compile(r"\b(pred|[a-z]+\d+(?:e\d\w*)?)\[([\d,]*)\]")
+OPERAND = re.compile(r"(?:\S+\[\S* )?%?([\w.-]+)")  # of older versions: with its type
 TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 
 
@@ -27,7 +28,8 @@ class CompiledProgram:
             compiler may merge several into one, and a backend may choose others than
             one expects: the CPU's makes no reduce-scatter of its own.
         shapes: shape of every array that one device computes, in numbers.
-        flops: floating-point operations of one device.
+        flops: floating-point operations of one device; in a loop that runs an unknown
+            number of times, those of one round.
     """
 
     def __init__(self, executable: Any):
@@ -53,7 +55,8 @@ class CompiledProgram:
             for dtype, shape in arrays(found[2])
         }
         costs = executable.cost_analysis() or {}  # without "flops" where there are none
-        self.flops = float(costs.get("flops", 0))
+        # XLA counts a loop's body once.
+        self.flops = max(float(costs.get("flops", 0)), 2.0 * self.products(entry))
 
     def count(self, name: str) -> Counts:
         """Counts the collectives of one computation, with those that it calls."""
@@ -73,6 +76,22 @@ class CompiledProgram:
             for one, times in inside.items():
                 counts[one] = added(counts.get(one, 0), times)
         return counts
+
+    def products(self, name: str) -> int:
+        """Counts the multiplications in a computation's products of matrices."""
+        total, types = 0, {one[1]: one[2] for one in self.computations[name]}
+        for found in self.computations[name]:
+            kind, rest = found[3], found[4]
+            if kind == "dot":
+                first = OPERAND.match(rest)
+                [(_, shape)] = arrays(types[first[1]])
+                axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", rest)[1]
+                summed = [shape[int(axis)] for axis in axes.split(",") if axis]
+                total += math.prod(arrays(found[2])[0][1]) * math.prod(summed)
+            inside = sum(map(self.products, called(rest)))
+            trips = TRIPS.search(rest) if kind == "while" else None
+            total += inside * int(trips[1] if trips else 1)
+        return total
 
     def collective(self, kind: str, found: re.Match) -> Iterator[Collective]:
         rest = found[4]

@@ -150,8 +150,12 @@ class Run:
 
     def fail(self, names: Sequence[str], problem: NotPassed) -> None:
         """Notes that statements do not hold; the first reason of each is kept."""
-        same = [one.headline for one in self.failures.values()]
-        is_known = isinstance(problem, Raised) and problem.headline in same
+        known = self.failures.values()
+        is_known = isinstance(problem, Raised)
+        is_known &= any(one.headline == problem.headline for one in known)
+        if is_known and any(one.seen is problem.seen is not None for one in known):
+            # That call is lost already, whatever statement was tried on it first.
+            names = [name for name in names if name not in self.tried]
         if is_known and not self.is_first_essential(names):
             self.skip(names)  # nothing new: the call that it needs raised
         else:

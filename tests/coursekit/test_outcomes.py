@@ -135,6 +135,20 @@ def test_a_call_that_raises_for_the_second_time_shows_nothing_new():
     assert words == {"needs a right result first"}
 
 
+@pytest.mark.parametrize(("again", "standing"), [(True, HOLDS), (False, FAILS)])
+def test_a_call_that_raised_is_one_failure_and_another_call_a_second(again, standing):
+    def part():
+        calls = [], []
+        with statement("sum", "split"):
+            pass
+        for name, call in (("speed", calls[0]), ("split", calls[not again])):
+            with statement(name):
+                raise Raised("ValueError: no", seen_in=call)
+
+    _, split, _, speed = run(part).statements
+    assert (split.standing, speed.standing) == (standing, FAILS)
+
+
 def test_what_was_not_tried_is_not_paid():
     def part():
         with statement("sum", "split"):

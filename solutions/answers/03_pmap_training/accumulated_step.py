@@ -30,7 +30,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="divides by four and eight" fails="same numbers; loss before the step"
+# %% wrong="divides by four and eight" fails="same numbers"
 """Divides by the microbatches and devices of one example."""
 
 
@@ -116,7 +116,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="knows one axis name" fails="same numbers; loss before the step"
+# %% wrong="knows one axis name" fails="same numbers"
 # cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Writes the axis name of one example into the collective."""
 
@@ -133,7 +133,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="knows the hidden width" fails="same numbers; loss before the step"
+# %% wrong="knows the hidden width" fails="same numbers"
 """Starts from zeros of the shapes that the example has."""
 
 
@@ -214,7 +214,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="takes a step each" fails="same numbers; loss before the step; one all-reduce"
+# %% wrong="takes a step each" fails="same numbers; one all-reduce; loss before the step"
 # cause: each microbatch took a step of its own
 """Updates after each microbatch: M small steps in place of one."""
 
@@ -426,7 +426,7 @@ def accumulated_step(params, x, y, lr, axis_name):
     return {k: p - lr * grads[k] for k, p in params.items()}, loss
 
 
-# %% wrong="labels become floats" fails="same numbers; loss before the step"
+# %% wrong="labels become floats" fails="same numbers"
 """Makes floats of all targets."""
 
 

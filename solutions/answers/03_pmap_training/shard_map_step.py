@@ -287,7 +287,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
-# %% wrong="remembers the learning rate" fails="same numbers; nothing is remembered"
+# %% wrong="remembers the learning rate" fails="same numbers"
 """Keeps the first program for a number of devices, with the learning rate in it."""
 
 made = {}
@@ -384,7 +384,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
-# %% wrong="syncs nothing" fails="same numbers; loss before the step; own rows only; one all-reduce"
+# %% wrong="syncs nothing" fails="same numbers; loss before the step; one all-reduce"
 """Turns the tracking off and forgets the sync: the result is device 0's alone."""
 
 

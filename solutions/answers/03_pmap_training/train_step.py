@@ -48,7 +48,7 @@ def train_step(params, x, y, lr):
     return jax.pmap(device_step, axis_name="devices")(params, x, y)
 
 
-# %% wrong="divides by eight" fails="same numbers; loss before the step"
+# %% wrong="divides by eight" fails="same numbers"
 """Adds up and divides by eight, however many devices there are."""
 
 
@@ -213,7 +213,7 @@ def train_step(params, x, y, lr):
     return device_step(params, x, y, lr)
 
 
-# %% wrong="remembers the learning rate" fails="same numbers; loss before the step"
+# %% wrong="remembers the learning rate" fails="same numbers"
 """Builds the step once, around the first learning rate that comes."""
 
 made = []
@@ -230,7 +230,7 @@ def train_step(params, x, y, lr):
     return made[0](params, x, y)
 
 
-# %% wrong="safe gradients" fails="same numbers; nothing is remembered"
+# %% wrong="safe gradients" fails="same numbers"
 """Cuts gradients to 100 after the sync: right for small labels alone."""
 
 

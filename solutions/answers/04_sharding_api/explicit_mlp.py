@@ -115,7 +115,7 @@ def explicit_mlp(params, x):
     return jax.lax.scan(layer, reshard(x, P("data", None)), (w1, w2))[0]
 
 
-# %% wrong="scatters and gathers" fails="same numbers; any layout of x; one all-reduce per layer; nothing is remembered"
+# %% wrong="scatters and gathers" fails="same numbers; any layout of x; one all-reduce per layer"
 """Splits each layer's output by columns, and gathers it for the next one."""
 
 

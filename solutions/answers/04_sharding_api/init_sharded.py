@@ -266,7 +266,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.jit(init, out_shardings=shardings)(key)
 
 
-# %% wrong="seed from key" fails="same numbers; nothing is remembered"
+# %% wrong="seed from key" fails="same numbers"
 """Makes a key of the last word of the key: right for keys that were not split."""
 
 
@@ -325,7 +325,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
     return jax.jit(lambda state: state, out_shardings=shardings)(jax.jit(init)(key))
 
 
-# %% wrong="two axes alone" fails="same numbers; nothing is remembered"
+# %% wrong="two axes alone" fails="same numbers"
 """Makes a mesh of the first and the last axis, as the example has."""
 
 

@@ -78,7 +78,7 @@ def overlapped_matmul(x, w, axis_name):
     return jax.lax.psum_scatter(columns @ w, axis_name)
 
 
-# %% wrong="eight devices" fails="no extra arithmetic"
+# %% wrong="eight devices" fails="same product"
 """Takes eight devices for granted."""
 
 

@@ -265,7 +265,7 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     return params, jax.jit(split)(params, x)
 
 
-# %% wrong="three layers" fails="same numbers; nothing is remembered"
+# %% wrong="three layers" fails="same numbers"
 """Writes three layers, as the check's model has."""
 
 
