@@ -13,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from coursekit.checks import demo, hidden, visible
-from coursekit.expect import expect, expect_close, expect_error
+from coursekit.expect import expect, expect_close, expect_error, expect_result
 from coursekit.expect_program import (
     expect_arrays,
     expect_collectives,
@@ -508,6 +508,8 @@ def cases_of_tensor_parallel_mlp():
     with statement("one all-reduce per layer"):
         expect_collectives(seen, {"all-reduce": 2})
     seen = observe(weights_exchanged, *mlp_case(4, 4, 3, 6)[:2], (2, 2))
+    with statement("same numbers"):
+        expect_result(seen)
     with statement("arguments stay"):
         expect(seen, not seen.value, "The caller's dict of parameters was changed.")
 
@@ -1148,6 +1150,8 @@ def cases_of_explicit_mlp():
     seen = observe(
         explicit_weights_exchanged, *mlp_case(4, 4, 3, 6)[:2], (2, 2), ("data",)
     )
+    with statement("same numbers"):
+        expect_result(seen)
     with statement("arguments stay"):
         expect(seen, not seen.value, "The caller's dict of parameters was changed.")
 

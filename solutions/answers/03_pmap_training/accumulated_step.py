@@ -510,3 +510,39 @@ def accumulated_step(params, x, y, lr, axis_name):
     found = jax.tree.map(lambda leaf: leaf / count, (sum(losses), grads))
     loss, grads = jax.lax.pmean(found, axis_name)
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
+
+
+# %% right="gradients of each row"
+"""Differentiates the loss of each row of a microbatch."""
+
+
+def accumulated_step(params, x, y, lr, axis_name):
+    def one(x, y):
+        return jax.value_and_grad(mlp_loss)(params, x[None], y[None])
+
+    def add(total, batch):
+        found = jax.tree.map(lambda g: g.mean(0), jax.vmap(one)(*batch))
+        return jax.tree.map(jnp.add, total, found), None
+
+    zeros = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
+    total, _ = jax.lax.scan(add, zeros, (x, y))
+    loss, grads = jax.lax.pmean(
+        jax.tree.map(lambda leaf: leaf / len(x), total), axis_name
+    )
+    return sgd(params, grads, lr), loss
+
+
+# %% wrong="computes all of it twice" fails="one microbatch at a time"
+"""Computes the whole loss again on the way back, where a microbatch's would do."""
+
+
+def accumulated_step(params, x, y, lr, axis_name):
+    @jax.checkpoint
+    def loss_of(params):
+        def add(total, piece):
+            return total + mlp_loss(params, *piece), None
+
+        return jax.lax.scan(add, jnp.zeros(()), (x, y))[0] / len(x)
+
+    loss, grads = jax.lax.pmean(jax.value_and_grad(loss_of)(params), axis_name)
+    return sgd(params, grads, lr), loss

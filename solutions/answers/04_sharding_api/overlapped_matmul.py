@@ -599,3 +599,25 @@ def overlapped_matmul(x, w, axis_name):
         if step < D - 1:
             w = jax.lax.ppermute(w, axis_name, [((i + 1) % D, i) for i in range(D)])
     return result.T
+
+
+# %% wrong="multiplies what the round sends" fails="sends wait for no product"
+"""Waits in each round for the piece that it then multiplies."""
+
+
+def overlapped_matmul(x, w, axis_name):
+    D = jax.lax.axis_size(axis_name)
+    d = jax.lax.axis_index(axis_name)
+    k = len(w)
+    to_left = [(i, (i - 1) % D) for i in range(D)]
+
+    def part(step, w):
+        return jax.lax.dynamic_slice_in_dim(x, (d + step) % D * k, k, axis=1) @ w
+
+    def body(carry, step):
+        w, total = carry
+        w = jax.lax.ppermute(w, axis_name, to_left)
+        return (w, total + part(step, w)), None
+
+    (w, total), _ = jax.lax.scan(body, (w, part(0, w)), jnp.arange(1, D))
+    return total
