@@ -202,11 +202,11 @@ def compare_value(
     What rounding does to the solution is measured only where the numbers differ by more
     than some roundings of the largest.
     """
-    form = difference(seen.value, solved.value, 0, None, seen.layout)
+    form = difference(seen.value, solved.value, 0, None, seen.layout, part)
     was, wanted = containers(seen.value), containers(solved.value)
     if form is None and was != wanted:
         form = Difference("The result has other containers.", was, wanted)
-    if form and form.headline.startswith(("result" + part, "The ")):
+    if form:
         expected = LIKE_SOLUTION if form.is_value else form.expected
         wrong(seen, form.headline, seen=form.seen, expected=expected)
     found, moved = dict(leaves(seen.value)), None

@@ -69,6 +69,7 @@ def random_numbers(rng, dtype, *shape):  # with all bits of their dtype
     return (bits if jnp.issubdtype(dtype, jnp.integer) else bits / 2**20).astype(dtype)
 
 
+RULES = {"arguments": "arguments stay", "memory": "nothing is remembered"}
 X = 4  # its place, after four parameters
 STEP = {"[0]": "same numbers", "[1]": "loss before the step"}  # what it returns
 
@@ -147,22 +148,9 @@ def random_params(rng, width, num_devices=None):  # no bias is 0
     return params if num_devices is None else copies(params, num_devices)
 
 
-def expect_parts(seen, right):  # as many, of any form
-    expect_result(seen)
-    if not isinstance(seen.value, tuple) or len(seen.value) != len(right):
-        expect_shapes(seen, right)
-
-
-def expect_params(seen, right, mistakes=None):  # whatever the loss
-    expect_parts(seen, right)
-    wanted = (right[0], *seen.value[1:])
-    expect_close(seen, wanted, rtol=1e-4, atol=1e-5, mistakes=mistakes)
-
-
-def expect_loss(seen, right, mistakes=None):  # whatever the parameters
-    expect_parts(seen, right)
-    wanted = (seen.value[0], right[1], *seen.value[2:])
-    expect_close(seen, wanted, rtol=1e-4, atol=1e-5, mistakes=mistakes)
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+expect_params = functools.partial(expect_close, part="[0]", **CLOSE)
+expect_loss = functools.partial(expect_close, part="[1]", **CLOSE)
 
 
 def unsent():  # why replicas may differ
@@ -211,9 +199,9 @@ def examples_of_train_step():
     }
     right, mistakes = copies(((after, loss), mistakes), many)
     with statement("same numbers"):
-        expect_params(seen, right, mistakes)
+        expect_params(seen, right, mistakes=mistakes)
     with statement("loss before the step"):
-        expect_loss(seen, right, mistakes)
+        expect_loss(seen, right, mistakes=mistakes)
     with statement("replicas agree"):
         expect_replicas(seen, causes=causes)
         expect_devices(seen, many)
@@ -248,8 +236,7 @@ def cases_of_train_step():
         value=STEP,
         layout="replicas agree",
         compiles="no recompilation",
-        arguments="arguments stay",
-        memory="nothing is remembered",
+        **RULES,
         free={"collectives sent arrays": "compared below", "error": "nothing is said"},
     )
     free = {"error layout compiles arguments": "compared above"}
@@ -314,9 +301,9 @@ def examples_of_accumulated_step():
     seen = observe(accumulated_step, *inputs, axis="devices", traced=True)
     right, mistakes = copies(((after, loss), mistakes), there)
     with statement("same numbers"):
-        expect_params(seen, right, mistakes)
+        expect_params(seen, right, mistakes=mistakes)
     with statement("loss before the step"):
-        expect_loss(seen, right, mistakes)
+        expect_loss(seen, right, mistakes=mistakes)
     with statement("replicas agree"):
         expect_replicas(seen, causes=unsent())
     with statement("one all-reduce"):
@@ -423,9 +410,9 @@ def examples_of_shard_map_step():
         inputs = params, x, y, np.float32(0.1), number
         seen = observe(shard_map_step, *inputs, **{how: True})
         with statement("same numbers"):
-            expect_params(seen, (after, loss), mistakes)
+            expect_params(seen, (after, loss), mistakes=mistakes)
         with statement("loss before the step"):
-            expect_loss(seen, (after, loss), mistakes)
+            expect_loss(seen, (after, loss), mistakes=mistakes)
         with statement("replicated result"):
             where = {len(pieces) for pieces in seen.layout.values()}
             headline = f"The result is not on all {number} devices."
@@ -471,9 +458,8 @@ def cases_of_shard_map_step():
         cases,
         value=STEP,
         layout="replicated result",
-        arguments="arguments stay",
+        **RULES,
         compiles="no recompilation",
-        memory="nothing is remembered",
         free={"collectives sent arrays": "below", "error": "nothing is said"},
     )
     free = {"error arguments compiles": "as above"}
@@ -509,6 +495,10 @@ def shares(params, x, y, mask, axis_name):  # each, and all with their gradients
 
 def summed(*inputs):
     return shares(*inputs)[1]
+
+
+PADDED = {"[0]": "padded and split", "[1]": "mask"}
+SHARES = {"[0]": "share of the mean", "[1]": "gradients add up"}
 
 
 def wrong_counts(params, padded, mask, truth):  # what other counts than all's give
@@ -550,30 +540,24 @@ def examples_of_pad_and_shard():
         cause = "a true row of zeros was taken for padding"
         mistakes = {cause: (padded, padded[1] != 0)}
         seen = observe(pad_and_shard, true, many)
-        with statement("padded and split", "mask"):
-            expect_parts(seen, (padded, mask))
-        with statement("padded and split"):
-            expect_close(seen, (padded, seen.value[1]), mistakes=mistakes)
-        with statement("mask"):
-            expect_close(seen, (seen.value[0], mask), mistakes=mistakes)
+        for part, name in PADDED.items():
+            with statement(name):
+                expect_close(seen, (padded, mask), part=part, mistakes=mistakes)
     truth, filled = reference_perceptron(params, *true), jax.tree.map(np.copy, padded)
     for rows in filled:
         rows[~mask] = 7
     mistakes = wrong_counts(params, filled, mask, truth)
-    close = {"rtol": 1e-4, "atol": 1e-5, "mistakes": copies(mistakes, many)}
+    close = {"mistakes": copies(mistakes, many), **CLOSE}
     cause = f"that is nan, as 0 / 0 is: device {many - 1} has no true row"
     close["causes"] = {cause: lambda seen: np.isnan(seen.value[0]).all()}
-    inputs, (loss, grads) = (mask, "i"), copies(truth, many)
-    seen = observe(summed, copies(params, many), *filled, *inputs, axis="i")
-    with statement("share of the mean", "gradients add up"):
-        expect_parts(seen, (loss, grads))
-    with statement("share of the mean"):
-        expect_close(seen, (loss, seen.value[1]), **close)
-    with statement("gradients add up"):
-        expect_close(seen, (seen.value[0], grads), **close)
-    other = observe(summed, copies(params, many), *padded, *inputs, axis="i")
+    inputs = copies(params, many), *filled, mask, "i"
+    seen = observe(summed, *inputs, axis="i")
+    for part, name in SHARES.items():
+        with statement(name):
+            expect_close(seen, copies(truth, many), part=part, **close)
+    other = observe(summed, inputs[0], *padded, *inputs[3:], axis="i")
     with statement("padding does not matter"):
-        expect_close(other, seen.value, rtol=1e-4, atol=1e-5)
+        expect_close(other, seen.value, **CLOSE)
 
 
 @hidden("pad_and_shard")
@@ -593,9 +577,8 @@ def cases_of_pad_and_shard():
     expect_like_solution(
         pad_and_shard,
         batches,
-        value={"[0]": "padded and split", "[1]": "mask"},
-        memory="nothing is remembered",
-        arguments="arguments stay",
+        value=PADDED,
+        **RULES,
         free={
             "layout collectives sent arrays compiles": "on the host or on devices",
             "error": "nothing is said",
@@ -622,7 +605,7 @@ def cases_of_pad_and_shard():
     expect_like_solution(
         shares,
         masked,
-        value={"[0]": "share of the mean", "[1]": "gradients add up"},
+        value=SHARES,
         free={
             "error arguments": "traced",
             "layout": "a row per device",

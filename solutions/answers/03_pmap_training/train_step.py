@@ -167,7 +167,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="maps the learning rate" fails="same numbers; loss before the step"
+# %% wrong="maps the learning rate" fails="same numbers"
 # cause: pmap looked for a device axis in an argument that has none, or another one; in_axes=None replicates an argument
 """Forgets in_axes: pmap looks for a device axis in the learning rate."""
 
