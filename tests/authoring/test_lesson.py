@@ -261,3 +261,11 @@ def test_each_row_of_a_card_is_in_its_exercises_table_with_its_points(path):
             *((one, "essential") for one in check.essential),
             *((one, each) for one in check.others),
         ]
+
+
+@pytest.mark.parametrize("path", lesson_paths(), ids=lambda path: path.stem)
+def test_no_cause_is_shown_whatever_was_observed(path):
+    tree = ast.parse(checks_path(path).read_text(encoding="utf-8"))
+    dicts = [node for node in ast.walk(tree) if isinstance(node, ast.Dict)]
+    tests = [one for node in dicts for one in node.values]
+    assert "lambda _: True" not in map(ast.unparse, tests)

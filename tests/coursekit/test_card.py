@@ -1,5 +1,6 @@
 """A card shows what a check found out: as text, as HTML, and to those who listen."""
 
+import re
 import sys
 import types
 from xml.etree import ElementTree
@@ -11,6 +12,7 @@ from coursekit import card, i18n
 from coursekit.card import Score, html_card, text_card, total
 from coursekit.i18n import columns
 from coursekit.outcomes import (
+    BROKEN,
     FAILS,
     HOLDS,
     LATER,
@@ -403,3 +405,12 @@ def test_the_value_of_a_checks_cell_is_a_number_and_a_card():
 )
 def test_a_sum_names_the_points_of_a_bonus_apart(points, bonus, text):
     assert total(points, bonus, 17) == text
+
+
+def test_a_statement_whose_check_failed_by_itself_says_so_and_is_not_paid():
+    fault = of("speed", BROKEN, headline="IndexError: no", likely="a fault of ours")
+    verdict = made(of("numbers", share=0), fault)
+    shown = "\n".join(lines(verdict))
+    assert re.search(r"(?m)^\? speed +0 of 0.25\n    IndexError: no\n", shown)
+    text = "".join(tree(verdict).itertext())
+    assert "the check could not run: Speed" in text and "a fault of ours" in text
