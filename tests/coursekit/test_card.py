@@ -411,6 +411,6 @@ def test_a_statement_whose_check_failed_by_itself_says_so_and_is_not_paid():
     fault = of("speed", BROKEN, headline="IndexError: no", likely="a fault of ours")
     verdict = made(of("numbers", share=0), fault)
     shown = "\n".join(lines(verdict))
-    assert re.search(r"(?m)^\? speed +0 of 0.25\n    IndexError: no\n", shown)
+    assert re.search(r"(?m)^\? speed +0 of 0.75\n    IndexError: no\n", shown)
     text = "".join(tree(verdict).itertext())
     assert "the check could not run: Speed" in text and "a fault of ours" in text
