@@ -144,18 +144,20 @@ class Run:
         self.other_share = (1 - ESSENTIAL_SHARE) / max(1, len(others))
         self.on_failure = on_failure
         self.failures: dict[str, NotPassed] = {}
+        self.raised: list[Any] = []  # the calls that did
         self.tried: set[str] = set()
         self.untried: set[str] = set()  # since something before them has failed
         self.is_hidden = False  # whether the hidden cases have begun
 
     def fail(self, names: Sequence[str], problem: NotPassed) -> None:
         """Notes that statements do not hold; the first reason of each is kept."""
-        known = self.failures.values()
-        is_known = isinstance(problem, Raised)
-        is_known &= any(one.headline == problem.headline for one in known)
-        if is_known and any(one.seen is problem.seen is not None for one in known):
+        same = [one.headline for one in self.failures.values()]
+        is_known = isinstance(problem, Raised) and problem.headline in same
+        if is_known and any(problem.seen is call for call in self.raised):
             # That call is lost already, whatever statement was tried on it first.
             names = [name for name in names if name not in self.tried]
+        if isinstance(problem, Raised) and problem.seen is not None:
+            self.raised.append(problem.seen)
         if is_known and not self.is_first_essential(names):
             self.skip(names)  # nothing new: the call that it needs raised
         else:

@@ -39,7 +39,7 @@ from .expect_program import (
 from .hidden_cases import Case, altered, named, rounded
 from .observation import Observation, leaves, same
 from .observe import observe
-from .outcomes import current, statement
+from .outcomes import Wrong, current, statement
 from .traced_program import added
 
 OF_PROGRAM = {"collectives", "sent", "put_in", "arrays", "own_rows"}
@@ -149,8 +149,7 @@ def expect_like_solution(
                 for right, was in alike
             ):
                 with statement(*facts["memory"]):
-                    headline = "The result is that of an earlier call."
-                    wrong(seen, headline, expected="that of this call's arguments")
+                    compare_memory(seen, solved, case, solutions[name])
             for part, names in (parts or {"": all_named[:1]}).items():
                 with statement(*(case.statements or named(names))):
                     expect_result(seen)
@@ -229,6 +228,15 @@ def compare_value(
             general = cause_of_nan_and_inf(seen.value, solved.value)
             rows = {"seen": problem[1], "expected": LIKE_SOLUTION}
             wrong(seen, problem[0], general=general, **rows)
+
+
+def compare_memory(*compared: Any) -> None:
+    """Says of a result that equals an earlier one, and is wrong, that it was kept."""
+    try:
+        compare_value(*compared, part="")
+    except Wrong:
+        headline = "The result is that of an earlier call."
+        wrong(compared[0], headline, expected="that of this call's arguments")
 
 
 def containers(value: Any) -> str:

@@ -129,7 +129,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="floors the variance" fails="same numbers; moments of the whole batch"
+# %% wrong="floors the variance" fails="same numbers"
 """Rounds small variances up, as those of images of small contrast are."""
 
 
