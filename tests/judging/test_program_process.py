@@ -221,7 +221,7 @@ FORGED = [
     ("facts.pairs", [[0, 1, 2]]),
     ("facts.steps", [["func.call", [3]]]),
     ("facts.most_held", -1),
-    ("facts.needs", [["send", [-2]]]),
+    ("facts.needs", [["send", [-3]]]),
     ("facts.flops", "many"),
     ("facts.flops", 1),
     ("facts.flops", float("nan")),
