@@ -423,8 +423,9 @@ def examples_of_shard_map_step():
             expect_moved(seen, at_least=least)
             expect_one_sync(seen, params, number)
         with statement("own rows only"):
-            expect_arrays(seen, never=(8 * many, 32), causes=causes)
-            expect_own_rows(seen, X)
+            expect_own_rows(seen, X, causes=causes)
+    with statement("own rows only"):
+        expect_arrays(seen, never=(8 * many, 32))
     with statement("no recompilation"):
         expect_no_recompilation(shard_map_step, params, x, -y, many)
 
