@@ -284,12 +284,12 @@ def examples_of_data_parallel_step():
         "the loss is the one after the step": expected | {"losses": later},
     }
     seen = observe(data_parallel_run, params, x, y, [0.05], 8, compiled=True)
+    with statement("same step"):
+        expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=causes)
     with statement("no recompilation"):
         expect_traced(seen)
         names = [name for name, _ in seen.steps]
         expect(seen, names == ["func.call"], "The step is not one compiled program.")
-    with statement("same step"):
-        expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=causes)
     with statement("replicated result"):
         expect_layout(seen, {"w1": ('["params"]["w1"]', ())}, (8,), ("data",))
     all_rows = "every device computes all rows"

@@ -118,7 +118,7 @@ def data_parallel_step(params, x, y, lr):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="leaves pmean in" fails="no recompilation"
+# %% wrong="leaves pmean in" fails="same step"
 # cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Keeps pmap's pmean, though jit binds no axis."""
 
