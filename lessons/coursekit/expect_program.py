@@ -285,19 +285,16 @@ USES = {
 }
 
 
-def expect_own_rows(
-    seen: Observation, place: int, *, causes: Causes | None = None
-) -> None:
+def expect_own_rows(seen: Observation, place: int) -> None:
     """Raises unless each device works on its own rows of one input alone.
 
     Args:
         seen: an observation with `traced=True`.
         place: of the input among the arrays that the program takes.
-        causes: see `expect`.
     """
     expect_traced(seen)
     use = seen.whole_inputs[place]
-    expect(seen, not use, USES.get(use, ""), causes=causes)
+    expect(seen, not use, USES.get(use, ""))
 
 
 def expect_dtypes(

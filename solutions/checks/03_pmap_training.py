@@ -418,12 +418,13 @@ def examples_of_shard_map_step():
             headline = f"The result is not on all {number} devices."
             rows = {"seen": f"on {max(where, default=0)}"}
             expect(seen, where == {number}, headline, **rows)
-        with statement("one all-reduce"):
+        with statement("own rows only", "one all-reduce"):
             least = 0.99 * 4 * 386 * 2 * (number - 1) / number
-            expect_moved(seen, at_least=least)
+            expect_moved(seen, at_least=least, causes=causes)
+        with statement("one all-reduce"):
             expect_one_sync(seen, params, number)
         with statement("own rows only"):
-            expect_own_rows(seen, X, causes=causes)
+            expect_own_rows(seen, X)
     with statement("own rows only"):
         expect_arrays(seen, never=(8 * many, 32))
     with statement("no recompilation"):
