@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from coursekit.outcomes import StatementResult, Verdict
+from coursekit.outcomes import BROKEN, StatementResult, Verdict
 
 
 class Outcome(enum.StrEnum):
@@ -71,6 +71,12 @@ class ExerciseResult:
         return not self.max_points
 
     @property
+    def has_broken_check(self) -> bool:
+        """Tells whether its check failed by itself, so that a person should decide."""
+        broken = (one.standing == BROKEN for one in self.statements)
+        return self.outcome is Outcome.BROKEN or any(broken)
+
+    @property
     def verdict(self) -> Verdict:
         """The result as the notebook's own check gives it, for its card."""
         return Verdict(
@@ -118,6 +124,11 @@ class Result:
     def points(self) -> float:
         """Sum of the points earned, to two digits."""
         return round(sum(exercise.points for exercise in self.exercises), 2)
+
+    @property
+    def bonus(self) -> float:
+        """The points among these that were earned in bonus exercises."""
+        return round(sum(one.points for one in self.exercises if one.is_bonus), 2)
 
     @property
     def max_points(self) -> float:

@@ -116,7 +116,7 @@ draw_array(line.weight, "line.weight")
 # - [nothing is remembered] Its result depends on its arguments alone, not on earlier
 #   calls.
 #
-# The card counts them as rows of their own, with a share of the points.
+# Each exercise's table lists them with their share of the points.
 #
 # How can a check know what a device computes or sends? It *traces* your function, as
 # `jit` does, and reads the program. Code that runs on devices must therefore be
@@ -251,12 +251,13 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 # ```
 #
 # - [same numbers] The new parameters match a single device that sees the whole batch.
-# - [loss before the step] The loss is the mean over the whole batch, before the update.
 # - [own rows only] A device computes with its own share of the batch only.
+# - [loss before the step] The loss is the mean over the whole batch, before the update.
 # - [replicas agree] Row `d` of the result is on device `d`, and equal replicas stay
 #   equal, bit for bit.
 # - [one all-reduce] Each gradient, and the loss, is all-reduced once: all in one call,
-#   or one call for each. Nothing else is sent.
+#   or one call for each. Nothing else is sent. (In plain SGD, averages of the new
+#   parameters come to the same as averages of the gradients.)
 # - [no recompilation] A new batch of the same shape, or another learning rate, must not
 #   recompile.
 
@@ -384,12 +385,12 @@ def sgd(params, grads, lr):
 #
 # - [same numbers] The new parameters are those of **one** step on all rows of all
 #   devices.
-# - [loss before the step] The loss is the mean over all these rows, before the update.
-# - [one microbatch at a time] The gradient of a microbatch is finished before the next
-#   one begins, so that the hidden layer of only one microbatch is in memory.
-# - [replicas agree] All devices return the same, bit for bit.
+# - [one microbatch at a time] The hidden layer of only one microbatch is in memory at a
+#   time: each is done with before the next one begins.
 # - [one all-reduce] All communication happens after the loop: one all-reduce of
 #   gradients and loss, in as many calls as you like.
+# - [loss before the step] The loss is the mean over all these rows, before the update.
+# - [replicas agree] All devices return the same, bit for bit.
 
 
 # %% exercise="accumulated_step" minutes=15 difficulty=2
@@ -529,11 +530,12 @@ for name, grad in grads.items():
 # ```
 #
 # - [same numbers] The new parameters match a single device that sees the whole batch.
-# - [loss before the step] The loss is the mean over the whole batch, before the update.
 # - [own rows only] A device computes with its own share of the rows only.
+# - [loss before the step] The loss is the mean over the whole batch, before the update.
 # - [replicated result] Every device of the mesh holds the new parameters and the loss.
 # - [one all-reduce] Each gradient, and the loss, is all-reduced once: all in one call,
-#   or one call for each. Nothing else is sent.
+#   or one call for each. Nothing else is sent. (In plain SGD, averages of the new
+#   parameters come to the same as averages of the gradients.)
 # - [no recompilation] A new batch of the same shape, or another learning rate, must not
 #   recompile.
 

@@ -95,7 +95,7 @@ draw_array(stack, 'stack, P("data", None, "model"):')
 # - [nothing is remembered] A call computes its result from its own arguments, whatever
 #   was called before.
 #
-# The card counts them as rows of their own, with a share of the points.
+# Each exercise's table lists them with their share of the points.
 #
 # Unless an exercise says otherwise, arrays arrive unsharded, as NumPy arrays or as
 # `jnp.ones` makes them.
@@ -201,9 +201,9 @@ def make_mesh_and_place(x, shape, axis_names, spec):
 #
 # - [block and count] Both numbers are those of a `NamedSharding` with this mesh and
 #   spec.
+# - [no devices needed] The mesh may be larger than this machine.
 # - [short specs] `spec` may have fewer entries than `shape`: the missing ones are
 #   `None`.
-# - [no devices needed] The mesh may be larger than this machine.
 # - [mistakes raise] An axis that does not divide evenly, or a name that the mesh does
 #   not have, raises a `ValueError`.
 
@@ -1267,8 +1267,8 @@ print("sums: ", np.asarray(sums), " total:", np.asarray(total))
 #
 # - [same product] The result is `a @ b`.
 # - [own part of K] Each device multiplies its part of `K` only.
-# - [rows come out] The result is sharded by rows over these devices.
 # - [one reduce-scatter] Nothing else is sent.
+# - [rows come out] The result is sharded by rows over these devices.
 
 
 # %% exercise="sharded_matmul" minutes=15 difficulty=3
@@ -1401,7 +1401,8 @@ draw_timeline(bars, "microseconds", title)
 #   large as `W` (`x` and the result may). With eight, none may hold more than two of
 #   its pieces.
 # - [sends wait for no product] No send depends on `x` or on a product, and the product
-#   of a device's own piece waits for no send, so they can overlap. A loop is fine.
+#   of a device's own piece waits for no send, so they can overlap. In a loop, a round
+#   multiplies what an earlier one has sent: it begins only when that one has ended.
 # - [number of sends] Each device sends `D - 1` pieces with `jax.lax.ppermute`, and
 #   nothing else.
 # - [no extra arithmetic] The products take as many multiplications as `x @ W`, up to 10
@@ -1518,10 +1519,10 @@ draw_roofline(h100, intensity, reached, [f"{n:.0f}" for n in per_device], title)
 #
 # - [time of each part] `seconds` is a dict with the keys of `chip`.
 # - [the bottleneck] `bound` is the key of the longest.
-# - [fewest rows] `rows_to_hide` returns a whole number of rows, at least 1.
-# - [bytes of a layout] A device sends what lesson 2's rings send. `"data parallel"`
-#   all-reduces the gradients once; `"FSDP"` gathers the weights twice and
-#   reduce-scatters the gradients once. A single device sends nothing.
+# - [fewest rows] `rows_to_hide` returns a whole number of rows, at least 1. A device
+#   sends what lesson 2's rings send: `"data parallel"` all-reduces the gradients once;
+#   `"FSDP"` gathers the weights twice and reduce-scatters the gradients once. A single
+#   device sends nothing.
 
 
 # %% exercise="step_bound" minutes=15 difficulty=2

@@ -159,6 +159,7 @@ def tried_statements(call: ast.AST) -> Iterator[str]:
             names = [one.value for one in given if one.arg not in options]
         case _:
             return
+    names = [one for name in names for one in getattr(name, "values", [name])]
     for one in (one for name in names for one in getattr(name, "elts", [name])):
         if isinstance(one, ast.Constant) and isinstance(one.value, str):
             yield one.value

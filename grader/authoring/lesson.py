@@ -8,7 +8,7 @@ import hashlib
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import jupytext
@@ -44,6 +44,7 @@ SOLUTION = re.compile(r"(?s)### BEGIN SOLUTION\n(.*?)### END SOLUTION")
 # A statement begins with its name, as a card shows it: "- [nan] Masked entries ..."
 STATEMENT_NAME = re.compile(r"(?m)^- \[([a-z0-9][^\[\]\n]*)\] ")
 STATEMENTS = re.compile(r"(?m)(?:^- \[[a-z0-9].*\n?(?:^  .*\n?)*)+")
+STATEMENT = re.compile(r"(?ms)^- \[([a-z0-9][^\[\]\n]*)\] (.*?)(?=^- |^$|\Z)")
 COMMENT = re.compile(r"(?s)<!--.*?-->\n?")  # what an author notes in a text cell
 ALWAYS_IMPORTED = ("check", "example", "observe", "scorecard")
 PYTHON = {
@@ -92,7 +93,7 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
     """
     cells, checks = read_sources(path)
     solutions = {cell.name: cell.source for cell in cells if cell.mark == "exercise"}
-    made, hashes = [], Counter()
+    made, hashes, rules = [], Counter(), rules_of(cells)
     for cell, follower in zip(cells, [*cells[1:], None], strict=True):
         source, check = cell.source, checks.get(cell.name)
         if cell.mark == "setup":
@@ -110,7 +111,8 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
         elif not cell.is_code:
             source = source.replace("COLAB_BADGE", colab_badge(repository, path.stem))
         if follower and follower.mark == "exercise":
-            source = with_exercise_facts(source, follower, checks[follower.name])
+            check_of_task = checks[follower.name]
+            source = with_exercise_facts(source, follower, check_of_task, rules)
         if not cell.is_code:
             source = STATEMENT_NAME.sub("- ", source)
         name = cell.name if cell.is_code else ""
@@ -234,8 +236,7 @@ def problems_of_both(
     """Yields where the text states something else than what the checks are about."""
     lesson = cells[0].path
     path = checks_path(lesson)
-    pairs = zip([cells[0], *cells], cells, strict=False)
-    tasks = {cell.name: before for before, cell in pairs if cell.mark == "exercise"}
+    tasks = tasks_of(cells)
     others = [cell for cell in cells if cell not in tasks.values()]
     of_all = {one for cell in others for one in cell.statements}
     for name in tasks.keys() - checks.keys():
@@ -297,10 +298,36 @@ def grading_metadata(mark: str, name: str, check: ExerciseCheck | None) -> dict:
     return {"nbgrader": metadata | {"points": check.maximum}} | bonus
 
 
-def with_exercise_facts(task: str, exercise: Cell, check: ExerciseCheck) -> str:
+def tasks_of(cells: list[Cell]) -> dict[str, Cell]:
+    """Maps each exercise to the cell before it, which states its task."""
+    pairs = zip([cells[0], *cells], cells, strict=False)
+    return {cell.name: before for before, cell in pairs if cell.mark == "exercise"}
+
+
+def rules_of(cells: list[Cell]) -> dict[str, str]:
+    """Lists what holds for all exercises of a lesson: each statement's first sentence.
+
+    A name in bold before it, as a list may have, is no part of it.
+    """
+    tasks = tasks_of(cells).values()
+    others = [cell.source for cell in cells if not cell.is_code and cell not in tasks]
+    return {
+        name: re.match(r"(?:\*\*.*?\*\* )?(.*?[.!?])(?=\s|$)", one_line(text))[1]
+        for source in others
+        for name, text in STATEMENT.findall(source)
+    }
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def with_exercise_facts(
+    task: str, exercise: Cell, check: ExerciseCheck, rules: Mapping[str, str]
+) -> str:
     """Adds minutes, difficulty and points, and makes a table of the statements."""
     heading, _, text = task.partition("\n")
-    text = STATEMENTS.sub(lambda found: table_of(found[0], check), text)
+    text = STATEMENTS.sub(lambda found: table_of(found[0], check, rules), text)
     minutes, difficulty = exercise.marks["minutes"], exercise.marks["difficulty"]
     worth = f"{check.points}{' bonus' if check.bonus else ''} point"
     worth += "" if check.points == 1 else "s"
@@ -308,19 +335,20 @@ def with_exercise_facts(task: str, exercise: Cell, check: ExerciseCheck) -> str:
     return f"{heading}\n\n{facts}\n{text}".rstrip()
 
 
-def table_of(statements: str, check: ExerciseCheck) -> str:
+def table_of(statements: str, check: ExerciseCheck, rules: Mapping[str, str]) -> str:
     """Writes a list of statements as a table: name, sentence, points.
 
-    As on a card, essential ones are bold and worth half of the points together.
+    It has the rows of the card, those of the lesson's `rules` too, in the card's order.
+    As there, essential ones are bold and worth half of the points together.
     """
     rows = ["| | What is checked | Points |", "|---|---|---|"]
-    for item in re.split(r"(?m)^- ", statements)[1:]:
-        name, sentence = re.fullmatch(r"(?s)\[(.*?)\] (.*)", item).groups()
+    stated = {**rules, **dict(STATEMENT.findall(statements))}
+    for name in check.statements:
         worth = "essential"
         if name in check.others:
             worth = f"{round(check.points / 2 / len(check.others), 2):g}"
-        name = name if name in check.others else f"**{name}**"
-        rows.append(f"| {name} | {' '.join(sentence.split())} | {worth} |")
+        label = name if name in check.others else f"**{name}**"
+        rows.append(f"| {label} | {one_line(stated[name])} | {worth} |")
     return "\n".join(rows) + "\n"
 
 

@@ -38,7 +38,15 @@ def final_result(
         reasons = result.reasons if result.status is Status.STUDENT_ERROR else ()
         note = "A person looked at this work and gave the points."
         facts["notes"] = (*reasons, *result.notes, note)
-    to_review = []
+    undecided = [
+        one.exercise
+        for one, hand in zip(result.exercises, by_hand, strict=True)
+        if one.has_broken_check and not hand
+    ]
+    to_review = [
+        f"The check of {name} failed by itself: a person should give its points."
+        for name in undecided
+    ]
     scores = entry.scores.items()
     if earlier := [name for name, one in scores if one.is_for_earlier_file]:
         to_review.append(

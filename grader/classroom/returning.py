@@ -25,6 +25,7 @@ from grader.classroom.publishing import (
     publish_reports,
     results_of,
 )
+from grader.pages.wording import score_of
 from grader.results import Result
 from grader.submissions.clean_text import clean_text
 
@@ -168,8 +169,7 @@ def graded_notebook(
 ) -> bytes:
     """Makes the notebook with each check's card; points and notes come first."""
     notebook = autograded_notebook(classroom.lessons[submission.lesson], result)
-    points = f"{result.score:g} of {result.max_points:g} points"
-    lines = (points, *result.reasons, *result.notes, *result.remarks)
+    lines = (score_of(result), *result.reasons, *result.notes, *result.remarks)
     text = "\n\n".join(clean_text(line, 2000) for line in lines)
     notebook.cells.insert(0, nbformat.v4.new_raw_cell(text, id="feedback"))
     return dumps(notebook).encode()

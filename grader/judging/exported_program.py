@@ -46,8 +46,8 @@ class ProgramRunner:
     """Runs programs, and keeps the last one: many cases share a program.
 
     A question is a JSON object: "program" is its text, "arguments" what it runs on,
-    "result" the structure of what it returns, "kept" and "axis" are as in `Program`;
-    "compiled" asks for the facts of the compiled program.
+    "result" the structure of what it returns, "axis" is as in `Program`; "compiled"
+    asks for the facts of the compiled program.
     """
 
     def __init__(self):
@@ -69,7 +69,7 @@ class ProgramRunner:
             if any(isinstance(leaf, np.ndarray) for _, leaf in leaves(result)):
                 raise ProgramError("its result holds an array that it does not compute")
             arguments = decode(question["arguments"])
-            key = tuple(question[part] for part in ("program", "kept", "axis"))
+            key = tuple(question[part] for part in ("program", "axis"))
             if self.key != key or not self.program.takes(arguments):
                 self.program = Program(key[0], arguments, *key[1:])
             self.key, is_safe = key, True
@@ -88,9 +88,9 @@ class ProgramRunner:
 class Program:
     """An untrusted exported program, inspected before it runs.
 
-    It is made for the arrays among `arguments`, and takes those of them that it has
-    `kept`, all by default. With an `axis`, it must be a map over the devices of an axis
-    of that name, which gives each its rows, and do nothing else.
+    It is made for the arrays among `arguments`, and takes all of them. With an `axis`,
+    it must be a map over the devices of an axis of that name, which gives each its
+    rows, and do nothing else.
 
     Attributes:
         facts: what the program holds; see `traced_facts` in coursekit/observe.py.
@@ -99,22 +99,11 @@ class Program:
         ProgramError: it is damaged, takes other inputs, or calls what it must not.
     """
 
-    def __init__(
-        self,
-        text: str,
-        arguments: list,
-        kept: list[int] | None = None,
-        axis: str | None = None,
-    ):
+    def __init__(self, text: str, arguments: list, axis: str | None = None):
         _, self.arrays = program_of(lambda: None, arguments)
-        taken = [*range(len(self.arrays))]
-        if kept is not None:
-            taken = [place for place in taken if place in kept]
-            if kept != taken:
-                raise ProgramError("it takes inputs that there are not")
         # JAX takes f64 as f32, and gives a program a key's numbers.
         wanted = jax.eval_shape(lambda *arrays: arrays, *self.arrays)
-        inputs = [kind_of(physical(wanted[place])) for place in taken]
+        inputs = [kind_of(physical(one)) for one in wanted]
         if axis is not None and all(len(array) == 1 for array in self.arrays):
             axis = None  # on a single device there is nothing to map
         try:
@@ -139,7 +128,6 @@ class Program:
         self.exported = dataclasses.replace(
             exported,
             mlir_module_serialized=found.data,
-            module_kept_var_idx=tuple(taken),
             nr_devices=found.num_devices,
         )
 

@@ -66,12 +66,6 @@ def grade_submission(
     options = {"trusted": trusted, "compiled": compiled}
     trial = Trial(clean, lesson, judge, limits, answers.left_out, **options)
     checked = trial.run(on_exercise)
-    reasons = [*trial.evidence]
-    reasons += [
-        f"{exercise}: the check could not run. {one.message}"
-        for exercise, one in checked.items()
-        if one.outcome is Outcome.BROKEN
-    ]
     notes = [*submitted.notes, *answers.notes]
     if missing := [*trial.packages][:MAX_NAMED]:
         notes.append(
@@ -91,9 +85,9 @@ def grade_submission(
             exercise_result(name, checked[name], answers.exercises.get(name, ""), check)
             for name, check in checks(lesson).items()
         ),
-        status=Status.NEEDS_REVIEW if reasons else status,
+        status=Status.NEEDS_REVIEW if trial.evidence else status,
         notes=tuple(notes),
-        reasons=tuple(dict.fromkeys(clean_text(text, 500) for text in reasons)),
+        reasons=tuple(dict.fromkeys(clean_text(text, 500) for text in trial.evidence)),
         limits=tuple(clean_text(text, 200) for text in trial.limits_hit),
         language=language,
     )

@@ -53,7 +53,7 @@ PROGRAM = {"collectives": [COLLECTIVE], "array_shapes": SHAPES}
 PROGRAM |= {"steps": [(WORD, SHAPES)], "pairs": [(COUNT, COUNT)]}
 PROGRAM |= {"whole_inputs": [WORD]}
 TRACED = PROGRAM | {"dtypes": {str: [WORD]}, "multiplied": SHAPES, "joined": SHAPES}
-TRACED |= {"most_held": COUNT, "needs": [(WORD, [range(-1, 2**31)])]}
+TRACED |= {"most_held": COUNT, "needs": [(WORD, [range(-2, 2**31)])]}
 COMPILED = PROGRAM | {"flops": float}
 
 

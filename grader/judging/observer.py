@@ -206,7 +206,7 @@ def read_program(reply: dict[str, Any]) -> dict[str, Any]:
         require(fits(reply["refused"], Text(MAX_REASON)), "no reason")
         return {"refused": reply["refused"]}
     require({"program", "result"} <= reply.keys(), "no program")
-    found = {part: reply.get(part) for part in ("program", "result", "kept")}
+    found = {part: reply.get(part) for part in ("program", "result")}
     if "changed" in reply:
         found["changed"] = read_changed(reply["changed"])
     return found

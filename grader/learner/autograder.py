@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from coursekit.outcomes import HOLDS, StatementResult
 from grader import ROOT
 from grader.atomic_files import write, write_file
 from grader.authoring import coursekit
@@ -26,7 +27,6 @@ from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
 from grader.results import ExerciseResult, Result, Status
 from grader.submissions.read_submission import read_submission
-from lessons.coursekit.outcomes import HOLDS, StatementResult
 
 SEED = "seed.txt"
 FILES = "pyproject.toml", "requirements.txt", coursekit.SETUP_CELL

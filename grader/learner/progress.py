@@ -70,6 +70,7 @@ def write_pages(root: Path = ROOT, name: str = "") -> tuple[Path, Path]:
         "language": i18n.language(),
         "lessons": lessons,
         "points": sum(one["points"] for one in lessons),
+        "bonus": sum(one["bonus"] for one in lessons),
         "max_points": sum(one["max_points"] for one in lessons),
     }
     following = next((one for one in lessons if one["next"]), None)
@@ -80,7 +81,6 @@ def write_pages(root: Path = ROOT, name: str = "") -> tuple[Path, Path]:
         num_done=sum(one["num_done"] for one in lessons),
         num_exercises=sum(len(one["exercises"]) for one in lessons),
         date=max(one["date"] for one in lessons),
-        bonus=sum(one["bonus"] for one in lessons),
         repository=repository_address(root),
         **facts,
     )

@@ -11,8 +11,14 @@ from markupsafe import Markup
 
 from coursekit import i18n
 from coursekit.card import html_card
-from grader.pages.page import ROW_BYTES, STATEMENT_BYTES, PageBudget, render, say
-from grader.pages.wording import OUTCOMES, STATUSES, points_of, with_unit
+from grader.pages.page import ROW_BYTES, STATEMENT_BYTES, PageBudget, render
+from grader.pages.wording import (
+    OUTCOMES,
+    STATUSES,
+    points_of,
+    score_of,
+    with_unit,
+)
 from grader.results import ExerciseResult, Outcome, Result, Status, late_text
 
 LONG_CODE = 30  # lines; longer code is folded
@@ -51,7 +57,7 @@ def _page(result: Result, title: str, student: str) -> str:
         wording=STATUSES[result.status],
         graded=result.is_graded,
         is_error=is_error,
-        score=_score(result),
+        score=None if result.score is None else score_of(result),
         num_right=sum(e.outcome is Outcome.PASSED for e in result.exercises),
         reasons=lines(result.reasons) if is_error else [],
         late=lines([late_text(result)] if result.late else ()),
@@ -60,15 +66,6 @@ def _page(result: Result, title: str, student: str) -> str:
         exercises=[describe(entry, budget) for entry in result.exercises],
         budget=budget,
     )
-
-
-def _score(result: Result) -> str | None:
-    """Writes the score: "2.5 of 3 points", or None where there is none."""
-    if result.score is None:
-        return None
-    if not result.max_points:
-        return say("{1} points", f"{result.score:g}")
-    return with_unit(result.score, result.max_points)
 
 
 def _received(entry: ExerciseResult, budget: PageBudget) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import collections
 import textwrap
 from collections.abc import Iterable
 
-from coursekit.card import text_card
+from coursekit.card import text_card, total
 from coursekit.i18n import translated
 from grader.pages.wording import points_of
 from grader.results import ExerciseResult, Outcome, Result, Status
@@ -18,7 +18,8 @@ def table(result: Result, width: int = 100) -> str:
     for one in result.exercises:
         points = points_of(one.points, one.max_points)
         rows.append((one.exercise, str(one.outcome), points, translated(one.message)))
-    rows.append(("total", "", f"{result.points:g} of {result.max_points:g}", ""))
+    points = total(result.points, result.bonus, result.max_points)
+    rows.append(("total", "", points, ""))
     sizes = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [result.lesson]
     for *cells, message in rows:
@@ -43,7 +44,8 @@ def cards_of_failures(result: Result) -> list[str]:
 def summary(result: Result) -> str:
     if result.score is None:
         return f"{result.status:<16}  no score"
-    return f"{result.status:<16}  {result.score:g} of {result.max_points:g}"
+    score = total(result.score, result.bonus, result.max_points)
+    return f"{result.status:<16}  {score}"
 
 
 def differences(old: Result, new: Result) -> list[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from coursekit.card import in_parts, total
 from grader.pages.page import say
-from grader.results import Outcome, Status
+from grader.results import Outcome, Result, Status
 
 
 class OutcomeWording(NamedTuple):
@@ -101,6 +102,15 @@ def points_of(points: float, max_points: float) -> str:
     if not max_points:
         return say("{1} bonus", f"{points:g}")
     return say("{1} of {2}", f"{points:g}", f"{max_points:g}")
+
+
+def score_of(result: Result) -> str:
+    """Writes a score: "2.5 of 3 points", or "3 of 3 and 2 bonus points"."""
+    if not result.max_points:
+        return say("{1} points", f"{result.score:g}")
+    parts = result.score, result.bonus, result.max_points
+    own, beyond = in_parts(*parts)
+    return total(*parts) if beyond else with_unit(own, result.max_points)
 
 
 def with_unit(points: float, max_points: float) -> str:

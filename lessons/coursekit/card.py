@@ -7,14 +7,15 @@ from html import escape
 from typing import Any
 
 from .i18n import columns, padded, translated, wrapped
-from .outcomes import FAILS, HOLDS, LATER, ON_EXAMPLES, UNTRIED, Verdict
+from .outcomes import BROKEN, FAILS, HOLDS, LATER, ON_EXAMPLES, UNTRIED, Verdict
 
 WIDTH = 72
 LABELS = 12  # columns of "expected" and its like
-MARKS = {HOLDS: "✓", FAILS: "✗", UNTRIED: "-", LATER: "…"}
+MARKS = {HOLDS: "✓", FAILS: "✗", UNTRIED: "-", LATER: "…", BROKEN: "?"}
 # Each has a contrast of 4 to white and to black.
-COLOURS = {HOLDS: "#238a43", FAILS: "#d13c55", UNTRIED: "#767e88", LATER: "#767e88"}
+COLOURS = dict.fromkeys(MARKS, "#767e88") | {HOLDS: "#238a43", FAILS: "#d13c55"}
 SPOKEN = {HOLDS: "holds", FAILS: "fails", UNTRIED: "not tried", LATER: "later"}
+SPOKEN[BROKEN] = "the check could not run"
 PICTURE, MAX_PARTS = 150, 64  # pixels and parts of an array's layout
 FAINT = "opacity:.75"
 Parts = Sequence[tuple[int, Sequence[tuple[int, int]]]]
@@ -55,12 +56,29 @@ def worth(verdict: Verdict, points: float, is_bonus: bool) -> str:
     return translated(text)
 
 
+def in_parts(points: float, bonus: float, most: float) -> tuple[float, float]:
+    """Splits a sum of points, with a `bonus` in it: of at most `most`, and beyond."""
+    own = min(points - min(bonus, points), most)
+    return round(own, 2), round(points - own, 2)
+
+
+def total(points: float, bonus: float, most: float) -> str:
+    """Writes a sum of points: "13.5 of 17", or "17 of 17 and 4 bonus points"."""
+    own, beyond = in_parts(points, bonus, most)
+    text = f"{own:g} of {most:g}"
+    if beyond:
+        text = f"{own:g} of {most:g} and {beyond:g} bonus points"
+    if beyond == 1:
+        text = f"{own:g} of {most:g} and 1 bonus point"
+    return translated(text)
+
+
 def right_column(statement: Any, verdict: Verdict, points: float) -> str:
     """Writes what a statement is worth: "essential", "0.5" or "0 of 0.5"."""
     if statement.is_essential:
         return translated("essential")
     share = f"{round(points * statement.share, 2):g}"
-    if statement.standing in (FAILS, UNTRIED) or lacks_essential(verdict):
+    if statement.standing not in (HOLDS, LATER) or lacks_essential(verdict):
         return translated(f"0 of {share}")
     return share
 
@@ -86,7 +104,7 @@ def text_card(verdict: Verdict, *, points: float, is_bonus: bool = False) -> str
     for one in verdict.statements:
         name = f"{MARKS[one.standing]} {translated(one.name)}{remark(one)}"
         lines.append(spread(name, right_column(one, verdict, points)))
-        if one.standing == FAILS and one.rows:
+        if one.rows:
             lines += block_of(one.headline, one.rows)
     if not verdict.statements:
         lines += block_of(verdict.headline, verdict.rows)
@@ -97,8 +115,7 @@ def text_card(verdict: Verdict, *, points: float, is_bonus: bool = False) -> str
 
 def remark(one: Any) -> str:
     """Says behind a statement's name why nothing is shown below it, or ""."""
-    is_short = one.standing == UNTRIED or (one.standing == FAILS and not one.rows)
-    return f" ({translated(one.headline)})" if is_short and one.headline else ""
+    return f" ({translated(one.headline)})" if one.headline and not one.rows else ""
 
 
 def block_of(headline: str, rows: Iterable[Sequence[str]]) -> list[str]:
@@ -196,9 +213,9 @@ def item_of(one: Any, verdict: Verdict, points: float) -> str:
     )
     right = f'<span style="{style}">{escape(right)}</span>'
     inside = ""
-    if one.standing == FAILS and one.rows:
+    if one.rows:
         inside = details_of(one.headline, one.rows)
-    if one.standing == FAILS and one.layouts:
+    if one.layouts:
         inside += layouts_of(*one.layouts)
     return (
         '<li style="position:relative;padding:.15rem 0;overflow:hidden">'

@@ -36,7 +36,8 @@ class CompiledProgram:
             compiler may merge several into one, and a backend may choose others than
             one expects: the CPU's makes no reduce-scatter of its own.
         shapes: shape of every array that one device computes, in numbers.
-        flops: floating-point operations of one device, a loop's body counted once.
+        flops: floating-point operations of one device; in a loop that runs an unknown
+            number of times, those of one round.
         computations: the operations of each computation, in the compiler's order.
         named: the same, each by its name.
         entry: the name of the computation that runs first.
@@ -70,7 +71,9 @@ class CompiledProgram:
             for dtype, shape in arrays(found[2])
         }
         costs = executable.cost_analysis() or {}  # without "flops" where there are none
-        self.flops = float(costs.get("flops", 0))
+        # XLA counts a loop's body once.
+        products = self.flops_of_products(self.entry)
+        self.flops = max(float(costs.get("flops", 0)), products)
 
     def count(self, name: str) -> Counts:
         """Counts the collectives of one computation, with those that it calls."""
@@ -89,6 +92,25 @@ class CompiledProgram:
             for one, times in inside.items():
                 counts[one] = added(counts.get(one, 0), times)
         return counts
+
+    def flops_of_products(self, name: str) -> float:
+        """Counts the FLOPs of a computation's products of matrices, loops included."""
+        total = 0.0
+        for found in self.computations[name]:
+            if found[3] == "dot":
+                total += self.flops_of_dot(name, found)
+            inside = sum(map(self.flops_of_products, called(found[4])))
+            rounds = self.rounds(name, found) if found[3] == "while" else None
+            total += inside * (1 if rounds is None else rounds)
+        return total
+
+    def flops_of_dot(self, name: str, found: re.Match) -> float:
+        [(_, shape)] = arrays(self.named[name][operands(found)[0]][2])
+        axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", found[4])
+        summed = (
+            [shape[int(axis)] for axis in axes[1].split(",") if axis] if axes else ()
+        )
+        return 2.0 * math.prod(arrays(found[2])[0][1]) * math.prod(summed)
 
     def collective(self, name: str, kind: str, found: re.Match) -> Iterator[Collective]:
         """Yields what a device puts in, an array each."""

@@ -230,10 +230,10 @@ def expect_child_devices(seen: Observation, num_devices: int) -> None:
     expect(seen, count == num_devices, headline, **rows)
 
 
-def expect_shapes(seen: Observation, expected: Any) -> None:
+def expect_shapes(seen: Observation, expected: Any, part: str = "") -> None:
     """Compares the result's structure, shapes and dtypes, not its values."""
     expect_result(seen)
-    problem = difference(seen.value, plain(expected), 0, None, seen.layout)
+    problem = difference(seen.value, plain(expected), 0, None, seen.layout, part)
     if problem:
         wrong(seen, problem.headline, seen=problem.seen, expected=problem.expected)
 
@@ -244,18 +244,20 @@ def expect_close(
     *,
     rtol: float = 1e-5,
     atol: float = 1e-6,
+    part: str = "",
     mistakes: Mapping[str, Any] | None = None,
     causes: Causes | None = None,
 ) -> None:
     """Compares the result with `expected`: structure, shapes, dtypes, values.
 
-    A float64 leaf of `expected` is a reference for any floating dtype; other dtypes
-    must agree. `mistakes` maps a likely cause to the value that it leads to: the cause
-    that matches the result is shown. For `causes` see `expect`.
+    Only the leaves below `part` count, a path such as "[0]". A float64 leaf of
+    `expected` is a reference for any floating dtype; other dtypes must agree.
+    `mistakes` maps a likely cause to the value that it leads to: the cause that matches
+    the result is shown. For `causes` see `expect`.
     """
-    expect_shapes(seen, expected)
+    expect_shapes(seen, expected, part)
     expected = plain(expected)
-    problem = difference(seen.value, expected, rtol, atol, seen.layout)
+    problem = difference(seen.value, expected, rtol, atol, seen.layout, part)
     if problem is None:
         return
     likely = ""
@@ -328,9 +330,14 @@ class Difference(NamedTuple):
 
 
 def difference(
-    value: Any, expected: Any, rtol: float, atol: float | None, layout: Mapping
+    value: Any,
+    expected: Any,
+    rtol: float,
+    atol: float | None,
+    layout: Mapping,
+    part: str = "",
 ) -> Difference | None:
-    """Finds the first difference of two plain values.
+    """Finds the first difference of two plain values, in the leaves below a path.
 
     Without `atol` only structure, shapes and dtypes count.
     """
@@ -342,6 +349,8 @@ def difference(
     if found.keys() != wanted.keys():
         return Difference("The result has another structure.", *whole)
     for path, leaf in wanted.items():
+        if not path.startswith(part):
+            continue
         name = f"result{path}" if path else "The result"
         pieces = layout.get(path, ())
         if said := leaf_difference(name, found[path], leaf, rtol, atol, pieces):

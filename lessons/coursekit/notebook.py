@@ -12,7 +12,7 @@ from unittest import mock
 import jax
 
 from . import learner, materials
-from .card import Score, html_card, text_card
+from .card import Score, html_card, text_card, total
 from .checks import CheckModule, from_cells, solutions
 from .draw import *  # noqa: F403
 from .draw import __all__ as _pictures
@@ -245,19 +245,19 @@ def scorecard() -> None:
     source, _ = materials.checks_of(learner.lesson)
     checks = CheckModule(source, f"<checks of {learner.lesson}>").checks
     width = max(map(columns, [*checks, translated("total")]))
-    total = 0.0
+    points = bonus = 0.0
     for exercise, found in checks.items():
         verdict = _results.get(exercise)
         outcome = verdict.outcome if verdict else "check not run yet"
         scored = round(found.points * verdict.share, 2) if verdict else 0
-        total += scored
+        points += scored
+        bonus += scored * found.is_bonus
         worth = f"{scored:g} of {found.points:g}"
         if found.is_bonus:
             worth = f"{scored:g} bonus points"
         print(f"{padded(exercise, width)}  {translated(worth)}  {translated(outcome)}")
     most = sum(one.points for one in checks.values() if not one.is_bonus)
-    score = translated(f"{round(total, 2):g} of {most:g}")
-    print(f"{padded(translated('total'), width)}  {score}")
+    print(f"{padded(translated('total'), width)}  {total(points, bonus, most)}")
 
 
 def checklist(items: Mapping[str, str]) -> None:

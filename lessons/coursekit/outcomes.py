@@ -13,6 +13,7 @@ NOT_WRITTEN = "not written yet"  # what the stub of a released exercise raises
 RIGHT, PARTLY = "right", "partly right"
 ON_EXAMPLES = "right on the examples"  # hidden cases were not at hand
 HOLDS, FAILS, UNTRIED, LATER = "holds", "fails", "untried", "later"
+BROKEN = "broken"  # its check failed by itself
 ESSENTIAL_SHARE = 0.5  # of an exercise's points
 _running: list[Run] = []  # the check that runs now, if any
 
@@ -61,6 +62,13 @@ class BrokenCheck(NotPassed):
 
     outcome = "the check could not run"
 
+    @classmethod
+    def by(cls, error: Exception) -> BrokenCheck:
+        return cls(
+            f"{type(error).__name__}: {error}",
+            likely="a fault of the course, not of your answer: please report it.",
+        )
+
 
 class Decided(Exception):
     """Ends a check early: what is left of it cannot change what it is run for."""
@@ -74,7 +82,8 @@ class StatementResult:
         name: the statement, in short.
         is_essential: it must hold for any credit.
         share: the part of the exercise's points that it is worth by itself.
-        standing: "holds", "fails", "untried", or "later": when the work is graded.
+        standing: "holds", "fails", "untried", "later": when the work is graded, or
+            "broken": its check failed by itself, so that a person looks at it.
         headline: what went wrong, or why it was not tried.
         rows: (name, text): what was called, seen, expected, the likely cause.
         layouts: see `NotPassed`.
@@ -135,6 +144,7 @@ class Run:
         self.other_share = (1 - ESSENTIAL_SHARE) / max(1, len(others))
         self.on_failure = on_failure
         self.failures: dict[str, NotPassed] = {}
+        self.raised: list[Any] = []  # the calls that did
         self.tried: set[str] = set()
         self.untried: set[str] = set()  # since something before them has failed
         self.is_hidden = False  # whether the hidden cases have begun
@@ -142,7 +152,13 @@ class Run:
     def fail(self, names: Sequence[str], problem: NotPassed) -> None:
         """Notes that statements do not hold; the first reason of each is kept."""
         same = [one.headline for one in self.failures.values()]
-        if isinstance(problem, Raised) and problem.headline in same:
+        is_known = isinstance(problem, Raised) and problem.headline in same
+        if is_known and any(problem.seen is call for call in self.raised):
+            # That call is lost already, whatever statement was tried on it first.
+            names = [name for name in names if name not in self.tried]
+        if isinstance(problem, Raised) and problem.seen is not None:
+            self.raised.append(problem.seen)
+        if is_known and not self.is_first_essential(names):
             self.skip(names)  # nothing new: the call that it needs raised
         else:
             self.on_failure(problem)
@@ -152,6 +168,21 @@ class Run:
     def skip(self, names: Sequence[str]) -> None:
         """Notes that statements cannot be tried after what has failed."""
         self.untried.update(name for name in names if name not in self.failures)
+
+    def stumble(self, names: Sequence[str], error: Exception) -> None:
+        """Notes statements on which the check's own code failed.
+
+        After a failure they cannot be tried; but no essential one is lost without a
+        reason: where none has failed, a person looks at it.
+        """
+        if self.failures and not self.is_first_essential(names):
+            self.skip(names)
+        else:
+            self.fail(names, BrokenCheck.by(error))
+
+    def is_first_essential(self, names: Sequence[str]) -> bool:
+        """Tells whether an essential statement is among these, and none has failed."""
+        return bool({*names} & {*self.essential}) and not self.has_failed
 
     @property
     def has_failed(self) -> bool:
@@ -187,12 +218,13 @@ class Run:
         shown: list[NotPassed] = []
         for name in self.names:
             problem = self.failures.get(name)
+            standing = BROKEN if isinstance(problem, BrokenCheck) else FAILS
             if problem and any(problem is one for one in shown):
-                found = FAILS, "see above"
+                found = standing, "see above"
             elif problem:
                 shown.append(problem)
                 rows = tuple(problem.rows.items())
-                found = FAILS, problem.headline, rows, problem.layouts
+                found = standing, problem.headline, rows, problem.layouts
             elif name in self.untried:
                 found = UNTRIED, "needs a right result first"
             elif name in self.tried:
@@ -204,7 +236,7 @@ class Run:
             share = 0 if name in self.essential else self.other_share
             result = StatementResult(name, name in self.essential, share, *found)
             statements.append(result)
-        lost = [one for one in statements if one.standing in (FAILS, UNTRIED)]
+        lost = [one for one in statements if one.standing not in (HOLDS, LATER)]
         share = 1 - sum(one.share for one in lost)
         problem = next(iter(self.failures.values()), None)
         outcome = RIGHT if with_hidden else ON_EXAMPLES
@@ -239,10 +271,10 @@ def statement(*names: str) -> Iterator[None]:
         if not current():
             raise  # outside a check, as in a test, nothing keeps it
         run.fail(names, problem)
-    except Exception:
-        if not (run.failures or run.untried):
+    except Exception as error:
+        if not current():
             raise
-        run.skip(names)  # the check's own code stumbled over what has failed
+        run.stumble(names, error)
     else:
         run.tried.update(names)
     if run.can_end:
@@ -275,11 +307,11 @@ def carry_out(run: Run, parts: Mapping[bool, Callable[[], None]]) -> Verdict:
 
 
 def carry_out_part(run: Run, part: Callable[[], None]) -> None:
-    """Runs one part; what stops it after a failure leaves the rest untried.
+    """Runs one part; what stops it after an essential failure leaves the rest untried.
 
     Raises:
         NotAttempted: there is nothing to check.
-        BrokenCheck: the check stopped although nothing had failed.
+        BrokenCheck: the check stopped although nothing essential had failed.
     """
     try:
         part()
@@ -296,9 +328,6 @@ def carry_out_part(run: Run, part: Callable[[], None]) -> None:
         rest = [name for name in run.names if name not in run.tried]
         run.fail(rest or run.names, problem)
     except Exception as error:
-        if not (run.failures or run.untried):
-            raise BrokenCheck(
-                f"{type(error).__name__}: {error}",
-                likely="a fault of the course, not of your answer: please report it.",
-            ) from error
+        if not run.has_failed:
+            raise BrokenCheck.by(error) from error
         run.skip([name for name in run.names if name not in run.tried])

@@ -21,6 +21,7 @@ from .expect import (
     Difference,
     cause_of_nan_and_inf,
     difference,
+    expect,
     expect_error,
     expect_result,
     leaf_difference,
@@ -36,13 +37,14 @@ from .expect_program import (
     placed,
 )
 from .hidden_cases import Case, altered, named, rounded
-from .observation import Observation, leaves
+from .observation import Observation, leaves, same
 from .observe import observe
-from .outcomes import current, statement
+from .outcomes import Wrong, current, statement
 from .traced_program import added
 
 OF_PROGRAM = {"collectives", "sent", "put_in", "arrays", "own_rows"}
-SENT, ARRAYS = 1.02, 1.25  # times what the solution sends and builds is still like it
+# Times what the solution sends, builds and computes is still like it.
+SENT, ARRAYS, FLOPS = 1.02, 1.25, 1.5
 LARGEST = 1e30  # of what an altered case gives
 LIKE_SOLUTION = "what the solution gives here, up to rounding"  # values stay hidden
 NOISE = 8  # times what rounding the inputs does to the solution's result
@@ -61,7 +63,7 @@ def expect_like_solution(
     compiled: bool = False,
     scales: Iterable[float] = (0, 1000),
     one_by_one: float = 0,
-    **facts: str | Iterable[str],
+    **facts: str | Iterable[str] | Mapping[str, str],
 ) -> None:
     """Raises unless `function` does what the solution of the same name does.
 
@@ -82,20 +84,26 @@ def expect_like_solution(
             in a loop or not), sent (bytes that a device sends, at most 2 % more than
             the solution) or instead put_in (numbers that it puts into collectives: an
             all-gather of sums puts in as many as an all-reduce, and sends more), arrays
-            (the largest in the program, at most 25 % larger), compiles (programs that a
+            (the largest in the program, at most 25 % larger), flops (of one device in
+            the compiled program, at most half as many again), compiles (programs that a
             call compiles although an earlier call had its shapes), arguments (neither
-            changed nor deleted).
+            changed nor deleted), memory (no result is that of an earlier call with
+            other numbers). Where parts of a value prove different statements, it is a
+            dict of them by the path of the part, such as "[0]".
 
     Raises:
         ValueError: a fact is neither compared nor free, or unknown; or the solution
             raises, and what it raises is not compared.
     """
     open_facts = {one for names in free or {} for one in names.split()}
-    compared = {"sent" if fact == "put_in" else fact for fact in facts} - {"own_rows"}
+    compared = {"sent" if fact == "put_in" else fact for fact in facts} - OPTIONAL
     if compared | open_facts != {*FACTS} or open_facts & compared:
         raise ValueError(f"each of {', '.join(FACTS)} is either compared or free")
+    parts = facts.pop("value", {})
+    parts = parts if isinstance(parts, Mapping) else {"": parts}
+    proven = [*map(named, parts.values()), *map(named, facts.values())]
+    all_named = tuple(dict.fromkeys(itertools.chain(*proven)))
     facts = {fact: named(names) for fact, names in facts.items()}
-    all_named = tuple(dict.fromkeys(one for names in facts.values() for one in names))
     # What a learner has bound to a name may have another one, or none.
     names = [name for name, value in learner.items() if value is function]
     name = getattr(function, "__name__", "")
@@ -106,6 +114,7 @@ def expect_like_solution(
     of_program = OF_PROGRAM & {*facts}
     earlier: set[str] = set()  # the shapes of the calls so far
     returned: list[Case] = []  # where the solution raises nothing
+    kept: dict[str, list] = {}  # by their shapes: right results, ours and the learner's
     drawn = sorted(cases(rng), key=lambda one: one.size)
     for case in itertools.chain(drawn, altered(returned, scales, one_by_one)):
         run = current()
@@ -134,10 +143,19 @@ def expect_like_solution(
         else:
             if not case.is_altered:
                 returned.append(case)
-            with statement(*(case.statements or facts.get("value", all_named[:1]))):
-                expect_result(seen)
-                if "value" in facts:
-                    compare_value(seen, solved, case, solutions[name])
+            alike = kept.setdefault(case.shapes, [])
+            if "memory" in facts and any(
+                same(seen.value, was) and not same(solved.value, right)
+                for right, was in alike
+            ):
+                with statement(*facts["memory"]):
+                    compare_memory(seen, solved, case, solutions[name])
+            for part, names in (parts or {"": all_named[:1]}).items():
+                with statement(*(case.statements or named(names))):
+                    expect_result(seen)
+                    if parts:
+                        compare_value(seen, solved, case, solutions[name], part)
+                    alike.append((solved.value, seen.value))
             if seen.error is not None:
                 continue
         for fact in [fact for fact in COMPARE if fact in comparable & {*facts}]:
@@ -176,14 +194,14 @@ def is_bounded(value: Any) -> bool:
 
 
 def compare_value(
-    seen: Observation, solved: Observation, case: Case, solution: Callable
+    seen: Observation, solved: Observation, case: Case, solution: Callable, part: str
 ) -> None:
-    """Compares the result: exactly in form, its numbers within the tolerance.
+    """Compares a part of the result: exactly in form, its numbers within the tolerance.
 
     What rounding does to the solution is measured only where the numbers differ by more
     than some roundings of the largest.
     """
-    form = difference(seen.value, solved.value, 0, None, seen.layout)
+    form = difference(seen.value, solved.value, 0, None, seen.layout, part)
     was, wanted = containers(seen.value), containers(solved.value)
     if form is None and was != wanted:
         form = Difference("The result has other containers.", was, wanted)
@@ -192,6 +210,8 @@ def compare_value(
         wrong(seen, form.headline, seen=form.seen, expected=expected)
     found, moved = dict(leaves(seen.value)), None
     for path, leaf in leaves(solved.value):
+        if not path.startswith(part):
+            continue
 
         def differs(atol, path=path, leaf=leaf):
             name = f"result{path}" if path else "The result"
@@ -208,6 +228,15 @@ def compare_value(
             general = cause_of_nan_and_inf(seen.value, solved.value)
             rows = {"seen": problem[1], "expected": LIKE_SOLUTION}
             wrong(seen, problem[0], general=general, **rows)
+
+
+def compare_memory(*compared: Any) -> None:
+    """Says of a result that equals an earlier one, and is wrong, that it was kept."""
+    try:
+        compare_value(*compared, part="")
+    except Wrong:
+        headline = "The result is that of an earlier call."
+        wrong(compared[0], headline, expected="that of this call's arguments")
 
 
 def containers(value: Any) -> str:
@@ -306,6 +335,14 @@ def compare_arrays(seen: Observation, solved: Observation) -> None:
     expect_arrays(seen, largest=int(ARRAYS * most))
 
 
+def compare_flops(seen: Observation, solved: Observation) -> None:
+    """Compares what a device computes: it shows whose part of the work it does."""
+    expect_traced(seen)
+    headline = f"A device computes {seen.flops:,.0f} floating-point operations."
+    rows = {"expected": f"about {solved.flops:,.0f} floating-point operations"}
+    expect(seen, seen.flops <= FLOPS * solved.flops, headline, **rows)
+
+
 def compare_arguments(seen: Observation, solved: Observation) -> None:
     for position in seen.changed:
         if position not in solved.changed:
@@ -320,8 +357,9 @@ COMPARE = {
     "sent": compare_sent,
     "put_in": compare_put_in,
     "arrays": compare_arrays,
+    "flops": compare_flops,
     "compiles": lambda seen, solved: expect_kept_program(seen, solved.num_compiles),
     "arguments": compare_arguments,
 }
-OPTIONAL = {"put_in", "own_rows"}
+OPTIONAL = {"put_in", "own_rows", "flops", "memory"}
 FACTS = ("value", "error", *(fact for fact in COMPARE if fact not in OPTIONAL))

@@ -29,7 +29,7 @@ Counts = dict[Collective, int | None]
 ONE_DEVICE, EVERY_DEVICE = "one device", "every device"
 MAP, SEND = "sdy.manual_computation", "stablehlo.collective_permute"
 CONSTRAINT, PAIRS = "sdy.sharding_constraint", "source_target_pairs"
-LOOP, A_SEND = "stablehlo.while", -1
+LOOP, A_SEND, OWN_SEND = "stablehlo.while", -1, -2
 # What moves elements, and computes nothing with them.
 MOVES = {
     *("reshape", "transpose", "broadcast_in_dim", "slice", "dynamic_slice", "gather"),
@@ -62,7 +62,8 @@ class TracedProgram:
         joined: shapes of arrays whose rows are put together outside of maps.
         needs: of each "send" (collective-permute) the inputs that it depends on, and
             of each "product" of matrices those that it needs in its first round, with
-            `A_SEND` for a send.
+            `A_SEND` for a send, and `OWN_SEND` if all products of a loop need one of
+            the same round.
 
     Raises:
         ValueError: a function of it calls itself.
@@ -223,8 +224,23 @@ class TracedProgram:
                 if operation.name != LOOP or carried == given:
                     break
                 given = carried
+            if operation.name == LOOP:
+                self.note_own_sends(body, needs | own, rounds)
             needs |= dict(zip(line.results, made, strict=True))
         return []
+
+    def note_own_sends(self, body: Any, needs: dict, rounds: dict) -> None:
+        """Notes where all products of a loop's round need what the round sends itself.
+
+        A round begins when the one before it has ended, so they overlap with no send.
+        """
+        found: dict[Any, set[frozenset]] = {}
+        before = {value: known - {A_SEND} for value, known in needs.items()}
+        self.flow(body, before, found, {})
+        products = [operation for operation in found if operation.name != SEND]
+        if all(A_SEND in known for one in products for known in found[one]):
+            for one in products:
+                rounds[one] = {known | {OWN_SEND} for known in rounds[one]}
 
     def blocks(self, operation: Any) -> list[Any]:
         """Lists the blocks that an operation runs, of what it calls if it is a call."""

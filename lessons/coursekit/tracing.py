@@ -74,7 +74,8 @@ def exported(
     flat, kinds, result = flattened(function, arguments)
 
     def work():
-        return jax.export.export(jax.jit(flat))(*kinds)
+        # Facts about inputs name their places, those of unused ones, too.
+        return jax.export.export(jax.jit(flat, keep_unused=True))(*kinds)
 
     if not as_it_is:
         return trace(function, work), result[0]
@@ -85,7 +86,8 @@ def exported(
 def lowered(function: Callable, arguments: Sequence) -> Any:
     """Lowers `function` for its arrays' shapes, where JAX exports nothing of pmap."""
     flat, kinds, _ = flattened(function, arguments)
-    return trace(function, lambda: jax.jit(flat).lower(*kinds))
+    jitted = jax.jit(flat, keep_unused=True)
+    return trace(function, lambda: jitted.lower(*kinds))
 
 
 @functools.cache
@@ -276,17 +278,33 @@ def silence() -> Iterator[None]:
 def tracing(function: Callable, mesh: Mesh | None = None) -> Iterator[None]:
     """Lets code trace that waits for its results, prints, places or sets a mesh.
 
-    None of these changes what is computed: waiting and printing do nothing, placing an
-    array constrains the traced value to that sharding, and `mesh` is set already. The
-    functions are replaced in JAX, and where the code has imported them by name.
+    None of these changes what is computed: waiting and debugging do nothing, placing an
+    array constrains the traced value to that sharding, and `mesh` is set already.
     """
     stand_ins = [
         (jax, "device_put", placing(jax.device_put, mesh)),
         (jax, "set_mesh", mesh_setting(mesh)),
         (jax.sharding, "set_mesh", mesh_setting(mesh)),
-        (jax.debug, "print", lambda *_, **__: None),
         (jax.core.Tracer, "block_until_ready", lambda tracer: tracer),
     ]
+    with replacing(stand_ins, function), without_debugging(function):
+        yield
+
+
+def without_debugging(function: Callable) -> contextlib.AbstractContextManager:
+    """Lets code do nothing where it looks at values while it runs.
+
+    JAX exports no calls of the host's Python, and unrolls them over the axes of `vmap`.
+    """
+    names = "print", "callback", "log", "inspect_array_sharding"
+    names += ("visualize_array_sharding",)
+    stand_ins = [(jax.debug, name, lambda *_, **__: None) for name in names]
+    return replacing(stand_ins, function)
+
+
+@contextlib.contextmanager
+def replacing(stand_ins: list[tuple], function: Callable) -> Iterator[None]:
+    """Replaces functions in JAX, and where `function`'s code imports them by name."""
     replaced = [(getattr(owner, n, None), new) for owner, n, new in stand_ins]
     with contextlib.ExitStack() as changes:
         for names in namespaces_of(function):

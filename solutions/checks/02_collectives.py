@@ -603,7 +603,7 @@ def cases_of_ring_all_reduce():
             (1, (3,), np.float32, devices),
             (3, (3, 1), np.float32, devices),
             (2, (4,), np.float32, devices),
-            (4, (12,), np.int32, "sum of all"),
+            (8, (24,), np.int32, "sum of all"),
         ):
             x = np.asarray(rng.normal(size=(num_devices, *shape)) * 2e7, dtype)
             axis = "ring" if num_devices == 2 else "i"
@@ -1049,7 +1049,7 @@ def cases_of_ring_attention():
         for num_devices, (rows, width, values), scale, what in (
             (1, (3, 2, 4), 1, devices),
             (3, (1, 7, 3), 2, devices),
-            (2, (5, 1, 1), 1, attention),
+            (8, (5, 1, 1), 1, attention),
             (4, (4, 4, 4), 0.1, devices),
         ):
             sizes = width, width, values

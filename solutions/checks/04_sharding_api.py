@@ -13,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from coursekit.checks import demo, hidden, visible
-from coursekit.expect import expect, expect_close, expect_error
+from coursekit.expect import expect, expect_close, expect_error, expect_result
 from coursekit.expect_program import (
     expect_arrays,
     expect_collectives,
@@ -49,8 +49,10 @@ from coursekit.observe import observe
 from coursekit.outcomes import statement
 from coursekit.reference_checks import expect_like_solution
 from coursekit.references import reference_adamw, reference_relu_layers, reference_sgd
-from coursekit.traced_program import A_SEND
+from coursekit.traced_program import A_SEND, OWN_SEND
 from coursekit.tracing import num_donated
+
+RULES = {"arguments": "arguments stay", "memory": "nothing is remembered"}
 
 
 @visible(
@@ -120,10 +122,10 @@ def cases_of_make_mesh_and_place():
     expect_like_solution(
         make_mesh_and_place,
         cases,
-        value=("same numbers", "nothing is remembered"),
+        value="same numbers",
         error="mistakes raise",
         layout="first devices",
-        arguments="arguments stay",
+        **RULES,
         free={"collectives sent arrays compiles": "it may be placed in any way"},
     )
 
@@ -141,14 +143,8 @@ def demo_of_make_mesh_and_place():
 @visible(
     "predict_layout",
     points=2,
-    essential=["block and count"],
-    others=[
-        "short specs",
-        "no devices needed",
-        "mistakes raise",
-        "arguments stay",
-        "nothing is remembered",
-    ],
+    essential=["block and count", "no devices needed"],
+    others=["short specs", "mistakes raise", "arguments stay", "nothing is remembered"],
 )
 def examples_of_predict_layout():
     block, missing, unasked = "block and count", "short specs", "no devices needed"
@@ -203,7 +199,7 @@ def cases_of_predict_layout():
             yield Case(shape, mesh_shape, spec[: 4 - less], statements=what)
         large = {"data": 512, "model": 8, "stage": 5}
         for shape, spec in (
-            ((7, 40960, 3), (None, ("stage", "data", "model"))),
+            ((7, 40960, 3), (None, ("stage", "data", "model"), None)),
             ((4096, 35), (("model", "data"), "stage")),
         ):
             yield Case(shape, large, spec, statements=unasked)
@@ -221,9 +217,9 @@ def cases_of_predict_layout():
     expect_like_solution(
         predict_layout,
         cases,
-        value=("block and count", "nothing is remembered"),
+        value="block and count",
         error="mistakes raise",
-        arguments="arguments stay",
+        **RULES,
         free={"layout collectives sent arrays compiles": "there are no arrays"},
     )
 
@@ -288,12 +284,12 @@ def examples_of_data_parallel_step():
         "the loss is the one after the step": expected | {"losses": later},
     }
     seen = observe(data_parallel_run, params, x, y, [0.05], 8, compiled=True)
+    with statement("same step"):
+        expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=causes)
     with statement("no recompilation"):
         expect_traced(seen)
         names = [name for name, _ in seen.steps]
         expect(seen, names == ["func.call"], "The step is not one compiled program.")
-    with statement("same step"):
-        expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=causes)
     with statement("replicated result"):
         expect_layout(seen, {"w1": ('["params"]["w1"]', ())}, (8,), ("data",))
     all_rows = "every device computes all rows"
@@ -352,7 +348,8 @@ def cases_of_data_parallel_step():
         data_parallel_run,
         run_cases,
         one_by_one=-1,
-        value=("same step", "nothing is remembered"),
+        value="same step",
+        memory="nothing is remembered",
         compiles="no recompilation",
         **same,
         free=unsaid | {"sent arrays": "above"},
@@ -485,8 +482,8 @@ def cases_of_tensor_parallel_mlp():
         cases,
         one_by_one=-1,
         layout="sharded weights and output",
-        value=("same numbers", "nothing is remembered"),
-        arguments="arguments stay",
+        value="same numbers",
+        **RULES,
         free=unsaid | {"arrays sent": "below"},
     )
     expect_like_solution(
@@ -496,15 +493,17 @@ def cases_of_tensor_parallel_mlp():
         scales=(),  # other numbers make no other program; their values: above
         value="same numbers",
         layout="sharded weights and output",
-        arrays="own rows, own units",
+        flops="own rows, own units",
         sent="one all-reduce per layer",
-        free=unsaid | {"arguments": "above"},
+        free=unsaid | {"arguments": "above", "arrays": "x may be gathered"},
     )
     long = mlp_case(4, 512, 128, 512)[:2]
     seen = observe(from_whole, *long, (2, 2), compiled=True)
     with statement("one all-reduce per layer"):
         expect_collectives(seen, {"all-reduce": 2})
     seen = observe(weights_exchanged, *mlp_case(4, 4, 3, 6)[:2], (2, 2))
+    with statement("same numbers"):
+        expect_result(seen)
     with statement("arguments stay"):
         expect(seen, not seen.value, "The caller's dict of parameters was changed.")
 
@@ -654,9 +653,9 @@ def cases_of_logical_to_spec():
     expect_like_solution(
         spec_of,
         cases,
-        value=("one entry per axis", "nothing is remembered"),
+        value="one entry per axis",
         error=twice,
-        arguments="arguments stay",
+        **RULES,
         free=no_arrays,
     )
     expect_like_solution(
@@ -700,14 +699,12 @@ def init_from_reversed(key, num_layers, width, mesh_shape, names, specs):
     return init_sharded(key, num_layers, width, mesh_shape, names, specs)
 
 
-def expect_split_weights(seen, size):  # by each step that makes them
+WHOLE = "Arrays as large as the weights are made outside of a sharding jit."
+
+
+def makes_whole(seen, size):  # in one of its steps
     expect_traced(seen)
-    headline = (
-        "Arrays as large as the weights are made outside of a jit that shards them."
-    )
-    made = [math.prod(shape) for _, shapes in seen.steps for shape in shapes]
-    rows = {"expected": "a jit whose results are split"}
-    expect(seen, max(made, default=0) < size, headline, **rows)
+    return any(math.prod(shape) >= size for _, made in seen.steps for shape in made)
 
 
 @visible(
@@ -730,14 +727,15 @@ def examples_of_init_sharded():
         cause: lambda seen, path=where[name][0]: len(seen.layout.get(path, ())) == 1
         for cause, name in ((moments, "Adam's mu of w1"), (count, "Adam's count"))
     }
+    is_split = not makes_whole(seen, 3 * 16 * 16)  # else it tells no layout
     with statement("sharded as asked"):
-        for one in (placed, seen):
+        for one in (placed, *[seen] * is_split):
             expect_layout(one, weights, *INIT_MESH, mistakes=unused)
             expect_layout(one, where, *INIT_MESH, mistakes=unused, causes=causes)
     with statement("never a full copy"):
         for whole_shape in ((3, 16, 16), (2, 3, 16, 16)):
             expect_arrays(seen, never=whole_shape)
-        expect_split_weights(seen, 3 * 16 * 16)
+        expect(seen, is_split, WHOLE)
 
 
 @hidden("init_sharded")
@@ -759,9 +757,9 @@ def cases_of_init_sharded():
     expect_like_solution(
         init_sharded,
         cases,
-        value=("same numbers", "nothing is remembered"),
+        value="same numbers",
         layout="sharded as asked",
-        arguments="arguments stay",
+        **RULES,
         free={"error": "none", "collectives sent arrays compiles": "seen above"},
     )
     key = jax.random.key(3)
@@ -769,7 +767,7 @@ def cases_of_init_sharded():
     seen = observe(init_sharded, key, 4, 24, *INIT_MESH, specs, compiled=True)
     with statement("never a full copy"):
         expect_arrays(seen, largest=4 * 24 * 24 // 2)
-        expect_split_weights(seen, 4 * 24 * 24)
+        expect(seen, not makes_whole(seen, 4 * 24 * 24), WHOLE)
     seen = observe(init_from_reversed, key, 3, 16, *INIT_MESH, INIT_SPECS)
     with statement("sharded as asked"):
         expect_layout(seen, state_layout(INIT_SPECS), *INIT_MESH)
@@ -882,16 +880,17 @@ def expect_gathers(seen, params, num_devices):  # of one layer, twice, and littl
     loss = math.ceil(2 * part * 4)  # the gradients take as much as both gathers
     expect_moved(seen, at_most=4 * once + loss)
     cause = "gradients or moments are replicated: they can be sharded like the weights"
+    reduced = [one.shape for one in seen.collectives if one.kind == "all-reduce"]
     for leaf in params.values():
-        expect_arrays(seen, never=leaf.shape, causes={cause: lambda _: True})
+        causes = {cause: lambda _, leaf=leaf: {leaf.shape, leaf.shape[1:]} & {*reduced}}
+        expect_arrays(seen, never=leaf.shape, causes=causes)
 
 
 @visible(
     "fsdp_step",
     points=3,
-    essential=["same numbers", "stays sharded", "own rows"],
+    essential=["same numbers", "stays sharded", "own rows", "layer by layer"],
     others=[
-        "layer by layer",
         "state donated",
         "no recompilation",
         "arguments stay",
@@ -952,7 +951,8 @@ def cases_of_fsdp_step():
         cases,
         scales=(0, 0.05, 30),  # some gradients near the eps of Adam, others large
         one_by_one=-1,
-        value=("same numbers", "nothing is remembered"),
+        value="same numbers",
+        memory="nothing is remembered",
         layout="stays sharded",
         compiles="no recompilation",
         free={
@@ -1086,14 +1086,15 @@ def cases_of_explicit_mlp():
     def cases(rng):
         for mesh_shape, sizes, spec in (
             ((1, 1), (5, 1, 2, 2), ()),
-            ((8, 1), (16, 3, 5, 1), (None, None)),
+            ((8, 1), (16, 3, 5, 1), ("data",)),
             ((1, 8), (3, 2, 16, 1), ()),
             ((3, 2), (12, 6, 14, 2), (None, "model")),
             ((3, 2), (12, 6, 14, 2), (None, "model")),
             ((2, 2), (4, 6, 2, 1), (("model", "data"),)),
         ):
             params, x = mlp_case(int(rng.integers(10**6)), *sizes)[:2]
-            yield Case(params, 10 * x + 1, mesh_shape, spec)
+            what = () if spec == ("data",) else "any layout of x"
+            yield Case(params, 10 * x + 1, mesh_shape, spec, statements=what)
 
     def program_cases(rng):
         for mesh_shape, sizes, spec in (
@@ -1103,7 +1104,8 @@ def cases_of_explicit_mlp():
             ((2, 2), (28, 4, 6, 2), ("data", "model")),
         ):
             params, x, _ = mlp_case(int(rng.integers(10**6)), *sizes)
-            yield Case(params, x, mesh_shape, spec)
+            what = () if spec == ("data",) else "any layout of x"
+            yield Case(params, x, mesh_shape, spec, statements=what)
 
     unsaid = {"error": "it raises none", "compiles": "nothing is said"}
     unsaid["collectives"] = "in a loop or not; of one device or not at all"
@@ -1112,8 +1114,8 @@ def cases_of_explicit_mlp():
         cases,
         one_by_one=-1,
         layout="output by rows",
-        value=("same numbers", "any layout of x", "nothing is remembered"),
-        arguments="arguments stay",
+        value="same numbers",
+        **RULES,
         free=unsaid | {"arrays sent": "below"},
     )
     expect_like_solution(
@@ -1123,9 +1125,9 @@ def cases_of_explicit_mlp():
         scales=(),  # other numbers make no other program; their values: above
         value="same numbers",
         layout="output by rows",
-        arrays="own rows, own units",
+        flops="own rows, own units",
         sent="one all-reduce per layer",
-        free=unsaid | {"arguments": "above"},
+        free=unsaid | {"arguments": "above", "arrays": "x may be gathered"},
     )
     long = mlp_case(4, 512, 128, 512)[:2]
     seen = observe(explicit_run, *long, (2, 2), ("data",), compiled=True)
@@ -1134,6 +1136,8 @@ def cases_of_explicit_mlp():
     seen = observe(
         explicit_weights_exchanged, *mlp_case(4, 4, 3, 6)[:2], (2, 2), ("data",)
     )
+    with statement("same numbers"):
+        expect_result(seen)
     with statement("arguments stay"):
         expect(seen, not seen.value, "The caller's dict of parameters was changed.")
 
@@ -1157,13 +1161,8 @@ def demo_of_explicit_mlp():
 @visible(
     "sharded_matmul",
     points=3,
-    essential=["same product", "own part of K"],
-    others=[
-        "rows come out",
-        "one reduce-scatter",
-        "arguments stay",
-        "nothing is remembered",
-    ],
+    essential=["same product", "own part of K", "one reduce-scatter"],
+    others=["rows come out", "arguments stay", "nothing is remembered"],
 )
 def examples_of_sharded_matmul():
     rng = np.random.default_rng(8)
@@ -1216,9 +1215,9 @@ def cases_of_sharded_matmul():
     expect_like_solution(
         sharded_matmul,
         cases,
-        value=("same product", "nothing is remembered"),
+        value="same product",
         layout="rows come out",
-        arguments="arguments stay",
+        **RULES,
         free=unsaid | {"collectives sent arrays": "below"},
     )
     expect_like_solution(
@@ -1230,8 +1229,8 @@ def cases_of_sharded_matmul():
         layout="rows come out",
         collectives="one reduce-scatter",
         sent="one reduce-scatter",
-        arrays="own part of K",
-        free=unsaid | {"arguments": "above"},
+        flops="own part of K",
+        free=unsaid | {"arguments": "above", "arrays": "of any size"},
     )
 
 
@@ -1285,6 +1284,10 @@ def expect_free_sends(seen):
     headline = "Every product waits for a send."
     expected = "the product of the device's own piece, which needs no send"
     expect(seen, not no_product_is_free, headline, expected=expected)
+    headline = "In a loop, each product waits for a send of the same round."
+    expected = "in each round, a product of what an earlier round has sent"
+    waits = any(OWN_SEND in needs for needs in products)
+    expect(seen, not waits, headline, expected=expected)
 
 
 def expect_flops(seen, x, w, at_most=1.1):  # times what one product takes
@@ -1324,6 +1327,8 @@ def examples_of_overlapped_matmul():
         expect_free_sends(seen)
     x, w = (np.float32(rng.normal(size=(4, *size))) for size in ((24, 100), (25, 16)))
     seen = observe(overlapped_matmul, x, w, "i", axis="i", compiled=True)
+    with statement("same product"):
+        expect_result(seen)
     with statement("no extra arithmetic"):
         expect_flops(seen, x, w)
 
@@ -1418,12 +1423,7 @@ def bound_of(times):  # with speeds of 1, amounts are seconds
     points=2,
     bonus=True,
     essential=["time of each part", "the bottleneck"],
-    others=[
-        "fewest rows",
-        "bytes of a layout",
-        "arguments stay",
-        "nothing is remembered",
-    ],
+    others=["fewest rows", "arguments stay", "nothing is remembered"],
 )
 def examples_of_step_bound():
     seconds = dict(zip(PARTS, (3.0, 5.0, 4.0), strict=True))
@@ -1440,16 +1440,15 @@ def examples_of_step_bound():
             expect_close(observe(bound_of, times), PARTS[bound])
     down, own = "the rows were rounded down", "a device does not send its own part"
     once, back = "an all-reduce sends twice", "weights are gathered backward, too"
-    sent, alone = ("fewest rows", "bytes of a layout"), ("bytes of a layout",)
-    for what, layout, num_devices, fewest, causes in (
-        (sent, "data parallel", 8, 1459, {down: 1458, once: 730, own: 1667}),
-        (sent, "data parallel", 2, 834, {"the devices are not always 8": 1459}),
-        (sent, "FSDP", 8, 2188, {back: 1459, "gradients are not all-reduced": 2917}),
-        (alone, "FSDP", 1, 1, {"one row is the least": 0}),
+    for layout, num_devices, fewest, causes in (
+        ("data parallel", 8, 1459, {down: 1458, once: 730, own: 1667}),
+        ("data parallel", 2, 834, {"the devices are not always 8": 1459}),
+        ("FSDP", 8, 2188, {back: 1459, "gradients are not all-reduced": 2917}),
+        ("FSDP", 1, 1, {"one row is the least": 0}),
     ):
         how = 8 * 2**20, 12 * 2**20, num_devices, layout, CHIP
         seen = observe(rows_to_hide, *how)
-        with statement(*what):
+        with statement("fewest rows"):
             expect_close(seen, fewest, mistakes=causes)
 
 
@@ -1475,26 +1474,22 @@ def cases_of_step_bound():
             yield Case(10**6, 10**15, 7, layout, chip)  # a part of a row
             yield Case(10**7, 3333, 3, layout, chip)
             yield Case(777.25, 5.5e7, 1000, layout, CHIP)
-            yield Case(10**9, 1, 1, layout, chip, statements="bytes of a layout")
+            yield Case(10**9, 1, 1, layout, chip)
 
     plain_numbers = {"layout collectives sent arrays compiles": "there are no arrays"}
     plain_numbers["error"] = "it raises none"
     expect_like_solution(
         step_bound,
         cases,
-        value=(
-            "time of each part",
-            "the bottleneck",
-            "nothing is remembered",
-        ),
-        arguments="arguments stay",
+        value={"[0]": "time of each part", "[1]": "the bottleneck"},
+        **RULES,
         free=plain_numbers,
         scales=(),  # speeds are above 0
     )
     expect_like_solution(
         rows_to_hide,
         row_cases,
-        value=("fewest rows", "bytes of a layout"),
+        value="fewest rows",
         arguments="arguments stay",
         free=plain_numbers,
         scales=(),  # speeds are above 0

@@ -11,7 +11,7 @@ from nbgrader.preprocessors import CheckCellMetadata
 
 from coursekit.setup import version_of
 from grader.authoring import coursekit
-from grader.authoring.check_source import visible_source
+from grader.authoring.check_source import checks_path, read_checks, visible_source
 from grader.authoring.lesson import read_lesson, repository_address
 from grader.authoring.release import lesson_paths, points_for
 
@@ -168,7 +168,8 @@ def test_statements_are_a_table_of_names_sentences_and_points(tmp_path):
     more = (twice, f"# Compute.\n#\n# - [of any x] Text,\n#   too.\n{twice}")
     essential = 'essential=["twice"]'
     mark = (essential, f'{essential}, others=["of any x", "quick"]')
-    quick = ("# A demonstration.", "# - [quick] All is quick.")
+    quick = "# - [quick] **Quick.** All is\n#   quick. (In a cell of its own.)"
+    quick = ("# A demonstration.", quick)
     own = "        expect_close(observe(double, 3), 6)\n"
     proof = (own, f'{own}    with statement("of any x", "quick"):\n        pass\n')
     checks = tiny.changed(tiny.CHECKS, mark, proof)
@@ -176,10 +177,11 @@ def test_statements_are_a_table_of_names_sentences_and_points(tmp_path):
     text = text_of(made, "### Exercise 1.1")
     assert text.endswith(
         "Compute.\n\n| | What is checked | Points |\n|---|---|---|\n"
+        "| **twice** | `double(x)` returns twice `x`. | essential |\n"
         "| of any x | Text, too. | 0.25 |\n"
-        "| **twice** | `double(x)` returns twice `x`. | essential |"
+        "| quick | All is quick. | 0.25 |"
     )
-    assert text_of(made, "All is quick") == "- All is quick."
+    assert text_of(made, "In a cell").startswith("- **Quick.** All is")
 
 
 def test_what_was_built_is_folded(lesson):
@@ -243,3 +245,28 @@ def test_code_cells_parse(lesson):
     sources = [cell.source for cell in lesson.cells if cell.cell_type == "code"]
     assert len(sources) == 8
     assert all(ast.parse(source).body for source in sources)
+
+
+@pytest.mark.parametrize("path", lesson_paths(), ids=lambda path: path.stem)
+def test_each_row_of_a_card_is_in_its_exercises_table_with_its_points(path):
+    made = read_lesson(path, tiny.REPOSITORY)
+    for name, check in read_checks(checks_path(path)).items():
+        [text] = [
+            cell.source
+            for cell in made.cells
+            if re.match(rf"### Exercise [\d.]+: {name}\b", cell.source)
+        ]
+        rows = re.findall(r"(?m)^\| \**([a-z0-9][^|*]*)\** \|.*\| (.*) \|$", text)
+        each = f"{round(check.points / 2 / max(1, len(check.others)), 2):g}"
+        assert rows == [
+            *((one, "essential") for one in check.essential),
+            *((one, each) for one in check.others),
+        ]
+
+
+@pytest.mark.parametrize("path", lesson_paths(), ids=lambda path: path.stem)
+def test_no_cause_is_shown_whatever_was_observed(path):
+    tree = ast.parse(checks_path(path).read_text(encoding="utf-8"))
+    dicts = [node for node in ast.walk(tree) if isinstance(node, ast.Dict)]
+    tests = [one for node in dicts for one in node.values]
+    assert "lambda _: True" not in map(ast.unparse, tests)

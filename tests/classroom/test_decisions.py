@@ -1,6 +1,7 @@
 """What a person decides in the formgrader is one number everywhere."""
 
 import csv
+from dataclasses import replace
 
 import pytest
 from bs4 import BeautifulSoup
@@ -17,6 +18,7 @@ from pretended import (
     submit,
 )
 
+from coursekit.outcomes import BROKEN, HOLDS, StatementResult
 from grader.classroom.explain import explain
 from grader.classroom.export import export
 from grader.classroom.final_result import final_result
@@ -215,3 +217,18 @@ def test_a_person_who_read_an_unreadable_file_gives_its_points():
     assert final.notes[0] == "It is empty." and not final.reasons
     untouched = final_result(result, Entry({"double": ExerciseScore(0.0, None)}))
     assert untouched == result
+
+
+@pytest.mark.parametrize("standing", [HOLDS, BROKEN])
+def test_a_check_that_failed_by_itself_is_for_a_person_until_one_gives_points(standing):
+    outcome = Outcome.PARTLY if standing == BROKEN else Outcome.BROKEN
+    statement = StatementResult("of an array", False, 0.5, standing)
+    broken = ExerciseResult("negative", outcome, 0.5, 1, 1, 0.5, (statement,))
+    result = Result(NAME, (replace(OPEN, points=1), broken))
+    final = final_result(result)
+    assert (final.status, final.score) == (Status.GRADED, 1.5)
+    assert final.to_review == (
+        "The check of negative failed by itself: a person should give its points.",
+    )
+    decided = final_result(result, Entry({"negative": ExerciseScore(0.5, 1.0)}))
+    assert (decided.score, decided.to_review) == (2, ())

@@ -1,5 +1,6 @@
 """A card shows what a check found out: as text, as HTML, and to those who listen."""
 
+import re
 import sys
 import types
 from xml.etree import ElementTree
@@ -8,9 +9,10 @@ import pytest
 from contrast import contrast
 
 from coursekit import card, i18n
-from coursekit.card import Score, html_card, text_card
+from coursekit.card import Score, html_card, text_card, total
 from coursekit.i18n import columns
 from coursekit.outcomes import (
+    BROKEN,
     FAILS,
     HOLDS,
     LATER,
@@ -389,3 +391,26 @@ def test_the_value_of_a_checks_cell_is_a_number_and_a_card():
     assert score._repr_html_() == "<b>card</b>"
     assert repr(Score(2.0, "")) == "2" and repr(Score(0, "")) == "0"
     assert float(repr(Score(round(2 / 3, 2), ""))) == 0.67
+
+
+@pytest.mark.parametrize(
+    ("points", "bonus", "text"),
+    [
+        (13.5, 0, "13.5 of 17"),
+        (21, 4, "17 of 17 and 4 bonus points"),
+        (14, 1, "13 of 17 and 1 bonus point"),
+        (18.5, 0, "17 of 17 and 1.5 bonus points"),  # a person's extra credit
+        (2, 4, "0 of 17 and 2 bonus points"),  # after a penalty
+    ],
+)
+def test_a_sum_names_the_points_of_a_bonus_apart(points, bonus, text):
+    assert total(points, bonus, 17) == text
+
+
+def test_a_statement_whose_check_failed_by_itself_says_so_and_is_not_paid():
+    fault = of("speed", BROKEN, headline="IndexError: no", likely="a fault of ours")
+    verdict = made(of("numbers", share=0), fault)
+    shown = "\n".join(lines(verdict))
+    assert re.search(r"(?m)^\? speed +0 of 0.75\n    IndexError: no\n", shown)
+    text = "".join(tree(verdict).itertext())
+    assert "the check could not run: Speed" in text and "a fault of ours" in text

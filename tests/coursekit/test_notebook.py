@@ -523,7 +523,7 @@ def test_the_scorecard_lists_the_latest_outcomes(shell, capsys):
         "double  3 of 3  right",
         "negate  0 of 1  wrong",
         "root    2 bonus points  right",
-        "total   5 of 4",
+        "total   3 of 4 and 2 bonus points",
     ]
     told(shell, RIGHT[1], exercise="negate")
     told(shell, "def double(x):\n    return 1 / 0\n")

@@ -4,6 +4,7 @@ import pytest
 
 from coursekit.learner import NotDefined
 from coursekit.outcomes import (
+    BROKEN,
     FAILS,
     HOLDS,
     LATER,
@@ -134,6 +135,21 @@ def test_a_call_that_raises_for_the_second_time_shows_nothing_new():
     assert words == {"needs a right result first"}
 
 
+@pytest.mark.parametrize(("again", "standing"), [(True, HOLDS), (False, FAILS)])
+def test_a_call_that_raised_is_one_failure_and_another_call_a_second(again, standing):
+    def part():
+        calls = [], []
+        with statement("sum", "split"):
+            pass
+        tried = (("speed", calls[1]), ("speed", calls[0]), ("split", calls[0]))
+        for name, call in tried if again else tried[::2]:
+            with statement(name):
+                raise Raised("ValueError: no", seen_in=call)
+
+    _, split, _, speed = run(part).statements
+    assert (split.standing, speed.standing) == (standing, FAILS)
+
+
 def test_what_was_not_tried_is_not_paid():
     def part():
         with statement("sum", "split"):
@@ -175,21 +191,62 @@ def test_a_check_that_stumbles_over_what_has_failed_is_not_broken():
     assert standings(run(outside)) == [FAILS, UNTRIED, UNTRIED, UNTRIED]
 
 
-@pytest.mark.parametrize("where", ["inside a statement", "outside"])
-def test_a_fault_of_the_check_is_not_the_learners(where):
+FAULT = ("likely", "a fault of the course, not of your answer: please report it.")
+
+
+@pytest.mark.parametrize("others_fail", [False, True])
+def test_a_fault_of_the_check_outside_of_statements_is_not_the_learners(others_fail):
     def part():
-        with statement("sum"):
-            if where != "outside":
-                1 / 0  # noqa: B018
+        with statement(*EVERY):
+            pass
+        with statement("speed"):
+            if others_fail:
+                raise Wrong("Slow.")
         1 / 0  # noqa: B018
 
     verdict = run(part)
     assert (verdict.outcome, verdict.share) == ("the check could not run", 0)
     assert verdict.statements == ()
     assert verdict.headline == "ZeroDivisionError: division by zero"
-    assert verdict.rows == (
-        ("likely", "a fault of the course, not of your answer: please report it."),
-    )
+    assert verdict.rows == (FAULT,)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "share"),
+    [("split", "the check could not run", 0), ("speed", "partly right", 0.75)],
+)
+def test_a_fault_of_the_check_in_a_statement_costs_that_one_alone(name, outcome, share):
+    def part():
+        for one in EVERY:
+            with statement(one):
+                if one == name:
+                    raise IndexError("tuple index out of range")
+
+    verdict = run(part)
+    assert (verdict.outcome, verdict.share) == (outcome, share)
+    others = {one.name: one for one in verdict.statements}
+    broken = others.pop(name)
+    assert {one.standing for one in others.values()} == {HOLDS}
+    assert (broken.standing, broken.rows) == (BROKEN, (FAULT,))
+    assert broken.headline == "IndexError: tuple index out of range"
+
+
+@pytest.mark.parametrize("problem", [Raised("ValueError: no"), KeyError("w")])
+def test_a_card_without_points_says_which_essential_statement_failed(problem):
+    def part():
+        with statement("dtype"):
+            raise Raised("ValueError: no", called="shard(3)")
+        for _ in range(2):
+            with statement("split"):
+                raise problem
+        with statement("sum"):
+            pass
+
+    verdict = run(part)
+    _, split, _, _ = verdict.statements
+    assert verdict.share == 0
+    assert split.standing == (FAILS if isinstance(problem, Raised) else BROKEN)
+    assert split.headline in ("ValueError: no", "KeyError: 'w'", "see above")
 
 
 def test_a_statement_that_the_exercise_does_not_make_is_a_fault_of_the_check():

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 from observations import problem
 
 from coursekit import reference_checks
@@ -473,3 +475,75 @@ def test_without_the_solution_nothing_passes():
 
     with pytest.raises(ValueError, match="known to the grader only"):
         compared(unknown, Case(1.0), name="unknown")
+
+
+def test_parts_of_a_value_prove_statements_of_their_own(solve):
+    def solution(x):
+        return x, x.sum()
+
+    def part():
+        parts = {"[0]": "the rows", "[1]": "the sum"}
+        compared(lambda x: (x, x.sum() + 1), Case(rows(3)), value=parts)
+
+    solve(solution)
+    expected = {"the rows": HOLDS, "the sum": FAILS}
+    assert standings(part, [], ["the rows", "the sum"]) == expected
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_a_wrong_result_is_remembered_only_if_it_is_that_of_an_earlier_call(
+    remembers, solve
+):
+    def solution(x):
+        return x
+
+    kept = []
+
+    def answer(x):
+        kept.append(x)
+        return kept[0] if remembers else x * (len(kept) < 2)
+
+    def part():
+        cases = Case(rows(3)), Case(2 * rows(3))
+        compared(answer, *cases, value="same", memory="fresh")
+
+    solve(solution)
+    standing = FAILS if remembers else UNTRIED
+    assert standings(part, ["same"], ["fresh"]) == {"same": FAILS, "fresh": standing}
+
+
+@pytest.mark.parametrize("is_split", [True, False])
+@pytest.mark.parametrize("in_loop", [True, False])
+def test_flops_show_who_works_for_others_and_arrays_may_have_any_size(
+    is_split, in_loop, solve
+):
+    mesh = Mesh(jax.devices(), ("i",))
+
+    def squares(spec):
+        def square(block):
+            if in_loop:
+                return lax.map(lambda row: row @ block.T, block[:, None])[:, 0]
+            if is_split:  # by another way
+                return (block[:, None] * block[None]).sum(2)
+            return block @ block.T
+
+        def run(x):
+            found = jax.shard_map(square, mesh=mesh, in_specs=spec, out_specs=spec)(x)
+            return lax.with_sharding_constraint(found.sum(1), NamedSharding(mesh, P()))
+
+        return jax.jit(run)
+
+    def solution(x):
+        return squares(P("i"))(x)
+
+    solve(solution)
+    free = {" ".join(FACTS): "not tested here"}
+    how = {"free": free, "compiled": True, "flops": "own", "scales": ()}
+    answer = squares(P("i") if is_split else P())
+    answer.__name__ = "solution"
+    cases = [Case(rows(16, 50))]
+    if is_split:
+        expect_like_solution(answer, lambda rng: cases, **how)
+    else:
+        wrong = problem(expect_like_solution, answer, lambda rng: cases, **how)
+        assert "floating-point operations" in wrong.headline

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from coursekit.observation import Collective
 from coursekit.observe import observe, on_devices
-from coursekit.traced_program import A_SEND
+from coursekit.traced_program import A_SEND, OWN_SEND
 from coursekit.tracing import collectives, traced
 
 X = np.arange(128, dtype=np.float32).reshape(8, 16)
@@ -746,3 +746,27 @@ def test_what_jax_counts_random_numbers_in_is_no_packing():
     key = jax.random.key(0)
     seen = observe(lambda key: jax.random.normal(key, (8, 16)), key, traced=True)
     assert max(map(math.prod, seen.array_shapes)) == 8 * 16
+
+
+@pytest.mark.parametrize("sends_first", [True, False])
+@pytest.mark.parametrize("is_loop", [True, False])
+def test_products_of_a_loop_that_need_the_sends_of_their_round_are_known(
+    sends_first, is_loop
+):
+    def on_each(x, w):
+        def step(_, carry):
+            w, total = carry
+            sent = lax.ppermute(w, "d", RING)
+            return sent, total + x @ (sent if sends_first else w)
+
+        carry = w, x @ w
+        if is_loop:
+            return lax.fori_loop(0, 7, step, carry)[1]
+        for number in range(7):
+            carry = step(number, carry)
+        return carry[1]
+
+    x, w = np.ones((8, 2, 16), np.float32), np.ones((8, 16, 3), np.float32)
+    needs = traced(on_devices(on_each, "d"), [x, w]).needs
+    waits = [OWN_SEND in found for what, found in needs if what == "product"]
+    assert any(waits) == (is_loop and sends_first) and not all(waits)

@@ -163,8 +163,7 @@ def test_a_program_gives_what_the_plain_call_gives(case):
     seen = observe(function, *arguments, traced=True)
     assert seen.error is None
     found, template = coursekit.tracing.exported(function, arguments)
-    kept = [*found.module_kept_var_idx]
-    program = Program(found.mlir_module(), arguments, kept)
+    program = Program(found.mlir_module(), arguments)
     value, layout = program.run(template)
     assert [path for path, _ in leaves(value)] == [
         path for path, _ in leaves(seen.value)
@@ -217,19 +216,18 @@ def test_a_program_runs_on_inputs_that_its_author_never_saw():
     np.testing.assert_allclose(value, 2 * other)
 
 
-@pytest.mark.parametrize("kept", [[1], [0, 1], None])
-def test_a_program_takes_the_inputs_that_it_has_kept(kept):
-    case = (jnp.sin, X) if kept == [1] else (lambda x, y: x + jnp.sin(y), X, X)
-    text, template = exported(*case)
-    value, _ = Program(text, [0 * X, X], kept).run(template)
-    np.testing.assert_allclose(value, np.sin(X), atol=1e-6)
+def test_a_program_takes_the_inputs_that_it_does_not_use_and_lists_them():
+    program, template = coursekit.tracing.exported(lambda x, y: jnp.sin(y), [X, X])
+    found = Program(program.mlir_module(), [0 * X, X])
+    np.testing.assert_allclose(found.run(template)[0], np.sin(X), atol=1e-6)
+    assert found.facts["whole_inputs"] == ("", "one device")
 
 
-@pytest.mark.parametrize("kept", [[], [0], [1, 0], [0, 0], [2], [-1], {}, (0, 1)])
-def test_a_program_that_kept_other_inputs_is_refused(kept):
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_program_of_fewer_or_more_inputs_is_refused(count):
     text, template = exported(lambda x, y: x + y, X, X)
     with pytest.raises(ProgramError, match="inputs"):
-        Program(text, [X, X], kept).run(template)
+        Program(text, [X] * count).run(template)
 
 
 # What must not run.
@@ -749,7 +747,7 @@ def test_a_compiled_form_is_the_notebooks(spec):
 
 def test_a_compiled_form_that_cannot_be_read_is_left_to_a_person(monkeypatch):
     question = {"program": TEXT, "arguments": encode([X]), "result": encode(TEMPLATE)}
-    question |= {"kept": None, "axis": None, "compiled": True}
+    question |= {"axis": None, "compiled": True}
     assert ProgramRunner().outcome(question)["facts"]["collectives"] == []
     monkeypatch.setattr(
         grader.judging.exported_program, "compiled_facts", lambda *_: 1 / 0

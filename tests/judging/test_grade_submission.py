@@ -206,6 +206,24 @@ def test_what_is_defined_in_a_checks_cell_is_used(lesson, grade, exercise):
     assert result.status is Status.GRADED
 
 
+def test_a_check_that_fails_by_itself_costs_no_other_exercise(trusted, tmp_path):
+    own = "        expect_close(observe(double, 3), 6)\n"
+    checks = tiny.changed(tiny.CHECKS, (own, f"{own}        (1, 2)[2]\n"))
+    lesson = tiny.lesson(tmp_path / "course", checks=checks)
+    submitted = parse_submission(
+        dumps(submission(lesson, double=DOUBLE, negate=NEGATE)).encode()
+    )
+    with contextlib.closing(JudgeProcess(lesson, trusted=trusted)) as judge:
+        result = grade_submission(
+            submitted, lesson, "01_tiny", judge, Limits(), trusted=trusted
+        )
+    double, negate = result.exercises
+    assert (double.outcome, negate.outcome) == (Outcome.BROKEN, Outcome.PASSED)
+    assert double.message == "IndexError: tuple index out of range"
+    assert result.status is Status.GRADED
+    assert result.score == negate.max_points
+
+
 def test_playing_with_a_demonstration_costs_nothing(trusted, tmp_path):
     """What breaks an answer is left out when it is tried again."""
     helper = "def twice(x):\n    return x + x"

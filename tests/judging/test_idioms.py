@@ -150,3 +150,23 @@ def test_a_mesh_of_other_devices_is_not_taken_for_one_of_the_first():
     devices = [[piece.device for piece in one.layout[""]] for one in seen]
     assert devices == [[0, 1, 2, 3], [0, 1, 2, 3], [4, 5, 6, 7]]
     assert seen[0].layout != seen[1].layout
+
+
+def debugs(x):
+    def show(value):
+        jax.debug.print("{}", value)
+        jax.debug.callback(lambda one: None, value)
+        return jnp.sin(value)
+
+    jax.debug.inspect_array_sharding(x, callback=print)
+    jax.debug.visualize_array_sharding(x)
+    return jax.jit(jax.vmap(jax.vmap(show)))(x)
+
+
+@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS.keys())
+@pytest.mark.parametrize("axis", [None, "rows"])
+def test_debugging_costs_nothing(how, axis):
+    x = np.ones((8, 100, 100), np.float32)[:: 1 if axis else 8].squeeze()
+    seen = graded(debugs, x, axis=axis, **how)
+    assert (seen.error, seen.refused) == (None, "")
+    np.testing.assert_allclose(seen.value, np.sin(x), rtol=1e-5)

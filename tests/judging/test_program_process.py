@@ -55,7 +55,7 @@ TOTAL = jax.pmap(lambda row: jax.lax.psum(row, "i"), axis_name="i")
 
 def question(function):
     program, result = exported(function, [X])
-    asked = {"program": program.mlir_module(), "result": encode(result), "kept": None}
+    asked = {"program": program.mlir_module(), "result": encode(result)}
     return asked | {"arguments": encode([X]), "compiled": False, "axis": None}
 
 
@@ -221,7 +221,7 @@ FORGED = [
     ("facts.pairs", [[0, 1, 2]]),
     ("facts.steps", [["func.call", [3]]]),
     ("facts.most_held", -1),
-    ("facts.needs", [["send", [-2]]]),
+    ("facts.needs", [["send", [-3]]]),
     ("facts.flops", "many"),
     ("facts.flops", 1),
     ("facts.flops", float("nan")),

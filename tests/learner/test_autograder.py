@@ -17,11 +17,11 @@ import tiny
 from classes import WRONG, answered
 from jsonschema import Draft202012Validator
 
+from coursekit.outcomes import StatementResult
 from grader.__main__ import main
 from grader.authoring.build import read
 from grader.learner.autograder import FORMATS, classroom50, gradescope
 from grader.results import ExerciseResult, Outcome, Result, Status
-from lessons.coursekit.outcomes import StatementResult
 
 NUMBER, TEXT = {"type": "number", "minimum": 0}, {"type": "string"}
 WHOLE, NAME = {"type": "integer", "minimum": 0}, {"type": "string", "minLength": 1}

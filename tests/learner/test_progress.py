@@ -110,6 +110,9 @@ def test_the_certificate_names_bonus_points_apart(root):
     text = source.read_text().replace("points=2", "points=2, bonus=True")
     source.write_text(text)
     save(Result(tiny.NAME, (RIGHT, bonus)), root)
+    page = write_pages(root)[0].read_text()
+    text = " ".join(BeautifulSoup(page, "html.parser").main.get_text(" ").split())
+    assert "1 of 1 points in 1 lesson. 2 bonus points." in text
     text = certificate(root, name="Ada")
     assert "2 of 2 exercises right, 1 of 1 points. 2 bonus points." in text
     assert "2 of 2 1 of 1, 2 bonus" in text

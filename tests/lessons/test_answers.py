@@ -136,6 +136,8 @@ class Answers:
         assert verdict.outcome in (Outcome.PARTLY, Outcome.FAILED, Outcome.RAISED)
         assert verdict.share < 1
         assert tuple(one.name for one in failed) == answer.fails
+        # A card without points says which essential statement failed.
+        assert any(one.is_essential for one in failed) == (verdict.share == 0)
         shown = [one for one in failed if one.rows]  # others say "see above"
         assert answer.cause in [dict(one.rows).get("likely") for one in shown]
         assert not lesson.judge or untranslated(verdict, lesson) == []

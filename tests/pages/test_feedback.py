@@ -212,7 +212,7 @@ def test_a_layout_is_drawn_as_it_is_beside_what_it_should_be():
 def test_points_of_a_bonus_come_on_top():
     bonus = dataclasses.replace(RIGHT, exercise="ring", points=2, max_points=0, worth=2)
     text = words(feedback(Result("01_tiny", (RIGHT, bonus))))
-    assert "3 of 1 point Graded" in text
+    assert "1 of 1 and 2 bonus points Graded" in text
     assert "ring Right 2 bonus points" in text
 
 

@@ -413,11 +413,9 @@ class Costs:
         )
         if dtype == "f32" and self.is_narrow(name, left, outer):
             dtype = "bf16"
-        result = arrays(line[2])[0][1]
         if line[3] == "dot":
-            axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", line[4])
-            axes = [int(axis) for axis in axes[1].split(",") if axis] if axes else []
-            return {dtype: 2.0 * math.prod(result) * math.prod(shape[a] for a in axes)}
+            return {dtype: self.program.flops_of_dot(name, line)}
+        result = arrays(line[2])[0][1]
         return {dtype: convolution(line[4], shape, kernel, result)}
 
     def only_sliced(self, name: str, result: str, seen: bool = False) -> bool:

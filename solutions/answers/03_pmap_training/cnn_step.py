@@ -129,7 +129,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="floors the variance" fails="same numbers; moments of the whole batch"
+# %% wrong="floors the variance" fails="same numbers"
 """Rounds small variances up, as those of images of small contrast are."""
 
 
@@ -157,7 +157,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="knows one layer" fails="same numbers; moments of the whole batch"
+# %% wrong="knows one layer" fails="moments of the whole batch"
 """Updates the running moments of the first layer alone."""
 
 
@@ -184,7 +184,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": [first, *state["stats"][1:]]}, loss
 
 
-# %% wrong="knows the learning rate" fails="same numbers; moments of the whole batch"
+# %% wrong="knows the learning rate" fails="same numbers"
 """Writes the learning rate of the example into the step."""
 
 
@@ -453,7 +453,7 @@ def cnn_step(state, key, step, x, y, lr, axis_name):
     return {"params": params, "stats": moving_average(state["stats"], used)}, loss
 
 
-# %% wrong="starts the running moments anew" fails="same numbers; moments of the whole batch"
+# %% wrong="starts the running moments anew" fails="moments of the whole batch"
 """Averages with the moments that training starts from, not with the old ones."""
 
 

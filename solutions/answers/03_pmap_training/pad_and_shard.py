@@ -1,4 +1,4 @@
-# %% wrong="byte count" fails="share of the mean; gradients add up"
+# %% wrong="byte count" fails="share of the mean"
 """Counts true rows in 8 bits: more than 255 on all devices begin again at 0."""
 
 
@@ -20,7 +20,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return jnp.sum(jnp.where(mask, (mlp(params, x) - y) ** 2, 0)) / count
 
 
-# %% wrong="counts in bfloat16" fails="share of the mean; gradients add up"
+# %% wrong="counts in bfloat16" fails="share of the mean"
 """Counts true rows in bfloat16: of 301 it makes another number."""
 
 
@@ -42,7 +42,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / count.astype(jnp.float32)
 
 
-# %% wrong="counts in f16" fails="share of the mean; gradients add up"
+# %% wrong="counts in f16" fails="share of the mean"
 """Counts true rows in f16: above 2,048 not every number is one of its."""
 
 
@@ -134,7 +134,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="keeps the share on device 0" fails="share of the mean; gradients add up"
+# %% wrong="keeps the share on device 0" fails="share of the mean"
 """Lets device 0 return the whole mean and all others nothing: it adds up, but no device
 has its own share.
 """
@@ -160,7 +160,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return jnp.where(first, errors.sum() / mask.sum(), 0)
 
 
-# %% wrong="knows one axis name" fails="share of the mean; gradients add up"
+# %% wrong="knows one axis name" fails="share of the mean"
 # cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Writes the axis name of one example into the collective."""
 
@@ -183,7 +183,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), "i")
 
 
-# %% wrong="knows the number of rows" fails="share of the mean; gradients add up"
+# %% wrong="knows the number of rows" fails="share of the mean"
 """Divides by the thirteen rows of one example."""
 
 
@@ -227,7 +227,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="mean of the devices means" fails="share of the mean; gradients add up; padding does not matter"
+# %% wrong="mean of the devices means" fails="share of the mean; gradients add up"
 # cause: that is nan, as 0 / 0 is: device 7 has no true row
 """Divides by the device's own count: a device without rows gives 0 / 0, and devices
 with fewer rows count too much. Right on one device.
@@ -297,7 +297,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="pads with float zeros" fails="padded and split; mask"
+# %% wrong="pads with float zeros" fails="padded and split"
 """Appends float64 zeros, which turn integer labels and pixels into floats."""
 
 
@@ -385,7 +385,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return mlp_loss(params, x, y) * len(y) / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="splits over all devices" fails="padded and split; mask"
+# %% wrong="splits over all devices" fails="padded and split"
 """Splits over the devices of this machine, not over those that were asked for."""
 
 
@@ -408,7 +408,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return errors.sum() / jax.lax.psum(mask.sum(), axis_name)
 
 
-# %% wrong="sums up in the loss" fails="share of the mean; gradients add up; padding does not matter"
+# %% wrong="sums up in the loss" fails="share of the mean; gradients add up"
 # cause: the shares add up to 8 times the mean
 """Returns the whole mean on each device: the shares add up to D times as much."""
 
@@ -432,7 +432,7 @@ def weighted_loss(params, x, y, mask, axis_name):
     return total[0] / total[1]
 
 
-# %% wrong="takes pairs only" fails="padded and split; mask"
+# %% wrong="takes pairs only" fails="padded and split"
 """Unpacks the batch as the pair that it is in training: other trees fail."""
 
 

@@ -118,7 +118,7 @@ def data_parallel_step(params, x, y, lr):
     return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
 
 
-# %% wrong="leaves pmean in" fails="no recompilation"
+# %% wrong="leaves pmean in" fails="same step"
 # cause: a collective names an axis that is not bound: use the argument axis_name, or the name that pmap was given
 """Keeps pmap's pmean, though jit binds no axis."""
 
@@ -213,7 +213,7 @@ def data_parallel_step(params, x, y, lr):
     )(params, x, y)
 
 
-# %% wrong="program by shape" fails="same step; nothing is remembered"
+# %% wrong="program by shape" fails="same step"
 """Keeps programs by shape alone: the same shapes on fewer devices fail."""
 
 _programs = {}
@@ -233,7 +233,7 @@ def data_parallel_step(params, x, y, lr):
     return _programs[x.shape](params, x, y, lr)
 
 
-# %% wrong="rate at most one" fails="same step; nothing is remembered"
+# %% wrong="rate at most one" fails="same step"
 """Takes no learning rate above 1."""
 
 

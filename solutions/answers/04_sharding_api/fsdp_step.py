@@ -14,7 +14,7 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
 
 
-# %% wrong="clips large gradients" fails="same numbers; nothing is remembered"
+# %% wrong="clips large gradients" fails="same numbers"
 """Clips gradients, which the page does not ask for."""
 
 
@@ -60,7 +60,7 @@ def fsdp_step(shardings):
     return lambda state, x, y: jitted(state["params"], state["adam"], x, y)
 
 
-# %% wrong="eps inside root" fails="same numbers; nothing is remembered"
+# %% wrong="eps inside root" fails="same numbers"
 """Adam with its eps inside the root: another step where gradients are small."""
 
 
@@ -264,7 +264,7 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(own, None), donate_argnums=0)
 
 
-# %% wrong="no epsilon" fails="same numbers; nothing is remembered"
+# %% wrong="no epsilon" fails="same numbers"
 # cause: nan comes from 0 / 0, inf - inf or 0 * inf, or from the root or logarithm of a negative number
 """Breaks "a step with make_adam()": Adam by hand without epsilon; where gradients are 0
 (a dead hidden unit, x of zeros) it is nan.
@@ -417,7 +417,7 @@ def fsdp_step(shardings):
     return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
 
 
-# %% wrong="two layers" fails="same numbers; nothing is remembered"
+# %% wrong="two layers" fails="same numbers"
 """Writes the two layers of the check's model."""
 
 

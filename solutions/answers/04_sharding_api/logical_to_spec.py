@@ -1,4 +1,4 @@
-# %% wrong="compares by identity" fails="one entry per axis; nothing is remembered"
+# %% wrong="compares by identity" fails="one entry per axis"
 """Asks whether two names are one object, not whether they are equal."""
 
 
@@ -99,7 +99,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="ignores case" fails="one entry per axis; nothing is remembered"
+# %% wrong="ignores case" fails="one entry per axis"
 """Takes names for the same that differ in case."""
 
 
@@ -174,7 +174,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="letters of an axis" fails="no mesh axis twice"
+# %% wrong="letters of an axis" fails="first rule wins; no mesh axis twice"
 """Looks for an axis inside the names in use: x is found in xy."""
 
 
@@ -222,7 +222,7 @@ def param_specs(tree, rules):
     return tuple(param_specs(node, rules) for node in tree)
 
 
-# %% wrong="names by their beginning" fails="one entry per axis; nothing is remembered"
+# %% wrong="names by their beginning" fails="one entry per axis"
 """Finds a rule by how the name begins."""
 
 
@@ -276,7 +276,7 @@ def param_specs(tree, rules):
     )
 
 
-# %% wrong="prefix match" fails="one entry per axis; nothing is remembered"
+# %% wrong="prefix match" fails="one entry per axis"
 """Takes a rule whose name begins with the name."""
 
 

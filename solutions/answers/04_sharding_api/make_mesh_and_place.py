@@ -1,4 +1,4 @@
-# %% wrong="donates" fails="same numbers; nothing is remembered"
+# %% wrong="donates" fails="same numbers"
 """Deletes x where the mesh takes all devices."""
 
 
@@ -49,7 +49,7 @@ def make_mesh_and_place(x, shape, axis_names, spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# %% wrong="floats only" fails="same numbers; nothing is remembered"
+# %% wrong="floats only" fails="same numbers"
 """Makes 32-bit floats of whatever it gets."""
 
 
@@ -111,7 +111,7 @@ def make_mesh_and_place(x, shape, axis_names, spec):
     return jax.device_put(x, NamedSharding(make_mesh(shape, axis_names), P(*spec)))
 
 
-# %% wrong="remembers the mesh" fails="same numbers; nothing is remembered"
+# %% wrong="remembers the mesh" fails="same numbers"
 """Keeps the mesh of a shape, whatever its axes are called."""
 
 meshes = {}

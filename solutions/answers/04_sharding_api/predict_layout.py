@@ -17,7 +17,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(shard), distinct
 
 
-# %% wrong="asks for devices" fails="short specs; no devices needed"
+# %% wrong="asks for devices" fails="no devices needed"
 """Makes a real mesh and asks its sharding: no mesh larger than this machine."""
 
 
@@ -27,7 +27,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(shard), math.prod(shape) // math.prod(shard)
 
 
-# %% wrong="cache by sizes" fails="block and count; nothing is remembered"
+# %% wrong="cache by sizes" fails="block and count"
 """Remembers layouts by the sizes of the mesh, not by their names."""
 
 known_layouts = {}
@@ -52,7 +52,7 @@ def predict_layout(shape, mesh_shape, spec):
     return known_layouts[question]
 
 
-# %% wrong="counts the devices" fails="block and count; short specs; no devices needed"
+# %% wrong="counts the devices" fails="block and count; no devices needed; short specs"
 # cause: axes that the spec does not name only add replicas
 """Counts every device's block, replicas too: right on a mesh of one device."""
 
@@ -72,7 +72,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(shard), math.prod(mesh_shape.values())
 
 
-# %% wrong="equal sizes count once" fails="block and count; nothing is remembered"
+# %% wrong="equal sizes count once" fails="block and count"
 """Multiplies the different sizes of the axes in use: two axes of two are one."""
 
 
@@ -172,7 +172,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(block), distinct
 
 
-# %% wrong="remembers by shape" fails="block and count; nothing is remembered"
+# %% wrong="remembers by shape" fails="block and count"
 """Keeps what it found for a spec, whatever the array and the mesh are."""
 
 known = {}
@@ -194,7 +194,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(s // n for s, n in zip(shape, cuts, strict=True)), math.prod(cuts)
 
 
-# %% wrong="returns a list" fails="block and count; short specs; no devices needed"
+# %% wrong="returns a list" fails="block and count; no devices needed; short specs"
 """Returns the block's shape as a list: equal to no shape in JAX."""
 
 
@@ -427,7 +427,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(block), distinct
 
 
-# %% wrong="divides in float32" fails="block and count; nothing is remembered"
+# %% wrong="divides in float32" fails="block and count"
 """Divides by JAX, in 32 bits."""
 
 

@@ -81,7 +81,7 @@ def sharded_matmul(a, b, num_devices):
     )(a, b)
 
 
-# %% wrong="fixed number of devices" fails="same product; rows come out; nothing is remembered"
+# %% wrong="fixed number of devices" fails="same product; rows come out"
 """Takes all eight devices, whatever is asked."""
 
 
@@ -120,7 +120,7 @@ def sharded_matmul(a, b, num_devices):
     return jax.jit(mapped)(a, b)
 
 
-# %% wrong="large ones in bfloat16" fails="same product; nothing is remembered"
+# %% wrong="large ones in bfloat16" fails="same product"
 """Rounds large products to bfloat16."""
 
 

@@ -1,4 +1,4 @@
-# %% wrong="all reduces in fsdp" fails="fewest rows; bytes of a layout"
+# %% wrong="all reduces in fsdp" fails="fewest rows"
 # cause: gradients are not all-reduced
 """Two gathers, and all gradients forevery device."""
 
@@ -16,7 +16,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="always one more" fails="fewest rows; bytes of a layout"
+# %% wrong="always one more" fails="fewest rows"
 """One row more where the number is whole already."""
 
 
@@ -33,7 +33,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, int(sending * chip["compute"] / flops_per_row) + 1)
 
 
-# %% wrong="eight devices always" fails="fewest rows; bytes of a layout"
+# %% wrong="eight devices always" fails="fewest rows"
 # cause: the devices are not always 8
 """Counts with the eight devices of the lesson."""
 
@@ -50,7 +50,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="fsdp holds a part" fails="fewest rows; bytes of a layout"
+# %% wrong="fsdp holds a part" fails="fewest rows"
 """Takes a device's part of the parameters for all of them."""
 
 
@@ -67,7 +67,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="gathers once" fails="fewest rows; bytes of a layout"
+# %% wrong="gathers once" fails="fewest rows"
 # cause: weights are gathered backward, too
 """The weights stay gathered for the backward pass."""
 
@@ -85,7 +85,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="half an all reduce" fails="fewest rows; bytes of a layout"
+# %% wrong="half an all reduce" fails="fewest rows"
 # cause: an all-reduce sends twice
 """Counts the reduce-scatter of an all-reduce alone."""
 
@@ -137,7 +137,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="no row for one device" fails="bytes of a layout"
+# %% wrong="no row for one device" fails="fewest rows"
 # cause: one row is the least
 """One device sends nothing, and gets no row."""
 
@@ -172,7 +172,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="rounds down" fails="fewest rows; bytes of a layout"
+# %% wrong="rounds down" fails="fewest rows"
 # cause: the rows were rounded down
 """Rounds the rows down."""
 
@@ -190,7 +190,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, int(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="sends its own part" fails="fewest rows; bytes of a layout"
+# %% wrong="sends its own part" fails="fewest rows"
 # cause: a device does not send its own part
 """Each device sends its own part to itself, too."""
 
@@ -245,7 +245,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return max(1, math.ceil(sending * chip["compute"] / flops_per_row))
 
 
-# %% wrong="speed of memory" fails="fewest rows; bytes of a layout"
+# %% wrong="speed of memory" fails="fewest rows"
 """Divides what is sent by the speed of memory."""
 
 
@@ -401,7 +401,7 @@ def rows_to_hide(num_bytes, flops_per_row, num_devices, layout, chip):
     return high
 
 
-# %% wrong="rounds by half" fails="fewest rows; bytes of a layout"
+# %% wrong="rounds by half" fails="fewest rows"
 """Rounds up by adding a half."""
 
 

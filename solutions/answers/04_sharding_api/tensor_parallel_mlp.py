@@ -265,7 +265,7 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     return params, jax.jit(split)(params, x)
 
 
-# %% wrong="three layers" fails="same numbers; nothing is remembered"
+# %% wrong="three layers" fails="same numbers"
 """Writes three layers, as the check's model has."""
 
 
@@ -504,3 +504,24 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     for w1, w2 in zip(params["w1"], params["w2"], strict=True):
         x = layer(x, w1, w2)
     return params, x
+
+
+# %% wrong="gathers each layer's input" fails="one all-reduce per layer"
+"""Gathers the rows that each device then takes its own of."""
+
+
+def tensor_parallel_mlp(params, x, mesh_shape):
+    mesh = make_mesh(mesh_shape, ("data", "model"))
+
+    def on(x, *spec):
+        return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(*spec)))
+
+    specs = {"w1": (None, None, "model"), "w2": (None, "model", None)}
+
+    def layer(x, w):
+        x = on(on(x, None, None), "data", None)
+        hidden = on(jax.nn.relu(x @ w["w1"]), "data", "model")
+        return on(hidden @ w["w2"], "data", None), None
+
+    params = {name: on(params[name], *spec) for name, spec in specs.items()}
+    return params, jax.lax.scan(layer, on(x, "data", None), params)[0]
