@@ -50,7 +50,7 @@ def run_script(
     # Other flags stay: with them a script computes the same bits as this process.
     env["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "")
     set_environment(env, num_devices // num_processes)
-    env["JAX_PLATFORMS"] = "cpu"
+    env |= {"JAX_PLATFORMS": "cpu", "PYTHONIOENCODING": "utf-8"}
     shared = [str(path), json.dumps(dict(settings))]
     if num_processes > 1:
         shared += [f"localhost:{free_port()}", str(num_processes)]

@@ -36,7 +36,7 @@ with tempfile.TemporaryDirectory() as folder:
     script.write_script(path, devices)
     print(processes.run_script(path, {"path": f"{folder}/said"}, 2))
     print(Path(folder, "said").read_text())
-print(inspect.getsource(script.alias).splitlines()[0])
+print(inspect.getsource(script.free_names).splitlines()[0])
 print(script.__file__)
 """
 
