@@ -1060,14 +1060,15 @@ def open_log(config, step):  # returns write(step, metrics) and flush()
 #
 # - [trains to the last step] Parameters and logged losses match those of a single
 #   device. Steps count from 1, batches from 0.
-# - [stays sharded] The parameters are sharded as `first_state` made them.
+# - [work is shared] Each device computes its own rows of each batch, and two processes
+#   with four devices each train the same model.
+# - [stays sharded] The parameters are sharded as `first_state` made them, from the first
+#   step to the result.
 # - [goes on] Killed at any moment and started again, the run ends with the same bits,
 #   and `metrics.jsonl` has each step once.
 # - [checkpoints] They are saved at multiples of `save_every` and after the last step;
 #   `keep` of them stay. Before checkpoint k is saved, the log has lines 1 to k
 #   (`flush()`). A run with other `settings_of` is refused, as in 5.4.
-# - [several processes] As two processes with four devices each it trains the same
-#   model.
 # - [refuses bad settings] What `make_task` and `make_mesh` raise is raised before
 #   anything is written.
 

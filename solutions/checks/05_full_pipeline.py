@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import orbax.checkpoint as ocp
+from jax.interpreters import mlir
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from orbax.checkpoint.args import (
@@ -46,6 +47,7 @@ from coursekit.expect import (
     expect_unchanged,
 )
 from coursekit.expect_program import (
+    USES,
     expect_arrays,
     expect_collectives,
     expect_dtypes,
@@ -97,6 +99,7 @@ from coursekit.processes import run_script
 from coursekit.reference_checks import compare_layout, expect_like_solution
 from coursekit.references import reference_clip, reference_norm, reference_perceptron
 from coursekit.script import write_script
+from coursekit.traced_program import ONE_DEVICE, TracedProgram
 
 PAIRS = [[0, 1], [2, 3], [4, 5], [6, 7]]  # a mesh of 4 x 2 devices
 
@@ -1353,17 +1356,60 @@ KILLED = "The process was killed by SIGKILL."
 
 
 @contextlib.contextmanager
-def early_saves(folder):  # steps that are saved before their line is in the log
-    log, early = Path(folder, "metrics.jsonl"), []
+def watched_saves(folder, num_devices):
+    """Lists steps that are saved before their line is in the log, and layouts."""
+    log, early, other = Path(folder, "metrics.jsonl"), [], set()
     save = ocp.CheckpointManager.save
 
     def saving(manager, step, *arguments, **options):
         lines = log.read_text().splitlines() if log.exists() else []
         early.extend({step} - {json.loads(line)["step"] for line in lines})
+        with contextlib.suppress(Exception):  # another item, or another way to save
+            params = options["args"].state.item["params"]
+            other.update(in_other_layouts(params, num_devices))
         return save(manager, step, *arguments, **options)
 
     with mock.patch.object(ocp.CheckpointManager, "save", saving):
-        yield early
+        yield early, other
+
+
+@contextlib.contextmanager
+def multiplying_programs(size):
+    """Lists how each program that multiplies matrices gets a batch of `size` numbers.
+
+    What JAX has compiled before is compiled again, so that it is seen.
+    """
+    found, folder = [], tempfile.mkdtemp()
+    before = jax.config.values["jax_dump_ir_to"]
+    jax.clear_caches()
+    jax.config.update("jax_dump_ir_to", folder)
+    try:
+        yield found
+    finally:
+        jax.config.update("jax_dump_ir_to", before)
+    for path in sorted(Path(folder).glob("*compile*")):
+        with tracing.ir_context():
+            found.extend(uses_of_batch(mlir.ir.Module.parse(path.read_text()), size))
+
+
+def uses_of_batch(module, size):  # "": each device has its own rows
+    program = TracedProgram(module)
+    if not program.multiplied:
+        return
+    if module.operation.attributes["mhlo.num_partitions"].value == 1:
+        yield ONE_DEVICE
+        return
+    main = program.symbols["main"]
+    arrays = zip(
+        main.regions[0].blocks[0].arguments,
+        main.attributes["arg_attrs"],
+        program.whole_inputs,
+        strict=True,
+    )
+    for array, attributes, use in arrays:
+        if np.prod(array.type.shape) == size:
+            is_split = '{"' in str(attributes)  # by a mesh's axis, before it is given
+            yield "" if use == ONE_DEVICE and is_split else use
 
 
 def kept_steps(folder, settings):  # and what the newest one's facts differ in
@@ -1393,10 +1439,16 @@ def in_other_layouts(params, num_devices):  # the parameters that are
 def run_once(changes, files=None):  # goes on from files; one that is done only restores
     new = f"{os.path.relpath(tempfile.mkdtemp())}/new/run/"
     config = config_of(unpacked(files) if files else new, **changes)
-    with early_saves(config["directory"]) as early:
+    count, size = config["num_devices"], config["batch_size"]
+    size *= make_task(config)[0][0].shape[1]
+    with (
+        watched_saves(config["directory"], count) as (early, other),
+        multiplying_programs(size) as uses,
+    ):
         params = fit(given := {**config})
-    found = {"in other layouts": in_other_layouts(params, config["num_devices"])}
-    found |= {"params": plain(params), "early": early, "config stays": given == config}
+    other = sorted({*other, *in_other_layouts(params, count)})
+    found = {"in other layouts": other, "uses": uses, "early": early}
+    found |= {"params": plain(params), "config stays": given == config}
     return found | {"ended": "finished", "files": packed(config["directory"])}
 
 
@@ -1529,6 +1581,15 @@ def expect_sharded(seen):
     expect(seen, not other, headline, expected="the sharding of layout_of")
 
 
+def expect_shared(seen):  # by the step's program
+    expect_result(seen)
+    uses = seen.value["uses"]
+    headline = "No program of the run multiplies a batch that is split over devices."
+    expect(seen, uses, headline)
+    for use in filter(None, uses):
+        expect(seen, False, USES[use])
+
+
 def expect_saved(seen, steps):
     expect_result(seen)
     headline = f"At the end there are the checkpoints {seen.value['saved']}."
@@ -1555,11 +1616,10 @@ def expect_ended(seen, ended, kept):  # kept: lines of the run before
 @visible(
     "fit",
     points=6,
-    essential=["trains to the last step", "goes on"],
+    essential=["trains to the last step", "goes on", "work is shared"],
     others=[
         "stays sharded",
         "checkpoints",
-        "several processes",
         "refuses bad settings",
         "arguments stay",
         "nothing is remembered",
@@ -1570,6 +1630,8 @@ def examples_of_fit():
     wanted, straight = alone(**changes), ran(changes)
     with statement("trains to the last step"):
         expect_trained(straight, changes, wanted)
+    with statement("work is shared"):
+        expect_shared(straight)
     with statement("stays sharded"):
         expect_sharded(straight)
     with statement("checkpoints"):
@@ -1597,7 +1659,7 @@ def examples_of_fit():
     with statement("checkpoints"):
         expect_error(seen, "ValueError", ["seed"])
     wanted, seen = alone(**changes), ran_twice(changes, 2, {})
-    with statement("several processes"):
+    with statement("work is shared"):
         expect_ended(seen, "finished", [20])
         expect_trained(seen, changes, wanted)
         expect_saved(seen, "[16, 20]")

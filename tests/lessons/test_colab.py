@@ -198,6 +198,6 @@ def test_scripts_are_written_and_sources_are_found(run):
     assert printed(said).splitlines() == [
         "finished",
         "8 devices",
-        "def alias(place: str, name: str) -> str:",
+        "def free_names(table: symtable.SymbolTable) -> Iterator[str]:",
         f"{ARCHIVE}/coursekit/script.py",
     ]

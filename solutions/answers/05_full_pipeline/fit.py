@@ -1,4 +1,4 @@
-# %% wrong="all settings are facts" fails="goes on; checkpoints; several processes"
+# %% wrong="all settings are facts" fails="goes on; work is shared; checkpoints"
 """Takes all settings for facts: the run does not go on with other ones that may change."""
 
 
@@ -73,7 +73,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="counts from zero" fails="trains to the last step; goes on; checkpoints; several processes"
+# %% wrong="counts from zero" fails="trains to the last step; goes on; work is shared; checkpoints"
 """Counts steps from 0, so that checkpoints and log are one behind."""
 
 
@@ -96,7 +96,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="facts are the config" fails="checkpoints; several processes"
+# %% wrong="facts are the config" fails="work is shared; checkpoints"
 """Saves the whole config as facts."""
 
 
@@ -127,7 +127,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="forgets to flush" fails="trains to the last step; goes on; checkpoints; several processes"
+# %% wrong="forgets to flush" fails="trains to the last step; goes on; work is shared; checkpoints"
 """Saves without a flush: killed right after it, the log lacks the step's line."""
 
 
@@ -234,7 +234,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="log starts over" fails="goes on; several processes"
+# %% wrong="log starts over" fails="goes on; work is shared"
 """Begins the log anew after a restart."""
 
 
@@ -257,7 +257,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="no final checkpoint" fails="trains to the last step; goes on; checkpoints; several processes"
+# %% wrong="no final checkpoint" fails="trains to the last step; goes on; work is shared; checkpoints"
 """Saves every few steps, and not at the end."""
 
 
@@ -306,7 +306,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="process 0 saves alone" fails="several processes"
+# %% wrong="process 0 saves alone" fails="work is shared"
 # cause: one process waits for another: all make the same calls (section 6)
 """Lets process 0 call save alone: right in one process; of two, one waits for the other."""
 
@@ -413,7 +413,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="starts one batch ahead" fails="trains to the last step; goes on; several processes"
+# %% wrong="starts one batch ahead" fails="trains to the last step; goes on; work is shared"
 # cause: the stream starts at batch `step` + 1, not at batch `step`
 """Starts the stream at the step that comes next, where its number is that of steps done."""
 
@@ -445,7 +445,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="starts over" fails="goes on; checkpoints; several processes"
+# %% wrong="starts over" fails="goes on; work is shared; checkpoints"
 """Never restores: it ends with the same bits, all steps later."""
 
 
