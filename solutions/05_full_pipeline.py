@@ -345,7 +345,8 @@ print(f"a device sends {times:.1f} times the gradient's all-reduce")
 # - [metrics] Loss and global norm (`optax.tree.norm`) are those of the whole batch; the
 #   norm is that of the averaged gradient, before the optimizer clips it.
 # - [donated] The old state's memory is reused for the new one.
-# - [no recompilation] A second step with the same shapes does not compile again.
+# - [no recompilation] All of the step is compiled by `jax.jit`, and a second one with the
+#   same shapes does not compile again.
 
 
 # %% exercise="make_train_step" minutes=25 difficulty=3

@@ -568,8 +568,7 @@ def take(data, rows):
     return [array[rows] for array in data]
 
 
-def observe(seed, size):
-    epoch = 0
+def observe(seed, size, epoch):
     while True:
         yield from epoch_order(seed, epoch, size)
         epoch += 1
@@ -581,8 +580,9 @@ def expect(line, count):
 
 def batches(data, batch_size, sharding, seed, start_step):
     check(batch_size, sharding)
-    line = observe(seed, len(data[0]))
-    expect(line, start_step * batch_size)
+    epoch, skipped = divmod(start_step * batch_size, len(data[0]))
+    line = observe(seed, len(data[0]), epoch)
+    expect(line, skipped)
 
     def following():
         rows = expect(line, batch_size)
