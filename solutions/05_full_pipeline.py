@@ -609,8 +609,8 @@ with open_manager(tempfile.mkdtemp()) as manager:
 # - [newest] Without `step`, the newest checkpoint is restored, with `step` that one. If
 #   there is none at all, the result is `(0, fresh, {})`.
 # - [stops if unreadable] If reading the facts or the state raises anything, it raises a
-#   `RuntimeError`, and takes no older checkpoint. No file is ever moved, deleted or
-#   written, with `step` neither.
+#   `RuntimeError`, and takes no older checkpoint. It never moves, deletes or writes a
+#   file, not with `step` either.
 # - [says why] That error names the step and is raised `from` the one that it met. With
 #   `step`, a printed line names the newer checkpoints, which stay.
 # - [another run] If the checkpoint's facts lack a setting, or hold a different value
