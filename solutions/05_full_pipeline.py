@@ -730,7 +730,8 @@ def restore_state(manager, fresh, settings, step=None):
 # state["w"]  # f32[16, 4], saved on 8 devices by rows; now each of 4 holds f32[8, 2]
 # ```
 #
-# - [newest values] The values are those of the newest complete checkpoint.
+# - [newest values] The values are those of the newest complete checkpoint, in its dicts
+#   and lists.
 # - [sharded by specs] The arrays are on the devices of `mesh`, sharded as `specs` say.
 # - [never gathered] No device and no host ever holds a full copy of an array that
 #   `specs` shards: tell Orbax the layout, and it reads only the parts.

@@ -811,3 +811,101 @@ def fit(config):
                 flush()
                 save_state(manager, step, state, facts)
     return state["params"]
+
+
+# %% wrong="trains on one device" fails="work is shared"
+"""Trains on the first device of each process, and lays out what it saves and returns."""
+
+
+def fit(config):
+    mesh, optimizer = make_mesh(config["num_devices"]), make_optimizer(config)
+    data, loss_fn, init = make_task(config)
+    fresh, facts = first_state(init, optimizer, mesh), settings_of(config)
+    layout = jax.tree.map(lambda leaf: leaf.sharding, fresh)
+    everywhere = NamedSharding(mesh, P())
+    alone = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+
+    @jax.jit
+    def train(state, x, y):
+        loss, grads = jax.value_and_grad(loss_fn)(state["params"], x, y)
+        metrics = {"loss": loss, "grad_norm": optax.tree.norm(grads)}
+        return updated(optimizer, state, grads), metrics
+
+    def laid_out(state):
+        return jax.tree.map(lambda a, to: place(np.asarray(a), to), state, layout)
+
+    with open_manager(f"{config['directory']}/checkpoints", config["keep"]) as manager:
+        start, state, _ = restore_state(manager, fresh, facts)
+        state = jax.jit(lambda state: state, out_shardings=everywhere)(state)
+        state = jax.tree.map(lambda leaf: leaf.addressable_data(0), state)
+        write, flush = open_log(config, start)
+        stream = batches(data, config["batch_size"], alone, config["seed"], start)
+        for step in range(start + 1, config["num_steps"] + 1):
+            state, metrics = train(state, *next(stream))
+            write(step, metrics)
+            if step % config["save_every"] == 0 or step == config["num_steps"]:
+                flush()
+                save_state(manager, step, laid_out(state), facts)
+    return laid_out(state)["params"]
+
+
+# %% wrong="lays replicas out at the end" fails="stays sharded"
+"""Trains and saves replicas, and shards the parameters that it returns."""
+
+
+def fit(config):
+    mesh, optimizer = make_mesh(config["num_devices"]), make_optimizer(config)
+    data, loss_fn, init = make_task(config)
+    fresh, pieces = first_state(init, optimizer, mesh), config["num_microbatches"]
+    state = jax.device_put(fresh, NamedSharding(mesh, P()))
+    train_step = keep_layout(state, make_train_step(loss_fn, optimizer, mesh, pieces))
+    with open_manager(f"{config['directory']}/checkpoints", config["keep"]) as manager:
+        start, state, _ = restore_state(manager, state, settings_of(config))
+        (write, flush), rows = open_log(config, start), NamedSharding(mesh, P("data"))
+        stream = batches(data, config["batch_size"], rows, config["seed"], start)
+        for step in range(start + 1, config["num_steps"] + 1):
+            state, metrics = train_step(state, next(stream))
+            write(step, metrics)
+            if step % config["save_every"] == 0 or step == config["num_steps"]:
+                flush()
+                save_state(manager, step, state, settings_of(config))
+    layout = layout_of(state["params"], mesh)
+    return jax.tree.map(jax.device_put, state["params"], layout)
+
+
+# %% right="via values of its cell"
+"""Uses values of many kinds that its cell makes outside of the function."""
+
+import functools
+import logging
+import operator
+from typing import Any
+
+Config = dict[str, Any]
+BY_ROWS, COUNT, NOTHING = P("data"), np.int64, object()
+split_over = functools.partial(NamedSharding, spec=BY_ROWS)
+last_step, every = map(operator.itemgetter, ("num_steps", "save_every"))
+log = logging.getLogger("training")
+
+
+def is_due(config: Config, step: COUNT = NOTHING) -> bool:
+    return step is not NOTHING and (not step % every(config) or step == last_step(config))
+
+
+def fit(config: Config) -> Any:
+    mesh, optimizer = make_mesh(config["num_devices"]), make_optimizer(config)
+    data, loss_fn, init = make_task(config)
+    state, pieces = first_state(init, optimizer, mesh), config["num_microbatches"]
+    train_step = keep_layout(state, make_train_step(loss_fn, optimizer, mesh, pieces))
+    with open_manager(f"{config['directory']}/checkpoints", config["keep"]) as manager:
+        start, state, _ = restore_state(manager, state, settings_of(config))
+        log.debug("starts at step %d", start)
+        (write, flush), rows = open_log(config, start), split_over(mesh)
+        stream = batches(data, config["batch_size"], rows, config["seed"], start)
+        for step in range(start + 1, last_step(config) + 1):
+            state, metrics = train_step(state, next(stream))
+            write(step, metrics)
+            if is_due(config, step):
+                flush()
+                save_state(manager, step, state, settings_of(config))
+    return state["params"]
