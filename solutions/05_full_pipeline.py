@@ -137,9 +137,9 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 #
 # - [arguments stay] Do not modify, delete or donate your arguments (the state of 5.2,
 #   which you are asked to donate, is the one exception).
-# - [nothing is remembered] Keep nothing from one call to the next.
+# - [nothing is remembered] A result depends on the arguments of its own call alone.
 #
-# The card counts them as rows of their own, with a share of the points.
+# Where a check tries one of them, it is a row of the table.
 #
 # Some checks read the program that JAX traces from your function, to see what each
 # device computes and sends. So leave `float()` and NumPy out of what runs on devices.
@@ -149,8 +149,8 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 #
 # While a device computes, the host should be preparing its next batch; otherwise a GPU
 # of 989 TFLOP/s waits for a Python loop that shuffles rows. The remedy is
-# **prefetching**: keep one batch ahead on the devices. `jax.device_put` and `place`
-# return before the copy has arrived, so one batch ahead is enough to hide it. (Flax has
+# **prefetching**: keep a batch ahead on the devices. `jax.device_put` and `place` return
+# before the copy has arrived, so one batch ahead is enough to hide it. (Flax has
 # it as `flax.jax_utils.prefetch_to_device`; PyTorch's `DataLoader` prefetches on the
 # host.)
 #
@@ -168,6 +168,8 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 #   order. A batch may be longer than an epoch.
 # - [sharded as asked] Each array of a batch is sharded as `sharding` says, on any mesh.
 # - [prefetching] When `next()` returns batch k, batch k + 1 is already on the devices.
+# - [starts anywhere] However large `start_step` is, the first batch comes without the
+#   orders of earlier epochs.
 
 
 # %% exercise="batches" minutes=20 difficulty=2
@@ -343,7 +345,8 @@ print(f"a device sends {times:.1f} times the gradient's all-reduce")
 # - [metrics] Loss and global norm (`optax.tree.norm`) are those of the whole batch; the
 #   norm is that of the averaged gradient, before the optimizer clips it.
 # - [donated] The old state's memory is reused for the new one.
-# - [no recompilation] A second step with the same shapes does not compile again.
+# - [no recompilation] All of the step is compiled by `jax.jit`, and a second one with the
+#   same shapes does not compile again.
 
 
 # %% exercise="make_train_step" minutes=25 difficulty=3
@@ -600,19 +603,19 @@ with open_manager(tempfile.mkdtemp()) as manager:
 # restore_state(manager, fresh, {"seed": 0}, step=150)  # prints that 200 stays
 # ```
 #
-# - [both come back] `restore_state` returns the values that `save_state` was given.
-#   `save_state` does not wait until they are written.
-# - [newest] Without `step`, the newest checkpoint is restored. If there is none at all,
-#   the result is `(0, fresh, {})`.
-# - [sharded as fresh] The state has the structure, dtypes and shardings of `fresh`,
-#   whatever devices it was saved on.
+# - [both come back] `restore_state` returns the values that `save_state` was given. The
+#   state has the structure, dtypes and shardings of `fresh`, whatever devices it was
+#   saved on.
+# - [newest] Without `step`, the newest checkpoint is restored, with `step` that one. If
+#   there is none at all, the result is `(0, fresh, {})`.
+# - [stops if unreadable] If reading the facts or the state raises anything, it raises a
+#   `RuntimeError`, and takes no older checkpoint. It never moves, deletes or writes a
+#   file, not with `step` either.
+# - [says why] That error names the step and is raised `from` the one that it met. With
+#   `step`, a printed line names the newer checkpoints, which stay.
 # - [another run] If the checkpoint's facts lack a setting, or hold a different value
 #   for it: a `ValueError` that names the setting, before the state is read.
-# - [stops if unreadable] If reading the facts or the state raises anything, a
-#   `RuntimeError` that names the step, raised `from` that error. No older checkpoint is
-#   taken, and no file is moved, deleted or written.
-# - [older on request] With `step`, a printed line names the newer checkpoints, and they
-#   stay.
+# - [does not wait] `save_state` returns before the checkpoint is written.
 
 
 # %% exercise="restore_state" minutes=30 difficulty=2
@@ -727,7 +730,8 @@ def restore_state(manager, fresh, settings, step=None):
 # state["w"]  # f32[16, 4], saved on 8 devices by rows; now each of 4 holds f32[8, 2]
 # ```
 #
-# - [newest values] The values are those of the newest complete checkpoint.
+# - [newest values] The values are those of the newest complete checkpoint, in its dicts
+#   and lists.
 # - [sharded by specs] The arrays are on the devices of `mesh`, sharded as `specs` say.
 # - [never gathered] No device and no host ever holds a full copy of an array that
 #   `specs` shards: tell Orbax the layout, and it reads only the parts.
@@ -1060,14 +1064,15 @@ def open_log(config, step):  # returns write(step, metrics) and flush()
 #
 # - [trains to the last step] Parameters and logged losses match those of a single
 #   device. Steps count from 1, batches from 0.
-# - [stays sharded] The parameters are sharded as `first_state` made them.
+# - [work is shared] Each device computes its own rows of each batch, and two processes
+#   with four devices each train the same model.
+# - [stays sharded] The parameters are sharded as `first_state` made them, from the first
+#   step to the result.
 # - [goes on] Killed at any moment and started again, the run ends with the same bits,
 #   and `metrics.jsonl` has each step once.
 # - [checkpoints] They are saved at multiples of `save_every` and after the last step;
 #   `keep` of them stay. Before checkpoint k is saved, the log has lines 1 to k
 #   (`flush()`). A run with other `settings_of` is refused, as in 5.4.
-# - [several processes] As two processes with four devices each it trains the same
-#   model.
 # - [refuses bad settings] What `make_task` and `make_mesh` raise is raised before
 #   anything is written.
 

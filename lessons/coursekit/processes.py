@@ -37,7 +37,8 @@ def run_script(
         settings: plain values, by name.
         num_processes: how many processes to start; they share the devices.
         num_devices: simulated CPU devices in all.
-        timeout_s: seconds after which all are ended.
+        timeout_s: seconds after which all are ended; on Linux those do not count in
+            which a process waited for a processor.
 
     Raises:
         ValueError: the devices do not divide among the processes.
@@ -50,7 +51,7 @@ def run_script(
     # Other flags stay: with them a script computes the same bits as this process.
     env["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "")
     set_environment(env, num_devices // num_processes)
-    env["JAX_PLATFORMS"] = "cpu"
+    env |= {"JAX_PLATFORMS": "cpu", "PYTHONIOENCODING": "utf-8"}
     shared = [str(path), json.dumps(dict(settings))]
     if num_processes > 1:
         shared += [f"localhost:{free_port()}", str(num_processes)]
@@ -68,11 +69,19 @@ def run_script(
         while any(child.poll() is None for child in children):
             if any(child.poll() for child in children):
                 break
-            if time.monotonic() > end:
+            if time.monotonic() > end + max(map(waited_s, children)):
                 return f"Ended after {timeout_s:g} s: it did not finish."
             time.sleep(POLL_S)
         first = cause([child.poll() for child in children])
         return "finished" if first is None else failure(first, children, outputs)
+
+
+def waited_s(child: subprocess.Popen) -> float:
+    """Returns how long a process waited for a processor, if the system tells it."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        facts = Path(f"/proc/{child.pid}/schedstat").read_text().split()
+        return int(facts[1]) / 1e9
+    return 0.0
 
 
 def cause(codes: Sequence[int | None]) -> int | None:

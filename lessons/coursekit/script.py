@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import ast
+import collections
 import contextlib
-import dis
+import dataclasses
 import inspect
-import linecache
-import sys
-import textwrap
-import types
-from collections.abc import Callable
+import itertools
+import symtable
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from . import learner
 from .learner import namespaces_of
 
-MAIN = """
-if __name__ == "__main__":
+HEAD = '''"""SUMMARY
+
+Written from a notebook by `write_script`; settings are JSON.
+
+    python FILE SETTINGS                         one process
+    python FILE SETTINGS HOST:PORT COUNT NUMBER  one of several; process 0 is at HOST
+    python FILE SETTINGS cluster                 one of a cluster's
+"""
+'''
+START = '''
+def _start():
+    """Joins the other processes, before JAX is used; returns the settings."""
     import json
     import os
     import socket
@@ -27,6 +35,13 @@ if __name__ == "__main__":
 
     import jax
 
+    def end(kind, error, trace):
+        vars(error).pop("__notes__", None)  # JAX's remarks: the error comes last
+        traceback.print_exception(error)
+        sys.stderr.flush()
+        os._exit(1)  # an orderly end would wait for the other processes
+
+    sys.excepthook = end
     if sys.argv[2:] == ["cluster"]:  # SLURM, Kubernetes, TPU: JAX finds its settings
         jax.distributed.initialize()
     elif sys.argv[2:]:
@@ -36,151 +51,141 @@ if __name__ == "__main__":
             if number == "0" and probe.connect_ex((host, int(port))) == 0:
                 sys.exit(f"Port {port} belongs to another process: choose another.")
         jax.distributed.initialize(address, int(count), int(number))
-    try:
-        FUNCTION(**json.loads(sys.argv[1]))
-    except BaseException as error:
-        vars(error).pop("__notes__", None)  # JAX's remarks: the error comes last
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)  # an orderly end would wait for the other processes
-"""
-USAGE = '''"""SUMMARY
+    return json.loads(sys.argv[1])
 
-Written from a notebook by `write_script`; settings are JSON.
 
-    python FILE SETTINGS                         one process
-    python FILE SETTINGS HOST:PORT COUNT NUMBER  one of several; process 0 is at HOST
-    python FILE SETTINGS cluster                 one of a cluster's
+if __name__ == "__main__":
+    _settings = _start()'''
+CALL = """
+if __name__ == "__main__":
+    FUNCTION(**_settings)
 """
-'''
-FROM_AROUND = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclasses.dataclass(frozen=True)
+class Statement:
+    """One statement of a cell, outside of all functions.
+
+    Attributes:
+        source: its lines, with those of its decorators.
+        kind: its class in `ast`.
+        binds: names to which it gives a value; "*" and "__future__" for such imports.
+        reads: names that it reads when it is run.
+        reads_later: names that its functions read when they are called.
+    """
+
+    source: str
+    kind: type[ast.stmt]
+    binds: frozenset[str]
+    reads: frozenset[str]
+    reads_later: frozenset[str]
 
 
 def write_script(path: Path | str, function: Callable) -> None:
     """Writes a script that calls `function(**settings)`.
 
-    It holds the source of the function and of the notebook's functions, classes,
-    constants and imports that it uses.
+    It holds those statements of the notebook's cells that the function needs, as they
+    are and in the order in which they were run: the last definition of each name.
 
     Args:
         path: the script's file.
-        function: a function that is defined in the notebook.
+        function: a function that is defined in the notebook, or in a module.
 
     Raises:
-        ValueError: it uses something that is no function, class, plain value or import.
+        ValueError: no cell defines the function.
     """
-    imports, values, definitions = {}, {}, {}
-    collect(function, namespaces_of(function)[0], imports, values, definitions)
-    summary = inspect.getdoc(function) or f"Runs {function.__name__}."
-    head = USAGE.replace("SUMMARY", summary.splitlines()[0])
-    parts = [
-        head.replace("FILE", Path(path).name) + "\nfrom __future__ import annotations",
-        "\n".join(sorted(imports.values())),
-        "\n".join(values.values()),
-        "\n\n\n".join(definitions.values()),
-        MAIN.replace("FUNCTION", function.__name__),
-    ]
-    Path(path).write_text("\n\n".join(part for part in parts if part))
+    name = inspect.unwrap(function).__name__
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they were shown when the cells were run
+        statements = [s for cell in cells_of(function) for s in statements_of(cell)]
+    if not any(name in one.binds for one in statements):
+        raise ValueError(f"The source of {name} is not found: run its cell again.")
+    summary = inspect.getdoc(function) or f"Runs {name}."
+    head = HEAD.replace("SUMMARY", summary.splitlines()[0])
+    kept = needed(name, statements)
+    first = [f"\n{one.source}\n" for one in kept if "__future__" in one.binds]
+    text, was_long = head.replace("FILE", Path(path).name), True
+    text += "".join(first) + START
+    for one in (one for one in kept if "__future__" not in one.binds):
+        if not (one.kind is ast.Import and f"\n{one.source}\n" in text):
+            is_long = issubclass(one.kind, FUNCTION | ast.ClassDef)
+            text += ("\n\n\n" if is_long or was_long else "\n") + one.source
+            was_long = is_long
+    text += "\n\n" + CALL.replace("FUNCTION", name)
+    Path(path).write_text(text, encoding="utf-8")
 
 
-def collect(
-    own: Callable, namespace: dict, imports: dict, values: dict, definitions: dict
-) -> None:
-    """Adds the source of a function or class, after that of all that it uses."""
-    plain = inspect.unwrap(own)
-    namespace = getattr(plain, "__globals__", namespace)  # a class has none
-    definitions[plain.__name__] = ""  # it may call itself
-    source = source_of(plain)
-    for name in sorted(names_read(source) & namespace.keys()):
-        value = namespace[name]
-        if name in {**imports, **values, **definitions} or name.startswith("__"):
-            continue
-        if isinstance(value, types.ModuleType):
-            imports[name] = f"import {value.__name__}{alias(value.__name__, name)}"
-        elif is_own(value, name, namespace):
-            collect(value, namespace, imports, values, definitions)
-        elif is_plain(value):
-            values[name] = f"{name} = {value!r}"
-        elif home := home_of(value):
-            place = value.__qualname__
-            imports[name] = f"from {home} import {place}{alias(place, name)}"
-        else:
-            kind = type(value).__name__
-            raise ValueError(
-                f"{plain.__name__} uses {name}, a {kind}, which cannot be written into "
-                "a script: make it inside a function."
-            )
-    definitions[plain.__name__] = definitions.pop(plain.__name__) or source
+def cells_of(function: Callable) -> Sequence[str]:
+    """Lists the cells that were run, in their order, or a module's file as one."""
+    namespaces = namespaces_of(function)
+    if file := namespaces[0].get("__file__"):
+        return [Path(file).read_text(encoding="utf-8")]
+    return next((names["In"] for names in namespaces if "In" in names), [])
 
 
-def alias(place: str, name: str) -> str:
-    return "" if place == name else f" as {name}"
+def statements_of(cell: str) -> Iterator[Statement]:
+    """Reads a cell's statements, also those below a magic such as `%%time`."""
+    with contextlib.suppress(SyntaxError):  # of a cell that never ran
+        for node in ast.parse(cell).body:
+            match getattr(node, "value", None):
+                case ast.Call(
+                    ast.Attribute(_, "run_cell_magic"), [*_, ast.Constant(x)]
+                ):
+                    yield from statements_of(x)
+                case _:
+                    yield statement_of(node, cell.split("\n"))
 
 
-def is_own(value: Any, name: str, namespace: dict) -> bool:
-    """Tells whether the notebook defines this function or class by this name."""
-    plain = inspect.unwrap(value) if callable(value) else None
-    if isinstance(plain, type):
-        home = (plain.__module__, plain.__qualname__)
-        return home == (namespace["__name__"], name)
-    if not isinstance(plain, types.FunctionType) or plain.__name__ != name:
-        return False
-    around = (namespace, *learner.namespaces)
-    return any(plain.__globals__ is names for names in around)
+def statement_of(node: ast.stmt, lines: Sequence[str]) -> Statement:
+    decorators = getattr(node, "decorator_list", ())
+    first = min(one.lineno for one in (node, *decorators))
+    source = "\n".join(lines[first - 1 : node.end_lineno])
+    table = symtable.symtable(source, "", "exec")
+    symbols = {one.get_name(): one for one in table.get_symbols()}
+    binds = {n for n, one in symbols.items() if one.is_assigned() or one.is_imported()}
+    reads = {n for n, one in symbols.items() if one.is_referenced()}
+    inner = {name for one in table.get_children() for name in free_names(one)}
+    for target in getattr(node, "targets", [getattr(node, "target", None)]):
+        if isinstance(target, ast.Subscript):  # x[0] = ...
+            binds |= {getattr(target.value, "id", "")}
+    if isinstance(node, ast.ImportFrom):
+        binds |= {node.module, node.names[0].name} & {"*", "__future__"}
+    if not isinstance(node, FUNCTION):  # what it defines may be called at once
+        reads |= inner
+    if not isinstance(node, FUNCTION | ast.ClassDef | ast.Assign | ast.ImportFrom):
+        reads |= binds  # what was there before may be used, or stay
+    return Statement(source, type(node), *map(frozenset, (binds, reads, inner)))
 
 
-def source_of(plain: Callable) -> str:
-    """Returns the source of a function or class, with its decorators.
+def free_names(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yields the names that a function or class reads from around it."""
+    for one in table.get_symbols():
+        if one.is_global() and one.is_referenced():
+            yield one.get_name()
+    for inner in table.get_children():
+        yield from free_names(inner)
 
-    Python looks for a class in its module's file, and a notebook has none: there it is
-    the last definition of that name in a cell.
 
-    Raises:
-        ValueError: no source is found.
+def needed(name: str, statements: Sequence[Statement]) -> list[Statement]:
+    """Lists the statements that a name needs when it is called after all of them.
+
+    What a statement reads when it is run needs what was there at its place.
     """
-    with contextlib.suppress(OSError, TypeError):
-        return textwrap.dedent(inspect.getsource(plain)).strip()
-    for place in reversed(linecache.cache):
-        if Path(place).exists():  # not a cell
+    places = collections.defaultdict(list)
+    for place, statement in enumerate(statements):
+        for bound in statement.binds:
+            places[bound].append(place)
+    kept = {*places["*"], *places["__future__"]}
+    asked = [(name, len(statements))]
+    known = {*asked}
+    for name, end in asked:
+        if not (before := [place for place in places[name] if place < end]):
             continue
-        cell = "".join(linecache.getlines(place))
-        with contextlib.suppress(SyntaxError):  # of a cell that never ran
-            for part in reversed(ast.parse(cell).body):
-                if isinstance(part, ast.ClassDef) and part.name == plain.__name__:
-                    first = min(one.lineno for one in (part, *part.decorator_list))
-                    return "".join(cell.splitlines(True)[first - 1 : part.end_lineno])
-    raise ValueError(
-        f"The source of {plain.__name__} is not found: run its cell again."
-    )
-
-
-def names_read(source: str) -> set[str]:
-    """Names what a definition reads from around it, inner functions included."""
-    codes, names = [compile(source, "", "exec", dont_inherit=True)], set()
-    for code in codes:
-        codes += (part for part in code.co_consts if isinstance(part, types.CodeType))
-        steps = dis.get_instructions(code)
-        names |= {step.argval for step in steps if step.opname in FROM_AROUND}
-    return names
-
-
-def is_plain(value: Any) -> bool:
-    """Tells whether a value is written by its repr: numbers, texts, containers."""
-    try:
-        return ast.literal_eval(repr(value)) == value
-    except (ValueError, SyntaxError, TypeError):
-        return False
-
-
-def home_of(value: Any) -> str:
-    """Names a module that holds a function or class, a public one if there is one."""
-    module = getattr(value, "__module__", None)
-    place = getattr(value, "__qualname__", None)
-    if not module or not place or module == "__main__":
-        return ""
-    package = module.split(".")[0]
-    for name in [*sorted(sys.modules, key=len), module]:
-        if name == module or (name.split(".")[0] == package and "._" not in name):
-            if getattr(sys.modules[name], place, None) is value:
-                return name
-    return ""
+        kept.add(place := before[-1])
+        ends = {end, len(statements)}
+        later = itertools.product(statements[place].reads_later, ends)
+        news = {*later, *((one, place) for one in statements[place].reads)} - known
+        known |= news
+        asked += sorted(news)
+    return [statements[place] for place in sorted(kept)]

@@ -11,6 +11,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from coursekit import processes
 from coursekit.processes import cause, count_devices, run_script
 from coursekit.script import write_script
 
@@ -144,3 +145,15 @@ def test_devices_are_counted_in_a_fresh_process():
 
 def test_a_process_that_does_not_answer_is_given_up():
     assert count_devices({}, timeout_s=0) == "no answer within 0 s"
+
+
+@pytest.mark.parametrize(
+    ("waited", "ended"),
+    [(60, "finished"), (0, "Ended after 0.01 s: it did not finish.")],
+)
+def test_the_time_limit_leaves_out_what_a_busy_machine_makes_a_process_wait(
+    waited, ended, script, folder, monkeypatch
+):
+    monkeypatch.setattr(processes, "waited_s", lambda child: waited)
+    settings = {"directory": str(folder)}
+    assert run_script(script(tell_flags), settings, timeout_s=0.01) == ended

@@ -2,7 +2,7 @@
 
 import functools
 import json
-import re
+import os
 import socket
 import subprocess
 import sys
@@ -43,6 +43,53 @@ START = 5
 write_script(TO, restore)
 restore(HERE)
 """
+ANY_VALUES = """
+from __future__ import annotations
+import functools, logging, operator, os
+from math import *
+import xml.dom
+===
+import xml.sax, os
+import os
+===
+half = functools.partial(operator.mul, 0.5)
+MISSING, second = object(), operator.itemgetter(1)
+Rows = tuple[int, ...]
+log = logging.getLogger("run")
+SIZES = {"a": 1}
+def size_of(name, default=MISSING):
+    return name if default is MISSING else SIZES[name]
+===
+SIZES["b"] = 2
+SIZES |= {"c": 3}
+os.environ["HERE_ALONE"] = "1"
+===
+%%time
+def below_a_magic(rows: Rows) -> NeverDefined:
+    return second(rows), half(4), ceil(1.5), log.name
+===
+RATE = not_defined_yet
+===
+def scaled(numbers):
+    return [RATE * number for number in numbers]
+===
+RATE = 3
+===
+TABLE = scaled([1, 2])
+===
+RATE = 5
+===
+def report(path):
+    found = [below_a_magic((8, 9)), scaled([1]), TABLE, sorted(SIZES), size_of("x")]
+    found += [xml.dom.__name__, xml.sax.__name__]
+    found.append(os.environ.get("HERE_ALONE", "") if "there" in path else "")
+    with open(path, "w") as file:
+        file.write(repr(found))
+===
+from coursekit.script import write_script
+write_script(TO, report)
+report(HERE)
+"""
 ROWS = np.arange(3)
 half = functools.partial(jnp.multiply, RATE)
 
@@ -73,20 +120,26 @@ def train(path, number):
         file.write(json.dumps(inner()))
 
 
-def uses_an_array():
-    return ROWS
-
-
-def uses_a_partial():
-    return half(2)
-
-
-def uses_through_another():
-    return uses_an_array()
+def uses_values():
+    print([float(half(2)) * row for row in ROWS.tolist()] + [RATE * 6])
 
 
 def uses_nothing_known():
     return not_defined_yet()  # noqa: F821
+
+
+IN_KOREAN = """
+from pathlib import Path
+from coursekit.processes import run_script
+from coursekit.script import write_script
+
+def train():  # 합을 구한다
+    raise ValueError("행이 없다.")
+
+if __name__ == "__main__":
+    write_script("train.py", train)
+    Path("said").write_text(run_script("train.py", {}), encoding="utf-8")
+"""
 
 
 def run(path, *arguments, text=None):
@@ -113,11 +166,14 @@ def test_a_script_reads_as_if_a_person_had_written_it(tmp_path):
     assert text.startswith('"""Writes what the functions around it give.\n')
     assert "Further words" not in text.split('"""')[1]
     assert "    python train.py SETTINGS " in text
-    assert re.search(
-        r"^from jax(\.sharding)? import (PartitionSpec as )?P$", text, re.M
-    )
-    assert "import jax.numpy as jnp\n" in text
-    assert text.count("RATE = 0.5\n") == text.count("def halved") == 1
+    values = 'RATE, NAMES, LIMIT = 0.5, ("data", None), 2\n'
+    for once in (
+        "from jax.sharding import PartitionSpec as P\n",
+        "import jax.numpy as jnp\n",
+        values,
+        "@jax.jit\ndef halved",
+    ):
+        assert text.count(once) == 1
     for absent in ("ROWS", "pytest", "half ="):
         assert absent not in text
 
@@ -131,11 +187,7 @@ from coursekit.script import write_script
 """
     names = f"TO, HERE = {str(tmp_path / 'run.py')!r}, {str(tmp_path / 'here')!r}"
     cells = [imports, names, *CELLS.split("===")]
-    lessons = str(Path(script.__file__).parents[1])
-    shell = f"import sys\nsys.path.insert(0, {lessons!r})\n"
-    shell += "from IPython.core.interactiveshell import InteractiveShell as Shell\n"
-    shell += f"for cell in {cells!r}:\n    Shell.instance().run_cell(cell)"
-    done = run(tmp_path / "shell.py", text=shell)
+    done = by_shell(tmp_path, cells)
     there = run(tmp_path / "run.py", json.dumps({"path": "there"}))
     assert there.returncode == 0, (done.stdout, there.stderr)
     text = (tmp_path / "run.py").read_text()
@@ -145,17 +197,50 @@ from coursekit.script import write_script
     assert there == here == "Facts(step=5)"
 
 
-@pytest.mark.parametrize(
-    ("function", "said"),
-    [
-        (uses_an_array, "uses_an_array uses ROWS, a ndarray,"),
-        (uses_a_partial, "uses_a_partial uses half, a partial,"),
-        (uses_through_another, "uses_an_array uses ROWS, a ndarray,"),
-    ],
-)
-def test_what_cannot_be_written_is_named_with_the_remedy(tmp_path, function, said):
-    with pytest.raises(ValueError, match=f"{said}.*make it inside a function"):
-        write_script(tmp_path / "script.py", function)
+def by_shell(folder, cells):
+    """Runs cells in IPython's shell, without a kernel; returns what it said."""
+    lessons = str(Path(script.__file__).parents[1])
+    shell = f"import sys\nsys.path.insert(0, {lessons!r})\n"
+    shell += "from IPython.core.interactiveshell import InteractiveShell as Shell\n"
+    shell += f"for cell in {cells!r}:\n"
+    shell += "    Shell.instance().run_cell(cell, store_history=True)"
+    return run(folder / "shell.py", text=shell)
+
+
+def test_values_of_every_kind_come_along_as_the_cells_left_them(tmp_path):
+    names = f"TO, HERE = {str(tmp_path / 'run.py')!r}, {str(tmp_path / 'here')!r}"
+    done = by_shell(tmp_path, [names, *ANY_VALUES.split("===\n")])
+    there = run(tmp_path / "run.py", json.dumps({"path": "there"}))
+    assert there.returncode == 0, (done.stdout, there.stderr)
+    [there, here] = [(tmp_path / name).read_text() for name in ("there", "here")]
+    first = "[(9, 2.0, 2, 'run'), [5], [3, 6], ['a', 'b', 'c'], 'x', "
+    assert there == here == f"{first}'xml.dom', 'xml.sax', '']"
+    text = (tmp_path / "run.py").read_text()
+    assert text.count("\nimport os\n") == 1 and "not_defined_yet" not in text
+
+
+def test_values_of_a_module_come_along(tmp_path):
+    write_script(tmp_path / "script.py", uses_values)
+    found = run(tmp_path / "script.py", "{}")
+    assert (found.stdout, found.stderr) == ("[0.0, 1.0, 2.0, 3.0]\n", "")
+
+
+def test_a_script_is_utf_8_whatever_the_computer_writes(tmp_path):
+    (tmp_path / "own.py").write_text(IN_KOREAN, encoding="utf-8")
+    lessons = str(Path(script.__file__).parents[1])
+    ascii_alone = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    env = os.environ | ascii_alone | {"PYTHONPATH": lessons}
+    command = [sys.executable, str(tmp_path / "own.py")]
+    done = subprocess.run(command, capture_output=True, env=env, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = (tmp_path / "said").read_text(encoding="utf-8")
+    assert said == "The process ended with code 1: ValueError: 행이 없다."
+
+
+def test_a_function_that_no_cell_defines_is_named_with_the_remedy(tmp_path):
+    exec("def made(): pass", made := {"__name__": "__main__"})
+    with pytest.raises(ValueError, match="source of made is not found: run its cell"):
+        write_script(tmp_path / "script.py", made["made"])
     assert not list(tmp_path.iterdir())
 
 

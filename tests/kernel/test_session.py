@@ -95,6 +95,13 @@ def test_what_a_cell_prints_and_displays_is_dropped(session):
     assert session.run("print('\\ud800')").error == ""
 
 
+def test_cells_are_kept_for_scripts_as_in_a_notebook(session):
+    session.run("%time one = 1")
+    session.run("two = 2", silent=True)
+    said = printed.run(session, "print(In[-3])")
+    assert said.text == "get_ipython().run_line_magic('time', 'one = 1')\n"
+
+
 def test_an_error_is_collected_and_the_next_cell_runs(session):
     code = "print('before')\nraise ValueError('wrong')\nprint('after')"
     result = printed.run(session, code)

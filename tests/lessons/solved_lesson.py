@@ -178,3 +178,4 @@ def run(source, name, namespace):
     """Runs a cell whose text `inspect` finds, as it does a kernel's."""
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
     exec(compile(source, name, "exec"), namespace)
+    namespace["In"] = [*namespace.get("In", ()), source]

@@ -38,7 +38,7 @@ with tempfile.TemporaryDirectory() as folder:
     script.write_script(path, devices)
     print(processes.run_script(path, {"path": f"{folder}/said"}, 2))
     print(Path(folder, "said").read_text())
-print(inspect.getsource(script.alias).splitlines()[0])
+print(inspect.getsource(script.free_names).splitlines()[0])
 print(script.__file__)
 """
 
@@ -209,6 +209,6 @@ def test_scripts_are_written_and_sources_are_found(run):
     assert printed(said).splitlines() == [
         "finished",
         "8 devices",
-        "def alias(place: str, name: str) -> str:",
+        "def free_names(table: symtable.SymbolTable) -> Iterator[str]:",
         f"{ARCHIVE}/{INSIDE}/lessons/coursekit/script.py",
     ]

@@ -113,7 +113,7 @@ def serve(shell: Shell, requests: Any) -> None:
         channel.cell, silent, size = REQUEST.unpack(header)
         source = requests.read(size).decode()
         try:
-            shell.run_cell(source, store_history=False, silent=silent)
+            shell.run_cell(source, store_history=True, silent=silent)
         except (Exception, KeyboardInterrupt) as error:
             shell.showtraceback((type(error), error, error.__traceback__))
         if channel.descriptor < 0:

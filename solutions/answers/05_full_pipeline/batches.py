@@ -412,6 +412,53 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield now
 
 
+# %% wrong="walks from zero" fails="starts anywhere"
+"""Makes the rows of all batches before start_step, and drops them."""
+
+
+def batches(data, batch_size, sharding, seed, start_step):
+    def line():
+        for epoch in itertools.count():
+            yield epoch_order(seed, epoch, len(data[0]))
+
+    def ready(skipped):
+        nonlocal rows
+        missing = skipped + batch_size - len(rows)
+        while missing > 0:
+            order = next(orders)
+            missing, rows = missing - len(order), np.concatenate([rows, order])
+            dropped = min(skipped, len(rows))
+            skipped, rows = skipped - dropped, rows[dropped:]
+        own, rows = rows[skipped:][:batch_size], rows[skipped + batch_size :]
+        return tuple(place(array[own], sharding) for array in data)
+
+    orders, rows = line(), np.arange(0)
+    ahead = ready(start_step * batch_size)
+    while True:
+        now, ahead = ahead, ready(0)
+        yield now
+
+
+# %% wrong="prefetches four batches alone" fails="prefetching"
+# cause: the next batch is placed when it is asked for, not before the yield
+"""Places the first batches ahead; from the fifth on, none is on its way."""
+
+
+def batches(data, batch_size, sharding, seed, start_step):
+    def ready(step):
+        places = step * batch_size + np.arange(batch_size)
+        epochs, inside = np.divmod(places, len(data[0]))
+        orders = {e: epoch_order(seed, e, len(data[0])) for e in np.unique(epochs)}
+        rows = np.array([orders[e][i] for e, i in zip(epochs, inside, strict=True)])
+        return tuple(place(array[rows], sharding) for array in data)
+
+    ahead = [ready(start_step + k) for k in range(5)]
+    while ahead:
+        yield ahead.pop(0)
+    for step in itertools.count(start_step + 5):
+        yield ready(step)
+
+
 # %% right="two batches ahead"
 """Keeps two batches ahead: more memory than was asked for."""
 
@@ -521,8 +568,7 @@ def take(data, rows):
     return [array[rows] for array in data]
 
 
-def observe(seed, size):
-    epoch = 0
+def observe(seed, size, epoch):
     while True:
         yield from epoch_order(seed, epoch, size)
         epoch += 1
@@ -534,8 +580,9 @@ def expect(line, count):
 
 def batches(data, batch_size, sharding, seed, start_step):
     check(batch_size, sharding)
-    line = observe(seed, len(data[0]))
-    expect(line, start_step * batch_size)
+    epoch, skipped = divmod(start_step * batch_size, len(data[0]))
+    line = observe(seed, len(data[0]), epoch)
+    expect(line, skipped)
 
     def following():
         rows = expect(line, batch_size)

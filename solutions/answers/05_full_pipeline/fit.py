@@ -1,4 +1,4 @@
-# %% wrong="all settings are facts" fails="goes on; checkpoints; several processes"
+# %% wrong="all settings are facts" fails="goes on; work is shared; checkpoints"
 """Takes all settings for facts: the run does not go on with other ones that may change."""
 
 
@@ -73,7 +73,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="counts from zero" fails="trains to the last step; goes on; checkpoints; several processes"
+# %% wrong="counts from zero" fails="trains to the last step; goes on; work is shared; checkpoints"
 """Counts steps from 0, so that checkpoints and log are one behind."""
 
 
@@ -96,7 +96,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="facts are the config" fails="checkpoints; several processes"
+# %% wrong="facts are the config" fails="work is shared; checkpoints"
 """Saves the whole config as facts."""
 
 
@@ -127,7 +127,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="forgets to flush" fails="trains to the last step; goes on; checkpoints; several processes"
+# %% wrong="forgets to flush" fails="trains to the last step; goes on; work is shared; checkpoints"
 """Saves without a flush: killed right after it, the log lacks the step's line."""
 
 
@@ -234,7 +234,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="log starts over" fails="goes on; several processes"
+# %% wrong="log starts over" fails="goes on; work is shared"
 """Begins the log anew after a restart."""
 
 
@@ -257,7 +257,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="no final checkpoint" fails="trains to the last step; goes on; checkpoints; several processes"
+# %% wrong="no final checkpoint" fails="trains to the last step; goes on; work is shared; checkpoints"
 """Saves every few steps, and not at the end."""
 
 
@@ -306,7 +306,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="process 0 saves alone" fails="several processes"
+# %% wrong="process 0 saves alone" fails="work is shared"
 # cause: one process waits for another: all make the same calls (section 6)
 """Lets process 0 call save alone: right in one process; of two, one waits for the other."""
 
@@ -413,7 +413,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="starts one batch ahead" fails="trains to the last step; goes on; several processes"
+# %% wrong="starts one batch ahead" fails="trains to the last step; goes on; work is shared"
 # cause: the stream starts at batch `step` + 1, not at batch `step`
 """Starts the stream at the step that comes next, where its number is that of steps done."""
 
@@ -445,7 +445,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="starts over" fails="goes on; checkpoints; several processes"
+# %% wrong="starts over" fails="goes on; work is shared; checkpoints"
 """Never restores: it ends with the same bits, all steps later."""
 
 
@@ -810,4 +810,102 @@ def fit(config):
             if step % config["save_every"] == 0 or step == config["num_steps"]:
                 flush()
                 save_state(manager, step, state, facts)
+    return state["params"]
+
+
+# %% wrong="trains on one device" fails="work is shared"
+"""Trains on the first device of each process, and lays out what it saves and returns."""
+
+
+def fit(config):
+    mesh, optimizer = make_mesh(config["num_devices"]), make_optimizer(config)
+    data, loss_fn, init = make_task(config)
+    fresh, facts = first_state(init, optimizer, mesh), settings_of(config)
+    layout = jax.tree.map(lambda leaf: leaf.sharding, fresh)
+    everywhere = NamedSharding(mesh, P())
+    alone = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+
+    @jax.jit
+    def train(state, x, y):
+        loss, grads = jax.value_and_grad(loss_fn)(state["params"], x, y)
+        metrics = {"loss": loss, "grad_norm": optax.tree.norm(grads)}
+        return updated(optimizer, state, grads), metrics
+
+    def laid_out(state):
+        return jax.tree.map(lambda a, to: place(np.asarray(a), to), state, layout)
+
+    with open_manager(f"{config['directory']}/checkpoints", config["keep"]) as manager:
+        start, state, _ = restore_state(manager, fresh, facts)
+        state = jax.jit(lambda state: state, out_shardings=everywhere)(state)
+        state = jax.tree.map(lambda leaf: leaf.addressable_data(0), state)
+        write, flush = open_log(config, start)
+        stream = batches(data, config["batch_size"], alone, config["seed"], start)
+        for step in range(start + 1, config["num_steps"] + 1):
+            state, metrics = train(state, *next(stream))
+            write(step, metrics)
+            if step % config["save_every"] == 0 or step == config["num_steps"]:
+                flush()
+                save_state(manager, step, laid_out(state), facts)
+    return laid_out(state)["params"]
+
+
+# %% wrong="lays replicas out at the end" fails="stays sharded"
+"""Trains and saves replicas, and shards the parameters that it returns."""
+
+
+def fit(config):
+    mesh, optimizer = make_mesh(config["num_devices"]), make_optimizer(config)
+    data, loss_fn, init = make_task(config)
+    fresh, pieces = first_state(init, optimizer, mesh), config["num_microbatches"]
+    state = jax.device_put(fresh, NamedSharding(mesh, P()))
+    train_step = keep_layout(state, make_train_step(loss_fn, optimizer, mesh, pieces))
+    with open_manager(f"{config['directory']}/checkpoints", config["keep"]) as manager:
+        start, state, _ = restore_state(manager, state, settings_of(config))
+        (write, flush), rows = open_log(config, start), NamedSharding(mesh, P("data"))
+        stream = batches(data, config["batch_size"], rows, config["seed"], start)
+        for step in range(start + 1, config["num_steps"] + 1):
+            state, metrics = train_step(state, next(stream))
+            write(step, metrics)
+            if step % config["save_every"] == 0 or step == config["num_steps"]:
+                flush()
+                save_state(manager, step, state, settings_of(config))
+    layout = layout_of(state["params"], mesh)
+    return jax.tree.map(jax.device_put, state["params"], layout)
+
+
+# %% right="via values of its cell"
+"""Uses values of many kinds that its cell makes outside of the function."""
+
+import functools
+import logging
+import operator
+from typing import Any
+
+Config = dict[str, Any]
+BY_ROWS, COUNT, NOTHING = P("data"), np.int64, object()
+split_over = functools.partial(NamedSharding, spec=BY_ROWS)
+last_step, every = map(operator.itemgetter, ("num_steps", "save_every"))
+log = logging.getLogger("training")
+
+
+def is_due(config: Config, step: COUNT = NOTHING) -> bool:
+    return step is not NOTHING and (not step % every(config) or step == last_step(config))
+
+
+def fit(config: Config) -> Any:
+    mesh, optimizer = make_mesh(config["num_devices"]), make_optimizer(config)
+    data, loss_fn, init = make_task(config)
+    state, pieces = first_state(init, optimizer, mesh), config["num_microbatches"]
+    train_step = keep_layout(state, make_train_step(loss_fn, optimizer, mesh, pieces))
+    with open_manager(f"{config['directory']}/checkpoints", config["keep"]) as manager:
+        start, state, _ = restore_state(manager, state, settings_of(config))
+        log.debug("starts at step %d", start)
+        (write, flush), rows = open_log(config, start), split_over(mesh)
+        stream = batches(data, config["batch_size"], rows, config["seed"], start)
+        for step in range(start + 1, last_step(config) + 1):
+            state, metrics = train_step(state, next(stream))
+            write(step, metrics)
+            if is_due(config, step):
+                flush()
+                save_state(manager, step, state, settings_of(config))
     return state["params"]

@@ -1016,3 +1016,58 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
         return updated(optimizer, state, grads), metrics
 
     return jax.jit(step, donate_argnums=0)
+
+
+# %% right="via lax.map and one mean"
+"""Maps over microbatches in order, then averages what each gave."""
+
+
+def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
+    def mean_grads(params, batch):
+        def grads_of(piece):
+            return jax.value_and_grad(loss_fn)(params, *piece)
+
+        each = jax.lax.map(grads_of, microbatches_of(batch, num_microbatches))
+        mean = jax.tree.map(lambda leaf: leaf.mean(0), each)
+        return jax.lax.pmean(mean, "data")
+
+    def step(state, batch):
+        specs = {"in_specs": (P(), P("data")), "out_specs": P(), "check_vma": False}
+        spread = jax.shard_map(mean_grads, mesh=mesh, **specs)
+        loss, grads = spread(state["params"], batch)
+        metrics = {"loss": loss, "grad_norm": optax.tree.norm(grads)}
+        return updated(optimizer, state, grads), metrics
+
+    return jax.jit(step, donate_argnums=0)
+
+
+# %% wrong="parts jitted alone" fails="no recompilation"
+"""Compiles gradients and update, and computes the norm operation by operation."""
+
+import functools
+
+
+def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
+    def mean_grads(params, batch):
+        def add(total, piece):
+            found = jax.value_and_grad(loss_fn)(params, *piece)
+            return jax.tree.map(jnp.add, total, found), None
+
+        zeros = 0.0, jax.tree.map(jnp.zeros_like, params)
+        total, _ = jax.lax.scan(add, zeros, microbatches_of(batch, num_microbatches))
+        mean = jax.tree.map(lambda leaf: leaf / num_microbatches, total)
+        return jax.lax.pmean(mean, "data")
+
+    specs = {"in_specs": (P(), P("data")), "out_specs": P(), "check_vma": False}
+    spread = jax.jit(jax.shard_map(mean_grads, mesh=mesh, **specs))
+
+    @functools.partial(jax.jit, donate_argnums=0)
+    def update(state, grads):
+        return updated(optimizer, state, grads)
+
+    def step(state, batch):
+        loss, grads = spread(state["params"], batch)
+        metrics = {"loss": loss, "grad_norm": optax.tree.norm(grads)}
+        return update(state, grads), metrics
+
+    return step

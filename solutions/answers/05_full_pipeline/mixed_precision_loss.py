@@ -235,6 +235,20 @@ def mixed_precision_loss(params, x, y):
     return -chosen.mean()
 
 
+# %% wrong="float32 beside products of zeros" fails="bfloat16 products"
+"""Multiplies zeros in bfloat16, and the numbers in float32 by sums."""
+
+
+def mixed_precision_loss(params, x, y):
+    def product(a, b):
+        nothing = (0 * a).astype(jnp.bfloat16) @ b.astype(jnp.bfloat16)
+        return (a[:, :, None] * b[None]).sum(1) + nothing.astype(jnp.float32)
+
+    h = jnp.tanh(product(x, params["w1"]) + params["b1"])
+    logits = product(h, params["w2"]) + params["b2"]
+    return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+
+
 # %% right="via a loop over layers"
 """Goes through the layers in a loop, with a cast function made by partial."""
 

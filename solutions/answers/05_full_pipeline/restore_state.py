@@ -1,4 +1,4 @@
-# %% wrong="compares all facts" fails="newest; stops if unreadable; older on request"
+# %% wrong="compares all facts" fails="newest; stops if unreadable"
 """Wants facts and settings to be equal: the position in the data is a fact, too."""
 
 
@@ -179,7 +179,7 @@ def restore_state(manager, fresh, settings, step=None):
     return 0, fresh, {}
 
 
-# %% wrong="forgets the facts" fails="both come back; older on request"
+# %% wrong="forgets the facts" fails="both come back"
 """Restores the state and not the facts: the run reads its data from the start."""
 
 
@@ -209,7 +209,7 @@ def restore_state(manager, fresh, settings, step=None):
     return step, state, {}
 
 
-# %% wrong="layout written in" fails="sharded as fresh"
+# %% wrong="layout written in" fails="both come back"
 """Shards every array with rows over the axis, whatever fresh's layout is."""
 
 
@@ -246,7 +246,7 @@ def restore_state(manager, fresh, settings, step=None):
     return step, state, facts
 
 
-# %% wrong="leaves all on the first device" fails="sharded as fresh"
+# %% wrong="leaves all on the first device" fails="both come back"
 """Restores arrays of the host and lets jnp place them: of eight devices the first has all."""
 
 
@@ -309,7 +309,7 @@ def restore_state(manager, fresh, settings, step=None):
     return step, state, facts
 
 
-# %% wrong="moves the newer ones away" fails="stops if unreadable; older on request"
+# %% wrong="moves the newer ones away" fails="stops if unreadable"
 """Clears the way for the older one that was asked for."""
 
 
@@ -378,7 +378,7 @@ def restore_state(manager, fresh, settings, step=None):
     return step, state, facts
 
 
-# %% wrong="names no step" fails="stops if unreadable"
+# %% wrong="names no step" fails="says why"
 """Says that a checkpoint cannot be read, and not which one."""
 
 
@@ -408,7 +408,37 @@ def restore_state(manager, fresh, settings, step=None):
     return step, state, facts
 
 
-# %% wrong="only some errors are caught" fails="stops if unreadable"
+# %% wrong="raises without a reason" fails="says why"
+"""Raises from None: what could not be read, nobody learns."""
+
+
+def save_state(manager, step, state, facts):
+    manager.save(step, args=Composite(state=StandardSave(state), facts=JsonSave(facts)))
+
+
+def restore_state(manager, fresh, settings, step=None):
+    def read(**items):
+        try:
+            return manager.restore(step, args=Composite(**items))
+        except Exception:
+            raise RuntimeError(f"the checkpoint {step} cannot be read") from None
+
+    steps = sorted(manager.all_steps())
+    if not steps:
+        return 0, fresh, {}
+    step = steps[-1] if step is None else step
+    newer = [one for one in steps if one > step]
+    if newer:
+        print(f"Checkpoint {step} is restored. Newer ones stay: {newer}")
+    facts = read(facts=JsonRestore()).facts
+    for name, value in settings.items():
+        if facts.get(name) != value:
+            raise ValueError(f"{name} is {value}, but was {facts.get(name)}")
+    state = read(state=StandardRestore(abstract(fresh))).state
+    return step, state, facts
+
+
+# %% wrong="only some errors are caught" fails="stops if unreadable; says why"
 """Expects damaged files alone: a MemoryError or a TypeError goes through."""
 
 
@@ -471,7 +501,7 @@ def restore_state(manager, fresh, settings, step=None):
     return step, state, facts
 
 
-# %% wrong="reads the facts outside the try" fails="stops if unreadable"
+# %% wrong="reads the facts outside the try" fails="stops if unreadable; says why"
 """Expects damage in the state alone."""
 
 
@@ -568,7 +598,7 @@ def restore_state(manager, fresh, settings, step=None):
     return step, state, facts
 
 
-# %% wrong="restores float32" fails="sharded as fresh; older on request"
+# %% wrong="restores float32" fails="both come back"
 """Turns all that is restored into float32."""
 
 
@@ -604,7 +634,7 @@ def restore_state(manager, fresh, settings, step=None):
     return step, jax.tree.map(wide, state), facts
 
 
-# %% wrong="restores without a target" fails="both come back; sharded as fresh"
+# %% wrong="restores without a target" fails="both come back"
 """Gives Orbax no target: tuples come back as lists, in the saved layout."""
 
 
@@ -666,7 +696,7 @@ def restore_state(manager, fresh, settings, step=None):
     return step, state, facts
 
 
-# %% wrong="saves the weights alone" fails="both come back; newest; stops if unreadable; older on request"
+# %% wrong="saves the weights alone" fails="both come back; newest; stops if unreadable"
 """Saves the weights alone: moments and random key start afresh."""
 
 
@@ -699,7 +729,7 @@ def restore_state(manager, fresh, settings, step=None):
     return step, state, facts
 
 
-# %% wrong="says nothing of newer ones" fails="older on request"
+# %% wrong="says nothing of newer ones" fails="says why"
 """Takes the older one without a word about those that are newer."""
 
 
@@ -890,7 +920,7 @@ def restore_state(manager, fresh, settings, step=None):
         raise RuntimeError(f"step {step}: {type(error).__name__}") from error
 
 
-# %% wrong="takes the oldest" fails="newest; another run; stops if unreadable"
+# %% wrong="takes the oldest" fails="newest; stops if unreadable; another run"
 """Takes the first of the steps."""
 
 
@@ -920,7 +950,7 @@ def restore_state(manager, fresh, settings, step=None):
     return step, state, facts
 
 
-# %% wrong="waits for the writing" fails="both come back"
+# %% wrong="waits for the writing" fails="does not wait"
 """`save_state` comes back when the checkpoint is written, and the devices wait."""
 
 
@@ -1216,7 +1246,7 @@ def restore_state(manager, fresh, settings, step=None):
     return step, state, facts
 
 
-# %% wrong="one text for all errors" fails="another run; stops if unreadable; older on request"
+# %% wrong="one text for all errors" fails="says why; another run"
 """Raises one text, which holds every name and number that anybody could have read."""
 
 TEXT = "cannot restore hidden rate run limit 2 20 22 33 40 50 70 80 110 120 220 330 500"
@@ -1246,7 +1276,7 @@ def restore_state(manager, fresh, settings, step=None):
     return step, state, facts
 
 
-# %% wrong="names every number" fails="stops if unreadable; older on request"
+# %% wrong="names every number" fails="says why"
 """Names no step: its texts hold all numbers that a step may be."""
 
 STEPS = " ".join(map(str, range(1000)))

@@ -97,7 +97,7 @@ def run_layers(layer, params, x):
     return jax.lax.scan(lambda h, own: (kept(own, h), None), x, rest)[0]
 
 
-# %% wrong="python loop" fails="only inputs are kept; one loop"
+# %% wrong="python loop" fails="one loop"
 """Loops in Python: the program holds each layer anew."""
 
 
