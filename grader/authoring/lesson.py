@@ -8,7 +8,7 @@ import hashlib
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import jupytext
@@ -109,7 +109,8 @@ def read_lesson(path: Path, repository: str) -> NotebookNode:
         elif not cell.is_code:
             source = source.replace("COLAB_BADGE", colab_badge(repository, path.stem))
         if follower and follower.mark == "exercise":
-            source = with_exercise_facts(source, follower, checks[follower.name])
+            check = checks[follower.name]
+            source = with_exercise_facts(source, follower, check, shared_rules(cells))
         if not cell.is_code:
             source = STATEMENT_NAME.sub("- ", source)
         name = cell.name if cell.is_code else ""
@@ -296,10 +297,25 @@ def grading_metadata(mark: str, name: str, check: ExerciseCheck | None) -> dict:
     return {"nbgrader": metadata | {"points": check.maximum}} | bonus
 
 
-def with_exercise_facts(task: str, exercise: Cell, check: ExerciseCheck) -> str:
+def shared_rules(cells: list[Cell]) -> dict[str, str]:
+    """Maps the statements outside of exercises, which many share, to first sentences.
+
+    A lead in bold, which says the name again, is left out.
+    """
+    pairs = zip(cells, [*cells[1:], cells[0]], strict=True)
+    texts = [cell.source for cell, after in pairs if after.mark != "exercise"]
+    rule = r"(?ms)^- \[([a-z0-9][^\[\]\n]*)\] (?:\*\*.*?\*\*\s+)?(.*?\.)(?=\s|$)"
+    return dict(found for text in texts for found in re.findall(rule, text))
+
+
+def with_exercise_facts(
+    task: str, exercise: Cell, check: ExerciseCheck, rules: Mapping[str, str]
+) -> str:
     """Adds minutes, difficulty and points, and makes a table of the statements."""
     heading, _, text = task.partition("\n")
-    text = STATEMENTS.sub(lambda found: table_of(found[0], check), text)
+    shared = [name for name in check.statements if f"- [{name}] " not in text]
+    shared = "".join(f"- [{n}] {rules[n]}\n" for n in shared if n in rules)
+    text = STATEMENTS.sub(lambda found: table_of(f"{found[0]}\n{shared}", check), text)
     minutes, difficulty = exercise.marks["minutes"], exercise.marks["difficulty"]
     worth = f"{check.points}{' bonus' if check.bonus else ''} point"
     worth += "" if check.points == 1 else "s"

@@ -176,9 +176,25 @@ def test_statements_are_a_table_of_names_sentences_and_points(tmp_path):
     assert text.endswith(
         "Compute.\n\n| | What is checked | Points |\n|---|---|---|\n"
         "| of any x | Text, too. | 0.25 |\n"
-        "| **twice** | `double(x)` returns twice `x`. | essential |"
+        "| **twice** | `double(x)` returns twice `x`. | essential |\n"
+        "| quick | All is quick. | 0.25 |"
     )
-    assert text_of(made, "All is quick") == "- All is quick."
+    assert text_of(made, "- All is quick.") == "- All is quick."
+
+
+def test_a_rule_that_exercises_share_is_a_row_of_the_table_of_each(tmp_path):
+    essential = 'essential=["twice"]'
+    mark = (essential, f'{essential}, others=["quick"]')
+    rule = "# - [quick] **Quick.** All\n#   is quick. (It\n#   may be slow at first.)"
+    own = "        expect_close(observe(double, 3), 6)\n"
+    proof = (own, f'{own}    with statement("quick"):\n        pass\n')
+    checks = tiny.changed(tiny.CHECKS, mark, proof)
+    made = tiny.lesson(tmp_path / "course", ("# A demonstration.", rule), checks=checks)
+    assert text_of(made, "### Exercise 1.1").endswith(
+        "| **twice** | `double(x)` returns twice `x`. | essential |\n"
+        "| quick | All is quick. | 0.5 |"
+    )
+    assert "quick" not in text_of(made, "### Exercise 1.2")
 
 
 def test_what_was_built_is_folded(lesson):
