@@ -60,13 +60,13 @@ draw_devices()
 # Below each exercise is one line, such as `check("shard_batch")`. It answers with a
 # card: which rows of the exercise's table hold, which do not, and what was seen. The
 # rows in bold are **essential**: together they are worth half of the points, and if one
-# of them fails, there are none. The other rows share the other half with the rules
-# below. The code after *again* repeats a failed call: paste it into a cell to look into
-# it. A check judges your function as it was **last run**: after a change, run the
-# exercise's cell, then its check.
+# of them fails, there are none. The other rows share the other half. The code after
+# *again* repeats a failed call: paste it into a cell to look into it. A check judges
+# your function as it was **last run**: after a change, run the exercise's cell, then
+# its check.
 #
-# Two rules hold for every function that you write in this course. The cards show them,
-# and the tables do not repeat them:
+# Two rules hold for every function that you write in this course. Where a check tries
+# one of them, it is a row of the table:
 #
 # - [arguments stay] **Arguments stay.** Your function does not modify, delete or donate
 #   its arguments.
@@ -275,7 +275,7 @@ draw_pmap("mean", {"blocks": blocks}, {"means": means})
 # - [rows in order] Device 0 gets the first `B / num_devices` rows, device 1 the next
 #   ones, and so on.
 # - [same structure] The same dicts, lists and tuples come back, and each array keeps
-#   its dtype. A batch may also be a single array.
+#   its dtype (of at most 32 bits). A batch may also be a single array.
 # - [uneven batch] If `num_devices` does not divide `B`, it raises a `ValueError` rather
 #   than lose rows.
 
@@ -393,7 +393,8 @@ except jax.errors.TracerArrayConversionError as error:
 #
 # - [squares] The result is the square of every number in `x`.
 # - [one row per device] Row `d` is computed on device `d` and stays there, for any
-#   number of rows from 1 to the number of devices.
+#   number of rows from 1 to the number of devices. No device is given all rows, and the
+#   devices send each other nothing.
 
 
 # %% exercise="parallel_square" minutes=5 difficulty=1
@@ -528,7 +529,8 @@ print("same as pmap:", np.allclose(jax.jit(today)(params, x), totals))
 #
 # - [predictions] The result is `predict(params, x)`, an f32 array `(B, C)`.
 # - [sharded by rows] The first device computes the first block of `B / num_devices`
-#   rows and keeps it, the second device the second block, and so on.
+#   rows and keeps it, the second device the second block, and so on. No device is given
+#   all rows, and the devices send each other nothing.
 # - [parameters broadcast] Parameters are broadcast, not stacked: the program never puts
 #   `num_devices` copies of `w` into one array.
 
@@ -727,7 +729,7 @@ draw_replicas(slopes, "slope w", "Replicas without communication (true slope: 2)
 # - [own descent] Replica `d` starts from row `d` of `params` and descends on the data
 #   of row `d`, `num_steps` times.
 # - [one row per device] Row `d` is computed on device `d` and stays there, for any
-#   number of rows from 1 to the number of devices.
+#   number of rows from 1 to the number of devices. No device is given all rows.
 # - [no communication] The devices send each other nothing.
 
 
@@ -908,7 +910,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
 #
 # - [distances] Entry `[d, n, q]` is the distance of point `n` of row `d` to query `q`.
 # - [one row per device] Row `d` is computed on device `d` and stays there. No device is
-#   ever given all points.
+#   ever given all points, and the devices send each other nothing.
 # - [accurate far from 0] Distances near 1 between points whose coordinates are in the
 #   thousands are right to one part in 10,000.
 

@@ -145,8 +145,7 @@ print(f"mean of data:  {float(data[valid].mean()):.2f}")
 # `spmd` does. (It passes `check_vma=False`, which leaves out the proof about replicated
 # results, so that all that runs under `pmap` runs here too. Gradients *through* a
 # `psum` then come out D times as large, as under `pmap`.) Two rules hold for every
-# function of this lesson. Each counts as much as a row that is not essential, and the
-# tables do not repeat them:
+# function of this lesson. Where a check tries one of them, it is a row of the table:
 #
 # - [any axis] The axis may have any name and any number `D` of devices: 1, 3 or 6 as
 #   well as 8. Use `axis_name`; `lax.axis_size(axis_name)` is `D`, a plain number.
@@ -566,9 +565,9 @@ print("pmean of grad(loss):", np.asarray(mean_of))
 #
 # - [same numbers] Weights and velocity are those of a single device that keeps all of
 #   the velocity and sees the mean gradient.
-# - [identical replicas] All devices end with the same weights, to the last bit.
 # - [bytes of one all-reduce] One `psum_scatter` and one `all_gather` are all that is
 #   sent.
+# - [identical replicas] All devices end with the same weights, to the last bit.
 
 
 # %% exercise="sharded_update" minutes=20 difficulty=2
@@ -976,8 +975,7 @@ for count in (8, 64, 512):
 #
 # Write `all_reduce_seconds(num_bytes, num_devices, bandwidth, latency)`: the seconds of
 # a ring all-reduce when each device holds `num_bytes`. `bandwidth` is that of a link in
-# bytes per second, `latency` in seconds per message. It is plain arithmetic, and
-# returns a Python number.
+# bytes per second, `latency` in seconds per message. It is plain arithmetic.
 #
 # ```python
 # all_reduce_seconds(16e9, 8, 450e9, 0.0)  # 0.0622: 62 ms over NVLink
@@ -999,7 +997,7 @@ def all_reduce_seconds(num_bytes, num_devices, bandwidth, latency):
         latency: of a message, in seconds.
 
     Returns:
-        Seconds, a Python number.
+        Seconds, a number.
     """
     ### BEGIN SOLUTION
     # The ring of exercise 2.5, counted: its sends come one after the other, and each

@@ -154,14 +154,14 @@ def folded(leaf: Any) -> Any:
     return jax.numpy.stack(keys).reshape(leaf.shape)
 
 
-def rounded(arguments: tuple, sign: int) -> list:
-    """Moves each number of float arrays by one rounding, up and down in turn."""
+def rounded(arguments: tuple, pattern: int) -> list:
+    """Moves each number of float arrays by one rounding, up or down at random."""
+    signs = np.random.default_rng(pattern)
 
     def move(leaf):
         if not is_float_array(leaf):
             return leaf
-        signs = np.where(np.arange(leaf.size) % 3 % 2, sign, -sign)
-        step = 1 + signs.reshape(leaf.shape) * 2.0**-23
+        step = 1 + signs.choice([-1, 1], leaf.shape) * 2.0**-23
         moved = (np.asarray(leaf, np.float64) * step).astype(leaf.dtype)
         return moved if isinstance(leaf, np.ndarray) else jax.device_put(moved)
 

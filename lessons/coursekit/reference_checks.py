@@ -11,7 +11,7 @@ import builtins
 import itertools
 import math
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -29,6 +29,7 @@ from .expect import (
 )
 from .expect_program import (
     expect_arrays,
+    expect_collectives,
     expect_kept_program,
     expect_moved,
     expect_own_rows,
@@ -45,9 +46,12 @@ from .traced_program import added
 OF_PROGRAM = {"collectives", "sent", "put_in", "arrays", "own_rows"}
 # Times what the solution sends, builds and computes is still like it.
 SENT, ARRAYS, FLOPS = 1.02, 1.25, 1.5
+# What a wrong value shows only where an earlier call of its shapes was right.
+REMEMBERED = "nothing is remembered"
 LARGEST = 1e30  # of what an altered case gives
 LIKE_SOLUTION = "what the solution gives here, up to rounding"  # values stay hidden
 NOISE = 8  # times what rounding the inputs does to the solution's result
+PATTERNS = 6  # in which each input is rounded up or down: of one, effects may cancel
 solutions: Mapping[str, Any] = {}  # by name: see `CheckModule.compare_with`
 learner: Mapping[str, Any] = {}  # what the learner's names mean
 observers = {"learner": observe, "solution": observe}
@@ -113,13 +117,24 @@ def expect_like_solution(
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     of_program = OF_PROGRAM & {*facts}
     earlier: set[str] = set()  # the shapes of the calls so far
+    right: dict[str, bool] = {}  # whether the last call of these shapes was right
     returned: list[Case] = []  # where the solution raises nothing
     kept: dict[str, list] = {}  # by their shapes: right results, ours and the learner's
-    drawn = sorted(cases(rng), key=lambda one: one.size)
-    for case in itertools.chain(drawn, altered(returned, scales, one_by_one)):
+    # First what the exercise is about: a side statement is about right answers.
+    essential = {*current().essential} if current() else set()
+
+    def is_side(case: Case) -> bool:
+        return essential.isdisjoint(case.statements or all_named)
+
+    def others() -> Iterator[Case]:
+        about = [one for one in returned if not is_side(one)]
+        yield from altered(about or returned, scales, one_by_one)
+
+    drawn = sorted(cases(rng), key=lambda one: (is_side(one), one.size))
+    for case in itertools.chain(drawn, others()):
         run = current()
         if run and run.is_decided({*all_named, *case.statements}):
-            return
+            continue
         # Only a call, not a trace, may show a result that was kept for these shapes.
         is_known = of_program == {"own_rows"} and case.shapes in earlier
         traced = bool(of_program) and not (compiled or is_known)
@@ -145,17 +160,25 @@ def expect_like_solution(
                 returned.append(case)
             alike = kept.setdefault(case.shapes, [])
             if "memory" in facts and any(
-                same(seen.value, was) and not same(solved.value, right)
-                for right, was in alike
+                same(seen.value, was) and not same(solved.value, wanted)
+                for wanted, was in alike
             ):
                 with statement(*facts["memory"]):
                     compare_memory(seen, solved, case, solutions[name])
-            for part, names in (parts or {"": all_named[:1]}).items():
-                with statement(*(case.statements or named(names))):
+            was_right, num_right = right.get(case.shapes), 0
+            values = parts or {"": all_named[:1]}
+            for part, names in values.items():
+                names = case.statements or named(names)
+                if case.is_altered or not was_right:
+                    rest = tuple(one for one in names if one != REMEMBERED)
+                    names = rest or (() if was_right is False else names)
+                with statement(*names):
                     expect_result(seen)
                     if parts:
                         compare_value(seen, solved, case, solutions[name], part)
                     alike.append((solved.value, seen.value))
+                    num_right += 1
+            right[case.shapes] = num_right == len(values)
             if seen.error is not None:
                 continue
         for fact in [fact for fact in COMPARE if fact in comparable & {*facts}]:
@@ -177,8 +200,8 @@ def observed_solution(
 
 def rounded_results(solution: Callable, case: Case) -> list[dict[str, Any]]:
     """Returns the solution's results where each number of the arguments is rounded."""
-    calls = [case.altered(rounded(case.arguments, sign)) for sign in (1, -1)]
-    found = [observed_solution(solution, call, {}) for call in calls]
+    moved = (rounded(case.arguments, pattern) for pattern in range(PATTERNS))
+    found = [observed_solution(solution, case.altered(one), {}) for one in moved]
     return [dict(leaves(one.value)) for one in found]
 
 
@@ -286,10 +309,15 @@ def compare_layout(seen: Observation, solved: Observation) -> None:
 
 
 def compare_own_rows(seen: Observation, solved: Observation) -> None:
-    """Demands that what the solution splits before it uses it is split so."""
+    """Demands that what the solution splits before it uses it is split so.
+
+    Where the solution sends nothing, no row of another device may arrive, either.
+    """
     if all(len(pieces) < 2 for pieces in solved.layout.values()):
         return
     expect_traced(seen)
+    if not solved.collectives:
+        expect_collectives(seen, {})
     for place, use in enumerate(solved.whole_inputs):
         if not use and place < len(seen.whole_inputs):
             expect_own_rows(seen, place)

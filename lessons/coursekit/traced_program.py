@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ ROLES = dict.fromkeys(("stablehlo.dot_general", "stablehlo.convolution"), "matmu
 ROLES |= {"stablehlo.exponential": "exp"}
 REDUCTIONS = {"add": "add", "maximum": "max", "minimum": "min", "multiply": "product"}
 Counts = dict[Collective, int | None]
+Meshes = Mapping[str, Mapping[str, int]]  # the sizes of a mesh's axes, by their names
 ONE_DEVICE, EVERY_DEVICE = "one device", "every device"
 MAP, SEND = "sdy.manual_computation", "stablehlo.collective_permute"
 CONSTRAINT, PAIRS = "sdy.sharding_constraint", "source_target_pairs"
@@ -35,6 +36,9 @@ MOVES = {
     *("reshape", "transpose", "broadcast_in_dim", "slice", "dynamic_slice", "gather"),
     *("concatenate", "pad", "reverse", "convert", "optimization_barrier"),
 }
+# By these JAX counts, in u64, what it draws at random.
+COUNTS = {"iota", "constant", "broadcast_in_dim", "multiply", "add"}
+COUNTS = {f"stablehlo.{name}" for name in (*COUNTS, "shift_right_logical")}
 
 
 class TracedProgram:
@@ -88,8 +92,8 @@ class TracedProgram:
         found = []
         arrays = self.symbols["main"].regions[0].blocks[0].arguments
         for array in arrays:
-            one = WholeInput(self.symbols, array_type(array)[1][:1])
-            holds = tuple(one.WHOLE * (array == other) for other in arrays)
+            one = WholeInput(self, array_type(array)[1])
+            holds = tuple(one.ALL * (array == other) for other in arrays)
             if one.rows > (1,):  # a single row cannot be split
                 one.follow("main", holds)
             found.append(one.use)
@@ -115,7 +119,7 @@ class TracedProgram:
         block = self.symbols[name].regions[0].blocks[0]
         placed = dict.fromkeys(block.arguments, 0)
         for line in block.operations:
-            is_split = splits(line.operation)
+            is_split = splits(line.operation, self.meshes)
             is_split |= any(placed[operand] == 2 for operand in line.operands)
             own = 2 if is_split else int(places(line.operation))
             results = [own] * len(line.results)
@@ -160,7 +164,8 @@ class TracedProgram:
             for line in block.operations:
                 if line.operation.name == MAP:
                     continue
-                shapes = () if splits(line.operation) else shapes_of(line.operands)
+                is_split = splits(line.operation, self.meshes)
+                shapes = () if is_split else shapes_of(line.operands)
                 for one in shapes_of(line.results):
                     found.update(
                         shape
@@ -253,7 +258,7 @@ class TracedProgram:
         name = operation.name
         if name == "sdy.mesh":
             mesh = mlir.ir.StringAttr(operation.attributes["sym_name"]).value
-            axes = re.findall(r'"(\w+)"=(\d+)', str(operation.attributes["mesh"]))
+            axes = re.findall(r'"([^"]+)"=(\d+)', str(operation.attributes["mesh"]))
             self.meshes[mesh] = {axis: int(size) for axis, size in axes}
         role = ROLES.get(name)
         if name == "stablehlo.reduce" and reducer(operation) == "add":
@@ -338,14 +343,18 @@ class WholeInput:
 
     Attributes:
         rows: the length of its first axis, in a tuple; () of a scalar.
+        size: how many elements it has.
         use: what happens to it while it is whole: `ONE_DEVICE`, `EVERY_DEVICE`, also
             where all devices are given its parts again, or nothing.
     """
 
-    NOTHING, SPLIT, WHOLE = range(3)  # what a value holds of it
+    # What a value is: made of parts, the parts, made of all of it, all of it on one
+    # device, on every device.
+    NOTHING, OF_PARTS, PARTS, OF_ALL, ALL, EVERYWHERE = range(6)
 
-    def __init__(self, symbols: mlir.ir.SymbolTable, rows: tuple[int, ...]):
-        self.symbols, self.rows, self.use = symbols, rows, ""
+    def __init__(self, program: TracedProgram, shape: tuple[int, ...]):
+        self.symbols, self.meshes = program.symbols, program.meshes
+        self.rows, self.size, self.use = shape[:1], math.prod(shape), ""
         self.known: dict[tuple[str, tuple[int, ...]], tuple[int, ...]] = {}
 
     def follow(self, name: str, holds: tuple[int, ...]) -> tuple[int, ...]:
@@ -367,29 +376,50 @@ class WholeInput:
             most = max(given, default=self.NOTHING)
             if operation.name == "func.return":
                 return given
+            is_whole = most == self.EVERYWHERE or not split & {*line.results}
             results = (most,) * len(line.results)
             if operation.name == MAP:
                 self.map(operation, given)
-            if splits(operation):
-                results = (min(most, self.SPLIT),) * len(line.results)
-            elif operation.name == "func.call" and not split & {*line.results}:
+            if splits(operation, self.meshes):
+                is_of = operation.name == MAP or most in (self.OF_PARTS, self.OF_ALL)
+                own = min(most, self.OF_PARTS if is_of else self.PARTS)
+                results = (own,) * len(line.results)
+            elif operation.name == "func.call" and is_whole:
                 results = self.follow(callee(operation), given)
-            elif operation.name == "sdy.sharding_constraint" and most == self.SPLIT:
-                if array_type(line.results[0])[1][:1] == self.rows:
-                    self.use = self.use or EVERY_DEVICE
-            elif most == self.WHOLE and not split & {*line.results}:
-                if operation.name.partition(".")[2] not in MOVES:
-                    self.use = self.use or ONE_DEVICE
+            elif operation.name == CONSTRAINT:
+                if replicates(operation, self.meshes):
+                    results = (self.replicated(line.results[0], most),)
+            elif operation.name.partition(".")[2] not in MOVES:
+                if most >= self.OF_ALL and is_whole:
+                    is_one = most < self.EVERYWHERE
+                    self.use = self.use or (ONE_DEVICE if is_one else EVERY_DEVICE)
+                made = {self.PARTS: self.OF_PARTS, self.ALL: self.OF_ALL}
+                results = (made.get(most, most),) * len(line.results)
             known |= dict(zip(line.results, results, strict=True))
         return ()
 
-    def map(self, operation: Any, given: tuple[int, ...]) -> None:
-        arguments = operation.regions[0].blocks[0].arguments
-        for array, block, holds in zip(
-            operation.operands, arguments, given, strict=True
+    def has_all(self, shape: tuple[int, ...], holds: int) -> bool:
+        """Tells whether an array of this shape may hold all of it, in any order."""
+        is_of = holds in (self.OF_PARTS, self.OF_ALL)
+        return math.prod(shape) >= self.size and (not is_of or shape[:1] == self.rows)
+
+    def replicated(self, value: Any, holds: int) -> int:
+        """Tells what a value holds once every device has been given all of it."""
+        if not holds or not (
+            holds == self.ALL or self.has_all(array_type(value)[1], holds)
         ):
-            has_all = array_type(array)[1][:1] == self.rows
-            if holds and has_all and array.type == block.type:
+            return holds
+        if holds <= self.PARTS:
+            self.use = self.use or EVERY_DEVICE
+        return self.EVERYWHERE
+
+    def map(self, operation: Any, given: tuple[int, ...]) -> None:
+        blocks, in_pieces = operation.regions[0].blocks[0].arguments, 0
+        for array, block, holds in zip(operation.operands, blocks, given, strict=True):
+            shape = array_type(block)[1]
+            if holds == self.ALL and array.type == block.type:
+                in_pieces += math.prod(shape)
+            if in_pieces >= self.size or (holds and self.has_all(shape, holds)):
                 self.use = self.use or EVERY_DEVICE
 
     def before_splits(self, block: Any) -> set[Any]:
@@ -399,7 +429,7 @@ class WholeInput:
             operation = line.operation
             if operation.name == "func.call":
                 operation = self.symbols[callee(operation)]
-            if splits(operation) or found & {*line.results}:
+            if splits(operation, self.meshes) or found & {*line.results}:
                 found.update(line.operands)
         return found
 
@@ -419,14 +449,25 @@ def used(operation: Any) -> Iterator[Any]:
 def shapes_of(values: Iterable[Any]) -> tuple[tuple[int, ...], ...]:
     """Lists the shapes of arrays, in numbers; a token has none."""
     arrays = [v for v in values if isinstance(v.type, mlir.ir.RankedTensorType)]
-    return tuple(shape_of_numbers(*array_type(array)) for array in arrays)
+    return tuple(shape_of_numbers(*packed(array)) for array in arrays)
+
+
+def packed(array: Any) -> tuple[str, tuple[int, ...]]:
+    """Returns an array's dtype and shape; u64 is that of the counters of random draws.
+
+    What else is u64 may be two other numbers, and is called i64.
+    """
+    dtype, shape = array_type(array)
+    if dtype == "u64" and getattr(array.owner, "name", "") not in COUNTS:
+        dtype = "i64"
+    return dtype, shape
 
 
 def callee(operation: Any) -> str:
     return mlir.ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
 
 
-def splits(operation: Any) -> bool:
+def splits(operation: Any, meshes: Meshes) -> bool:
     """Tells whether an operation gives each device its part of an array.
 
     Before JAX 0.8, `pmap` cuts by the device's number, the only unsigned index.
@@ -436,8 +477,30 @@ def splits(operation: Any) -> bool:
     if operation.name == "stablehlo.custom_call":
         return places(operation) and "devices=" in str(operation)
     if operation.name == CONSTRAINT:
-        return '{"' in str(operation)  # an axis; without any it replicates
-    return operation.name == MAP or any(map(splits, inside(operation)))
+        return num_parts(operation, "sharding", meshes) > 1
+    if operation.name == MAP:
+        return num_parts(operation, "manual_axes", meshes) > 1
+    return any(splits(one, meshes) for one in inside(operation))
+
+
+def replicates(constraint: Any, meshes: Meshes) -> bool:
+    """Tells whether a constraint gives all of an array to each of several devices."""
+    is_open = "?" in str(constraint.attributes["sharding"])  # as the compiler likes
+    is_split = num_parts(constraint, "sharding", meshes) > 1
+    several = math.prod(mesh_of(constraint, meshes).values()) > 1
+    return several and not (is_open or is_split)
+
+
+def num_parts(operation: Any, attribute: str, meshes: Meshes) -> int:
+    """Counts the parts that the axes of a mesh make, which an attribute names."""
+    names = re.findall(r'"([^"]+)"', str(operation.attributes[attribute]))
+    return math.prod(mesh_of(operation, meshes)[name] for name in names)
+
+
+def mesh_of(operation: Any, meshes: Meshes) -> Mapping[str, int]:
+    """Returns the axes of the mesh that a constraint or a map names."""
+    name = "sharding" if operation.name == CONSTRAINT else "out_shardings"
+    return meshes[re.search(r"<@(\w+)", str(operation.attributes[name]))[1]]
 
 
 def places(operation: Any) -> bool:

@@ -121,7 +121,7 @@ def cases_of_launch_env():
         for num_devices, flags in (
             (3, ""),
             (12, f"{DEVICE_COUNT}2"),
-            (6, f"  {DEVICE_COUNT}16   {fast} "),
+            (6, f"  {DEVICE_COUNT}16   {fast} {DEVICE_COUNT}2"),
             (1000, f"{fast}  {dump}"),
             (7, f"{dump} {fast} {DEVICE_COUNT}70"),
             (5, f"--xla_dump_to=/tmp/device_count=2 {DEVICE_COUNT}2"),
@@ -240,7 +240,9 @@ def cases_of_shard_batch():
     def cases_of_blocks(rng):
         yield from (Case(*batch) for batch in batches(rng))
         for count, num_devices in ((2, 5), (7, 3), (22, 4)):
-            yield Case([{"x": rows(rng, count, num_devices)}], num_devices)
+            given = rows(rng, count, num_devices)
+            yield Case([{"x": given}], num_devices)
+            yield Case({"x": jnp.asarray(given)}, num_devices)
 
     def cases_of_trees(rng):
         yield from (Case(*batch) for batch in batches(rng))
@@ -326,6 +328,7 @@ def examples_of_parallel_square():
     with statement("one row per device"):
         expect_devices(seen, num_devices, causes=ON_ONE_DEVICE)
         expect_own_rows(seen, -1)
+        expect_collectives(seen, {})
     with statement("arguments stay"):
         expect_unchanged(seen)
 
@@ -408,6 +411,7 @@ def examples_of_parallel_predict():
         mesh = (num_devices,), ("devices",)
         expect_layout(seen, where, *mesh, causes=ALL_ON_ONE_DEVICE)
         expect_own_rows(seen, -1)
+        expect_collectives(seen, {})
     with statement("arguments stay"):
         expect_unchanged(seen)
 
@@ -505,13 +509,8 @@ def steps_placed(params, x, y, lr, num_steps):
 @visible(
     "local_sgd_steps",
     points=3,
-    essential=["own descent", "one row per device"],
-    others=[
-        "no communication",
-        "arguments stay",
-        "nothing is remembered",
-        "traceable",
-    ],
+    essential=["own descent", "one row per device", "no communication"],
+    others=["arguments stay", "nothing is remembered", "traceable"],
 )
 def examples_of_local_sgd_steps():
     params, x, y = replicas_and_data()
@@ -688,7 +687,9 @@ def cases_of_pairwise_distances():
                 points, queries = jnp.asarray(points), jnp.asarray(queries)
             what = ("nothing is remembered",) if sizes == before else ()
             what += ("accurate far from 0",) if center else ("distances",)
-            yield Case(points, queries, rtol=1e-4, atol=1e-5 * width, statements=what)
+            # Near 0, a distance of 0 may be what expanding the square leaves of it.
+            close = {"rtol": 1e-4, "atol": (1e-5 if center else 1e-2) * width}
+            yield Case(points, queries, **close, statements=what)
             before = sizes
 
     expect_like_solution(
@@ -767,13 +768,15 @@ def expect_scale(seen, draws, causes=None):
 
 def expect_independent(seen, draws, causes=None):
     numbers = {name: np.unique(np.abs(draw).round(5)) for name, draw in draws.items()}
+    scaled = {name: draw / np.sqrt(np.mean(draw**2)) for name, draw in draws.items()}
+    scaled = {name: np.unique(np.abs(draw).round(5)) for name, draw in scaled.items()}
     for a, b in itertools.combinations(draws, 2):
         size = min(draws[a].size, draws[b].size)
         alike = np.corrcoef(draws[a][:size], draws[b][:size])[0, 1]
-        both = np.intersect1d(numbers[a], numbers[b]).size
-        share = both / min(numbers[a].size, numbers[b].size)
+        pairs = [(found[a], found[b]) for found in (numbers, scaled)]
+        share = max(np.intersect1d(*p).size / min(map(np.size, p)) for p in pairs)
         names = " and ".join(f"layer {n} of device {d}" for n, d in (a, b))
-        was = f"{share:.0%} of the numbers in common, correlation {alike:.2f}"
+        was = f"{share:.0%} of the magnitudes in common, correlation {alike:.2f}"
         holds = not (share > 0.2 or abs(alike) * np.sqrt(size) > 6)
         headline, wanted = f"The weights of {names} are alike.", "independent draws"
         expect(seen, holds, headline, causes=causes, seen=was, expected=wanted)
@@ -828,11 +831,7 @@ def causes_of_likeness():
     "init_ensemble",
     points=3,
     essential=["one dict per layer", "independent draws", "the key decides"],
-    others=[
-        "weight scale",
-        "zero biases",
-        "arguments stay",
-    ],
+    others=["weight scale", "zero biases", "arguments stay"],
 )
 def examples_of_init_ensemble():
     sizes, members = (64, 32, 128), jax.device_count()

@@ -70,6 +70,10 @@ def test_the_tolerance_grows_with_the_numbers():
 
 
 def test_rounding_moves_each_number_by_one_step():
-    [up], [down] = (rounded([rows(1, 2, 4)], sign) for sign in (1, -1))
-    assert (up != rows(1, 2, 4)).all() and (up != down).all()
-    np.testing.assert_allclose(up, rows(1, 2, 4), rtol=2**-22)
+    given = rows(*range(1, 65))
+    [one], [other] = (rounded([given], pattern) for pattern in range(2))
+    for moved in (one, other):
+        assert (moved != given).all() and {*np.sign(moved - given)} == {-1, 1}
+        np.testing.assert_allclose(moved, given, rtol=2**-22)
+    # Neither the same signs nor their mirror, whose effects cancel in the same way.
+    assert 0 < ((one > given) == (other > given)).sum() < 64

@@ -24,7 +24,7 @@ from coursekit.outcomes import (
     carry_out,
     statement,
 )
-from coursekit.reference_checks import FACTS, expect_like_solution
+from coursekit.reference_checks import FACTS, REMEMBERED, expect_like_solution
 
 
 @pytest.fixture(autouse=True)
@@ -354,6 +354,40 @@ def test_what_failed_names_its_statement_and_the_others_are_tried(solve):
         "no error": HOLDS,  # none of these cases has shown one
         "later": LATER,
     }
+
+
+def test_a_result_is_remembered_only_where_an_earlier_one_was_right(solve):
+    def double(x):
+        return 2 * x
+
+    def remembers(x, known={}):  # noqa: B006
+        return known.setdefault(x.shape, 2 * x)
+
+    def stands(function):
+        both = "the product", REMEMBERED
+        calls = Case(rows(3), statements=both), Case(rows(3) + 1, statements=both)
+        others = Case(rows(3) - 1, statements=both), Case(rows(4), statements="last")
+        facts = {"name": "double", "value": "the product"}
+        run = functools.partial(compared, function, *calls, *others, **facts)
+        found = carry_out(Run("", [*both, "last"], ()), {False: run})
+        return [one.standing for one in found.statements]
+
+    solve(double)
+    assert stands(double) == [HOLDS, HOLDS, HOLDS]
+    assert stands(remembers) == [FAILS, FAILS, HOLDS]
+    assert stands(lambda x: 3 * x) == [FAILS, UNTRIED, FAILS]
+
+
+def test_rows_of_other_devices_are_no_own_rows(solve):
+    def gathered(x):
+        return jax.pmap(lambda x: lax.all_gather(x, "d")[lax.axis_index("d")], "d")(x)
+
+    function = jax.pmap(lambda x: x)
+    solve(function)
+    facts = {"value": "the rows", "own_rows": "own rows", "name": function.__name__}
+    compared(lambda x: jax.pmap(lambda x: x)(x), Case(rows(2, 3)), **facts)
+    [headline] = problem(compared, gathered, Case(rows(2, 3)), **facts).args
+    assert headline == "The program runs 1 all-gather, not 0."
 
 
 def test_a_call_that_raises_leaves_what_its_program_shows_untried(solve):

@@ -539,12 +539,36 @@ def by_rows(x):
     return jax.device_put(x, placed("d"))
 
 
-def one_of_all(x):
+def one_of_all(x, axes=None, spec=P(), axis=0):  # noqa: B008
     def own(rows):
-        return one_of(rows, jax.lax.axis_index("d"))[None]
+        return one_of(jnp.moveaxis(rows, axis, 0), jax.lax.axis_index("d"))[None]
+
+    how = {"in_specs": spec, "out_specs": P("d"), "check_vma": False}
+    return jax.jit(jax.shard_map(own, mesh=mesh(**(axes or {"d": 8})), **how))(x)
+
+
+alone = NamedSharding(mesh(one=1, d=8), P("one"))
+
+
+def at(axis, x):
+    return lax.with_sharding_constraint(x, placed(axis))
+
+
+def in_halves(x):
+    def own(*halves):
+        return one_of(jnp.concatenate(halves), lax.axis_index("d"))[None]
 
     how = {"in_specs": P(), "out_specs": P("d"), "check_vma": False}
-    return jax.jit(jax.shard_map(own, mesh=mesh(d=8), **how))(x)
+    return jax.jit(jax.shard_map(own, mesh=mesh(d=8), **how))(x[:4], x[4:])
+
+
+def handed_out(x):  # what the first device, which has all rows, computes
+    def own(blocks):
+        return lax.psum_scatter(jnp.sin(blocks[0]), "d", tiled=True)
+
+    blocks = jnp.concatenate([x[None], jnp.zeros((7, *x.shape))])
+    how = {"in_specs": P("d"), "out_specs": P("d")}
+    return jax.jit(jax.shard_map(own, mesh=mesh(d=8), **how))(blocks)
 
 
 @pytest.mark.parametrize(
@@ -569,9 +593,21 @@ def one_of_all(x):
             True,
         ),
         (lambda x: one_of_all(by_rows(x)), True),
+        (lambda x: one_of_all(x[None], axis=1), True),
+        (lambda x: one_of_all(x, {"one": 1, "d": 8}, P("one")), True),
+        (lambda x: jnp.sin(jax.device_put(x, alone)), True),
+        (jax.jit(lambda x: at("d", jnp.sin(at(None, x)))), True),
+        (jax.jit(lambda x: at("d", jnp.sin(jnp.transpose(at(None, x.T))))), True),
+        (handed_out, True),
+        (in_halves, True),
+        (jax.jit(lambda x: at(None, jnp.sin(at("d", x)).sum(0))), False),
+        (jax.jit(lambda x: at(None, at("d", x).T @ at("d", x))), False),
+        (jax.jit(lambda x: jnp.sin(at(P.UNCONSTRAINED, at("d", x)))), False),
     ],
     ids="pmap inputs outputs placed flipped alone named to_all replicated "
-    "split_again joined joined_inputs joined_by_map".split(),
+    "split_again joined joined_inputs joined_by_map in_front axis_of_one "
+    "placed_on_an_axis_of_one constraint transposed handed_out in_halves a_sum "
+    "a_product as_the_compiler_likes".split(),
 )
 def test_rows_that_are_used_while_they_are_not_split_are_found(function, is_whole):
     [use] = traced(function, [X]).whole_inputs
@@ -613,6 +649,23 @@ def test_arrays_that_wait_for_the_last_one_are_held_at_once(function, fewest, mo
     found = traced(jax.pmap(function), [np.stack([rows] * 8)]).most_held
     copies = 1 + (jax.__version_info__ < (0, 8))  # cut from all, and then reshaped
     assert fewest <= found <= most + copies * rows.size
+
+
+def test_two_numbers_in_one_of_64_bits_count_as_two():
+    def pair(x):
+        words = lax.bitcast_convert_type(x, np.uint32).astype(np.uint64)
+        both = words[:32] << np.uint64(32) | words[32:]
+        return both.astype(np.uint32)
+
+    def drawn(x):
+        return x + jax.random.normal(jax.random.key(0), x.shape)
+
+    x = np.ones(64, np.float32)
+    has_own = hasattr(jax, "enable_x64")
+    enable_x64 = jax.enable_x64 if has_own else jax.experimental.enable_x64
+    with enable_x64(True):
+        assert (64, 2) in traced(pair, [x]).shapes
+    assert traced(drawn, [x]).shapes <= {(), (1,), (2,), (4,), (64,), (64, 1)}
 
 
 def test_the_arrays_that_a_product_reads_are_known_by_shape():

@@ -9,14 +9,18 @@ import warnings
 from pathlib import Path
 from unittest import mock
 
+import jax
 import nbformat
 
 from coursekit import learner, materials, reference_checks
 from coursekit.checks import CheckModule, solutions
+from coursekit.hidden_cases import Case
 from coursekit.i18n import pattern_of
-from coursekit.observe import observe
-from coursekit.outcomes import StatementResult, Verdict
+from coursekit.observation import Observation, describe_call, plain
+from coursekit.observe import observe, on_devices
+from coursekit.outcomes import FAILS, Run, StatementResult, Verdict, carry_out
 from coursekit.processes import run_script
+from coursekit.tracing import program_of
 from grader.kernel.inside.responder import free_compiled_programs
 from grader.results import Outcome
 from grader.submissions.definitions import definitions
@@ -61,6 +65,7 @@ class Lesson:
         else:
             notebook = read_lesson(source, "https://example.org/ada/course")
         self.exercises, self.solutions, self.num_run = {}, {}, 0
+        self.drawn, self.kept = {}, KeptPrograms()
         self.namespace = {"__name__": source.stem}
         for cell in notebook.cells:
             metadata = cell.metadata.get("nbgrader", {})
@@ -108,9 +113,7 @@ class Lesson:
             name: what tracebacks call it.
             judged: runs the checks as a judge does, not as a notebook.
         """
-        self.num_run += 1
-        if self.num_run % PROGRAMS_KEPT == 0:
-            free_compiled_programs()
+        self.free_programs()
         before = dict(self.namespace)
         reference_checks.observers, reference_checks.solutions = self.references[judged]
         try:
@@ -132,12 +135,108 @@ class Lesson:
             self.namespace.clear()
             self.namespace.update(before)
 
+    def free_programs(self):
+        self.num_run += 1
+        if self.num_run % PROGRAMS_KEPT == 0:
+            free_compiled_programs()
+
+    def failed_by_draw(self, exercise, source, seeds, name="answer"):
+        """Returns, for each seed, the statements that drawn cases show not to hold.
+
+        Values and errors alone are compared, which are all that a draw decides: so no
+        facts of programs are read, no example is tried again, and a program is compiled
+        once for all seeds, unless that changes what is found with the first one.
+        """
+        self.free_programs()
+        check, before = self.checks.checks[exercise], dict(self.namespace)
+        observers, reference_checks.solutions = self.references[False]
+        observers = observers | {"solution": self.kept.observe}
+        reference_checks.observers = observers
+        drawn, kept = self.drawn_comparisons(exercise), KeptPrograms()
+        no_program = mock.patch.multiple(reference_checks, COMPARE={}, OF_PROGRAM=set())
+        try:
+            run(source, f"<{name}>", self.namespace)
+            self.bind()
+
+            def compare():
+                for function, cases, facts in drawn:
+                    meant = self.checks.namespace.get(function, function)
+                    reference_checks.expect_like_solution(meant, cases, **facts)
+
+            def failed(seed, observe):
+                reference_checks.seed = seed
+                reference_checks.observers["learner"] = observe
+                run_of_check = Run(exercise, check.essential, check.others)
+                found = carry_out(run_of_check, {False: compare}).statements
+                return tuple(one.name for one in found if one.standing == FAILS)
+
+            with warnings.catch_warnings(), no_program:
+                warnings.simplefilter("ignore")
+                first = failed(seeds[0], observe)
+                is_same = failed(seeds[0], kept.observe) == first
+                way = kept.observe if is_same else observe
+                return [first, *(failed(seed, way) for seed in seeds[1:])]
+        finally:
+            reference_checks.seed = 0
+            self.namespace.clear()
+            self.namespace.update(before)
+
+    def drawn_comparisons(self, exercise):
+        """Lists the arguments of a check's calls of `expect_like_solution`.
+
+        A function that the check has as a global is given by its name there.
+        """
+        if exercise not in self.drawn:
+            found = self.drawn[exercise] = []
+            self.bind()
+            names = self.checks.namespace
+
+            def note(function, cases, **facts):
+                named = [name for name, value in names.items() if value is function]
+                found.append(([*named, function][0], cases, facts))
+
+            with mock.patch.dict(names, expect_like_solution=note):
+                self.checks.hidden[exercise]()
+        return self.drawn[exercise]
+
     def verdict_in_notebook(self, exercise):
         """Runs a check, hidden cases included, where the answer is."""
+        self.bind()
+        return self.checks.run(exercise)
+
+    def bind(self):
         self.checks.bind(self.namespace)
         names = [name for name in self.checks.imported if name in self.namespace]
         reference_checks.learner = {name: self.namespace[name] for name in names}
-        return self.checks.run(exercise)
+
+
+class KeptPrograms:
+    """Observes what functions return, by programs that are compiled once."""
+
+    def __init__(self):
+        self.programs = {}
+
+    def observe(self, function, *arguments, axis=None, **how):
+        """Observes a function's result; plainly, where JAX makes no program of it."""
+        called = on_devices(function, axis) if axis else function
+        run_once, arrays = program_of(called, arguments)
+
+        def program(*arrays):
+            result = run_once(*arrays)
+            if any(not isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(result)):
+                raise TypeError("it computes with no array")
+            return result
+
+        case = Case(*arguments, axis=axis)
+        fixed = [one for one in jax.tree.leaves(arguments) if type(one) is float]
+        key = function, case.shapes, *fixed
+        try:
+            compiled = self.programs.setdefault(key, jax.jit(program))
+            result = jax.block_until_ready(compiled(*arrays))
+        except Exception:
+            return observe(function, *arguments, axis=axis)
+        call = describe_call(function.__name__, arguments, axis)
+        return Observation(function.__name__, call, plain(result))
 
 
 class JudgeHere(Judge):

@@ -400,3 +400,36 @@ def init_ensemble(key, num_devices, sizes):
         ]
 
     return jax.vmap(init)(jax.random.split(key, num_devices))
+
+
+# %% wrong="permutes and scales one draw" fails="independent draws"
+"""Draws once, and gives each device the same numbers in another order and scale."""
+
+
+def init_ensemble(key, num_devices, sizes):
+    layers = []
+    for n, m in zip(sizes[:-1], sizes[1:], strict=True):
+        key, own = jax.random.split(key)
+        draw = jax.random.normal(own, (n * m,)) / n**0.5
+        keys = jax.random.split(own, num_devices)
+        w = [
+            jax.random.permutation(one, draw) * (1 + d / 1000)
+            for d, one in enumerate(keys)
+        ]
+        w = jnp.stack(w).reshape(num_devices, n, m)
+        layers.append({"w": w, "b": jnp.zeros((num_devices, m))})
+    return layers
+
+
+# %% wrong="independent signs" fails="independent draws"
+"""Draws the sizes of the weights once, and for each device the signs alone."""
+
+
+def init_ensemble(key, num_devices, sizes):
+    layers = []
+    for n, m in zip(sizes[:-1], sizes[1:], strict=True):
+        key, own, signs = jax.random.split(key, 3)
+        draw = jnp.abs(jax.random.normal(own, (n, m))) / n**0.5
+        signs = jax.random.rademacher(signs, (num_devices, n, m), jnp.float32)
+        layers.append({"w": signs * draw, "b": jnp.zeros((num_devices, m))})
+    return layers

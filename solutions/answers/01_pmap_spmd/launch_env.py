@@ -297,22 +297,6 @@ def launch_env(num_devices, env):
     return result
 
 
-# %% right="via removing one flag"
-"""Removes one earlier count, since a launcher leaves one."""
-
-
-def launch_env(num_devices, env):
-    if num_devices < 1:
-        raise ValueError(f"num_devices must be at least 1, got {num_devices}")
-    name = "--xla_force_host_platform_device_count"
-    flags = env.get("XLA_FLAGS", "").split()
-    for flag in flags:
-        if flag.startswith(name):
-            flags.remove(flag)
-            break
-    return {**env, "XLA_FLAGS": " ".join([*flags, f"{name}={num_devices}"])}
-
-
 # %% right="via the bare name"
 """Looks for the flag's name without its dashes."""
 
@@ -338,3 +322,18 @@ def launch_env(num_devices, env):
         flags[name] = f"={values[0]}" if values else ""
     flags["--xla_force_host_platform_device_count"] = f"={num_devices}"
     return {**env, "XLA_FLAGS": " ".join(k + v for k, v in flags.items())}
+
+
+# %% wrong="removes one earlier count" fails="no old count"
+"""Replaces the first earlier count, and leaves the others."""
+
+
+def launch_env(num_devices, env):
+    if num_devices < 1:
+        raise ValueError(f"{num_devices} devices")
+    name = "--xla_force_host_platform_device_count="
+    flags = env.get("XLA_FLAGS", "").split()
+    old = [place for place, flag in enumerate(flags) if flag.startswith(name)]
+    if old:
+        del flags[old[0]]
+    return {**env, "XLA_FLAGS": " ".join([*flags, f"{name}{num_devices}"])}

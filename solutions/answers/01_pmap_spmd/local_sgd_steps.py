@@ -133,7 +133,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return jax.pmap(run, in_axes=(None, 0, 0))(first, x, y)
 
 
-# %% wrong="stops early" fails="own descent; nothing is remembered"
+# %% wrong="stops early" fails="own descent"
 """Stands still where the gradient is small."""
 
 

@@ -47,7 +47,7 @@ def pairwise_distances(points, queries):
     return jax.pmap(block, in_axes=(0, None))(points, queries)
 
 
-# %% wrong="expands the square" fails="distances; accurate far from 0"
+# %% wrong="expands the square" fails="accurate far from 0"
 # cause: right near 0, not near 1000: what is subtracted after squaring cancels
 """Saves memory by |p|^2 - 2pq + |q|^2, which cancels far from the origin."""
 
@@ -161,7 +161,7 @@ def pairwise_distances(points, queries):
     return jax.pmap(block, in_axes=(0, None))(points, queries)
 
 
-# %% wrong="transposed if needed" fails="distances; accurate far from 0"
+# %% wrong="transposed if needed" fails="distances"
 """Maps in the wrong order, and transposes where the shape shows it: not where N is Q."""
 
 

@@ -267,3 +267,75 @@ def parallel_square(x):
         return jax.pmap(lambda row: row**2)(x)
     mesh = jax.sharding.Mesh(jax.devices()[: len(x)], ("d",))
     return jax.device_put(np.asarray(x) ** 2, NamedSharding(mesh, P("d")))
+
+
+# %% wrong="another axis in front" fails="one row per device"
+"""Gives each device all rows, behind an axis of length one."""
+
+
+def parallel_square(x):
+    def f(x):
+        return jax.lax.dynamic_slice_in_dim(x[0] ** 2, jax.lax.axis_index("devices"), 1)
+
+    specs = {"in_specs": P(), "out_specs": P("devices")}
+    return jax.jit(jax.shard_map(f, mesh=make_mesh(len(x)), **specs))(x[None])
+
+
+# %% wrong="an axis of one device" fails="one row per device"
+"""Splits the rows over an axis of one device, so that each device gets all."""
+
+
+def parallel_square(x):
+    devices = np.array(jax.devices()[: len(x)])[None]
+    mesh = jax.sharding.Mesh(devices, ("one", "all"))
+
+    def f(x):
+        return jax.lax.dynamic_slice_in_dim(x * x, jax.lax.axis_index("all"), 1)
+
+    specs = {"in_specs": P("one"), "out_specs": P("all"), "check_vma": False}
+    return jax.jit(jax.shard_map(f, mesh=mesh, **specs))(x)
+
+
+# %% wrong="a constraint that replicates" fails="one row per device"
+"""Asks inside jit for all rows on every device, squares them, and splits the result."""
+
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+def parallel_square(x):
+    mesh = jax.sharding.Mesh(jax.devices()[: len(x)], ("d",))
+
+    def f(x):
+        x = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P()))
+        return jax.lax.with_sharding_constraint(x * x, NamedSharding(mesh, P("d")))
+
+    return jax.jit(f)(x)
+
+
+# %% wrong="one device hands out" fails="one row per device"
+"""Gives all rows to device 0, and nothing but zeros to the others; then scatters."""
+
+
+def parallel_square(x):
+    def f(blocks):
+        squares = blocks[0] ** 2
+        return jax.lax.psum_scatter(squares, "devices", tiled=True)
+
+    D = len(x)
+    x = jnp.asarray(x)[None]
+    stacked = jnp.concatenate([x, jnp.zeros((D - 1, *x.shape[1:]), x.dtype)])
+    specs = {"in_specs": P("devices"), "out_specs": P("devices")}
+    return jax.jit(jax.shard_map(f, mesh=make_mesh(D), **specs))(stacked)
+
+
+# %% wrong="gathers all rows" fails="one row per device"
+"""Gathers all rows on each device, squares them, and keeps one."""
+
+
+def parallel_square(x):
+    def f(row):
+        squares = jax.lax.all_gather(row, "d") ** 2
+        return squares[jax.lax.axis_index("d")]
+
+    return jax.pmap(f, axis_name="d")(x)

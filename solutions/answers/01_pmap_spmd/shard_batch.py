@@ -183,16 +183,6 @@ def shard_batch(batch, num_devices):
     return jax.tree.map(split, batch)
 
 
-# %% right="via the error of reshape"
-"""Lets reshape refuse a batch that does not divide."""
-
-
-def shard_batch(batch, num_devices):
-    return jax.tree.map(
-        lambda x: x.reshape(num_devices, len(x) // num_devices, *x.shape[1:]), batch
-    )
-
-
 # %% right="via three kinds of containers"
 """Rebuilds each dict, list and tuple as a plain one."""
 
@@ -242,5 +232,16 @@ def shard_batch(batch, num_devices):
             raise ValueError(f"{len(x)} rows do not divide over {num_devices} devices")
         rows = len(x) // num_devices
         return jnp.asarray(x).reshape(num_devices, rows, *x.shape[1:])
+
+    return jax.tree.map(split, batch)
+
+
+# %% wrong="leaves the error to reshape" fails="uneven batch"
+"""Reshapes with a -1: NumPy raises a ValueError, and JAX a TypeError."""
+
+
+def shard_batch(batch, num_devices):
+    def split(x):
+        return x.reshape(num_devices, -1, *x.shape[1:])
 
     return jax.tree.map(split, batch)

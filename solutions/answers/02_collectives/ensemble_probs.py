@@ -17,7 +17,7 @@ def ensemble_probs(params, x, axis_name):
     return jax.nn.softmax(x @ params["w"] + params["b"])
 
 
-# %% wrong="eight members" fails="mean probabilities; any axis"
+# %% wrong="eight members" fails="any axis"
 """Divides by the number of devices of the lesson's examples."""
 
 

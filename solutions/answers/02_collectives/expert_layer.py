@@ -12,7 +12,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return jnp.where((slots_of(expert) < capacity)[:, None], returned[place], 0)
 
 
-# %% wrong="capacity of the check" fails="two all_to_alls; any axis"
+# %% wrong="capacity of the check" fails="each token by its expert"
 """Writes the check's capacity into the code."""
 
 
@@ -62,7 +62,7 @@ def expert_layer(params, x, expert, capacity, axis_name):
     return returned.at[place].get(mode="fill", fill_value=0)
 
 
-# %% wrong="eight devices" fails="each token by its expert; any axis"
+# %% wrong="eight devices" fails="any axis"
 """Writes the check's devices into the code."""
 
 

@@ -41,7 +41,7 @@ def sharded_update(weights, velocity, grads, axis_name, lr, beta):
     return lax.all_gather(own - lr * velocity, axis_name, tiled=True), velocity
 
 
-# %% wrong="eight devices" fails="same numbers"
+# %% wrong="eight devices" fails="any axis"
 """Divides by eight, whatever the number of devices."""
 
 
@@ -85,7 +85,7 @@ def sharded_update(weights, velocity, grads, axis_name, lr, beta):
     return lax.all_gather(own - lr * velocity, axis_name, tiled=True), velocity
 
 
-# %% wrong="gathers everything twice" fails="same numbers; bytes of one all-reduce"
+# %% wrong="gathers everything twice" fails="bytes of one all-reduce"
 """Gathers the velocity, too, which no device needs in full."""
 
 
@@ -191,7 +191,7 @@ def sharded_update(weights, velocity, grads, axis_name, lr, beta):
     return lax.all_gather(own - lr * velocity, axis_name, tiled=True), velocity
 
 
-# %% wrong="skips a step of 0" fails="bytes of one all-reduce; any axis"
+# %% wrong="skips a step of 0" fails="same numbers"
 """Takes no step where the learning rate is 0, so that the velocity stays old."""
 
 

@@ -9,7 +9,7 @@ def sync_batch_norm(x, axis_name, eps):
     return (x - mean) / jnp.sqrt(jnp.maximum(var, 0) + eps), mean, var
 
 
-# %% wrong="eight devices" fails="statistics of all rows; any axis"
+# %% wrong="eight devices" fails="any axis"
 """Counts the rows of eight devices."""
 
 

@@ -889,7 +889,9 @@ log = logging.getLogger("training")
 
 
 def is_due(config: Config, step: COUNT = NOTHING) -> bool:
-    return step is not NOTHING and (not step % every(config) or step == last_step(config))
+    return step is not NOTHING and (
+        not step % every(config) or step == last_step(config)
+    )
 
 
 def fit(config: Config) -> Any:
