@@ -156,7 +156,7 @@ class Costs:
             one.body = self.walk(re.search(r"body=%?([\w.-]+)", rest)[1])
         elif kind in ("call", "conditional"):  # of branches, the one that computes most
             bodies = [self.walk(callee) for callee in called(rest)]
-            one.body = max(bodies, key=lambda body: total_flops(body), default=[])
+            one.body = max(bodies, key=total_flops, default=[])
         elif plain in KINDS.values():
             # Its operands share a group: one message, each sent once a call.
             parts = list(self.program.collective(name, plain, line))
