@@ -79,6 +79,18 @@ def test_weights_are_gathered_in_16_bits_and_gradients_scattered(found):
     assert scattered.source.startswith("test_step_plan.py:")
 
 
+def test_what_the_program_sends_in_32_bits_counts_as_32():
+    def summed(x):  # its numbers have 16 bits, but are added up in 32
+        wide = x.astype(jnp.bfloat16).astype(jnp.float32)
+        return lax.psum_scatter(wide, "data", tiled=True)
+
+    where = mesh(data=8)
+    specs = {"in_specs": P("data"), "out_specs": P("data")}
+    mapped = jax.shard_map(summed, mesh=where, check_vma=False, **specs)
+    found = plan(mapped, shaped((64, 8), ("data",), where), on="h100:8")
+    assert [one.array for one in found.sent] == ["f32[8,8]"]
+
+
 def test_arguments_are_held_as_they_are_sharded(found):
     assert found.memory["params"] == 2 * LAYERS * WIDTH * UNITS * 4 / 16
     assert found.memory["x"] == ROWS * WIDTH * 4 / 16
