@@ -4,6 +4,7 @@ import itertools
 import re
 import shlex
 
+import jax
 import nbformat
 import pytest
 
@@ -170,6 +171,18 @@ def test_each_link_to_a_file_leads_to_one(name):
         link for link in links if link != "cheats.md"
     ]  # the website's build makes it
     assert [link for link in links if not (folder / link).exists()] == []
+
+
+@pytest.mark.slow
+def test_the_plan_of_the_page_is_the_one_that_its_program_prints():
+    page = TEXTS["docs/planning.md"]
+    program, _, printed, *_ = re.findall(r"(?s)(?<=```)(?:python)?\n(.*?)```", page)[:4]
+    names = {}
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        exec(program, names)
+    said = str(names["found"]).replace("<string>", "step.py")
+    # Seconds depend on the order that this version of the compiler chooses.
+    assert said.splitlines()[:7] == printed.splitlines()[:7]
 
 
 COMMANDS = [

@@ -1,4 +1,4 @@
-"""Draws the pictures that the READMEs open with, in docs/pictures/.
+"""Draws the pictures of the READMEs, in docs/pictures/, and of plans.
 
 An array on a mesh is the one that a solved lesson draws; a plan is that of the example
 in docs/planning.md, and a ring is an animation. A card comes from Chromium,
@@ -30,6 +30,7 @@ from coursekit import draw, learner, notebook, setup
 ARRAY = "04_sharding_api", 'x, P("data", "model")'  # a lesson, a picture's title
 LESSON, EXERCISE, ANSWER = "01_pmap_spmd", "parallel_predict", "one big product"
 FOLDER = ROOT / "docs" / "pictures"
+PLANS = ROOT / "docs" / "planning"
 GROUNDS = {"light": ("#ffffff", "#1f2328"), "dark": ("#0d1117", "#f0f6fc")}
 WIDTH = 660  # pixels, of which a picture has two by two
 PAGE = """\
@@ -117,8 +118,8 @@ def main():
     from servers import browser_page
 
     (FOLDER / "array.png").write_bytes(array())
-    (FOLDER / "plan.png").write_bytes(plan())
-    (FOLDER / "ring.svg").write_text(ring(), encoding="utf-8")
+    (PLANS / "plan.png").write_bytes(plan())
+    (PLANS / "ring.svg").write_text(ring(), encoding="utf-8")
     with browser_page(width=WIDTH, scale=2) as browser:
         for path, page in pages().items():
             browser.set_content(page)

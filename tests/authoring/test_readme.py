@@ -11,7 +11,7 @@ from grader.authoring.build import released_path
 from grader.authoring.lesson import colab_badge, repository_address
 from grader.authoring.release import lesson_paths, title
 from grader.authoring.translation import languages
-from tools.draw_pictures import array, digest, digest_in, pages
+from tools.draw_pictures import array, digest, digest_in, pages, ring
 
 # (file, the lessons' folder seen from it, language)
 READMES = [("README.md", "lessons/", ""), ("lessons/README.md", "", "")]
@@ -40,6 +40,12 @@ def test_devices_picture_is_the_one_that_the_solved_lesson_draws():
     path = ROOT / "docs" / "pictures" / "array.png"
     write = f"{path} is old: run `python tools/draw_pictures.py`."
     assert path.read_bytes() == array(), write
+
+
+def test_ring_is_animated_as_today():
+    path = ROOT / "docs" / "planning" / "ring.svg"
+    write = f"{path} is old: run `python tools/draw_pictures.py`."
+    assert path.read_text(encoding="utf-8") == ring(), write
 
 
 def test_card_is_what_the_check_says_today():

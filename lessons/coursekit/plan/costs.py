@@ -21,6 +21,8 @@ FREE = {
 }
 # What only copies elements or changes their dtype: the CPU's compiler splits these off.
 COPIES = {"convert", "copy", "transpose", "reshape", "broadcast"} | FREE
+PASSES = {"bitcast", "copy", "reshape", "transpose", "slice", "dynamic-slice"}
+PASSES |= {"get-tuple-element"}
 PARTS = {"dynamic-slice", "slice", "gather"}
 # What computes each element from those at its place: compilers fuse these.
 POINTWISE = COPIES - {"tuple", "get-tuple-element"} | {
@@ -156,7 +158,7 @@ class Costs:
             one.body = self.walk(re.search(r"body=%?([\w.-]+)", rest)[1])
         elif kind in ("call", "conditional"):  # of branches, the one that computes most
             bodies = [self.walk(callee) for callee in called(rest)]
-            one.body = max(bodies, key=lambda body: total_flops(body), default=[])
+            one.body = max(bodies, key=total_flops, default=[])
         elif plain in KINDS.values():
             # Its operands share a group: one message, each sent once a call.
             parts = list(self.program.collective(name, plain, line))
@@ -168,7 +170,13 @@ class Costs:
                 zip(one.needs, parts, strict=False)
             ):
                 dtype = part.dtype
-                if dtype == "f32" and (small or self.is_narrow(name, operand)):
+                given = self.program.named[name][operand]
+                if (
+                    dtype == "f32"
+                    and self.simulated
+                    and (small or self.goes_narrow(name, line[1]))
+                    and (small or self.came_narrow(name, given, ()))
+                ):
                     dtype = "bf16"
                 part = dataclasses.replace(part, dtype=dtype)
                 moved.append(dataclasses.replace(one, name=f"{line[1]}/{number}"))
@@ -372,7 +380,7 @@ class Costs:
         for user in users:
             if user[2].startswith(("bf16[", "f16[")) and user[3] == "convert":
                 continue
-            if user[3] in ("bitcast", "copy", "reshape", "transpose"):
+            if user[3] in PASSES:
                 if self.goes_narrow(name, user[1]):
                     continue
             elif user[3] == "fusion":

@@ -508,9 +508,7 @@ def arguments(step: Callable, shapes: Sequence) -> dict[str, float]:
     names += [f"argument {n}" for n in range(len(names), len(shapes))]
     found: dict[str, float] = {}
     for name, tree in zip(names, shapes, strict=False):
-        deep = isinstance(tree, dict) and not any(
-            map(jax.tree_util.all_leaves, ([v] for v in tree.values()))
-        )
+        deep = isinstance(tree, dict) and not jax.tree_util.all_leaves(tree.values())
         for key, part in tree.items() if deep else [("", tree)]:
             label = f'{name}["{key}"]' if deep else name
             leaves = [one for one in jax.tree.leaves(part) if hasattr(one, "dtype")]

@@ -1,5 +1,7 @@
 """A step is planned from shapes: FLOPs, bytes, collectives, memory, bad input."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,8 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from coursekit.compiled_program import CompiledProgram
-from coursekit.plan import PlanError, devices, plan
+from coursekit.plan import CHIPS, Cluster, PlanError, devices, plan
+from coursekit.plan.step_plan import leave
 
 LAYERS, WIDTH, UNITS, ROWS = 5, 64, 256, 128
 
@@ -74,6 +77,18 @@ def test_weights_are_gathered_in_16_bits_and_gradients_scattered(found):
     assert (scattered.times, scattered.num_bytes) == (LAYERS, LAYERS * 15 * part * 2)
     assert {(one.axes, one.link) for one in found.sent} == {(("data",), "network")}
     assert scattered.source.startswith("test_step_plan.py:")
+
+
+def test_what_the_program_sends_in_32_bits_counts_as_32():
+    def summed(x):  # its numbers have 16 bits, but are added up in 32
+        wide = x.astype(jnp.bfloat16).astype(jnp.float32)
+        return lax.psum_scatter(wide, "data", tiled=True)
+
+    where = mesh(data=8)
+    specs = {"in_specs": P("data"), "out_specs": P("data")}
+    mapped = jax.shard_map(summed, mesh=where, check_vma=False, **specs)
+    found = plan(mapped, shaped((64, 8), ("data",), where), on="h100:8")
+    assert [one.array for one in found.sent] == ["f32[8,8]"]
 
 
 def test_arguments_are_held_as_they_are_sharded(found):
@@ -224,6 +239,22 @@ def test_compiling_can_be_given_up():
     step = jax.jit(train)
     with pytest.raises(PlanError, match="takes longer than limit_s=0"):
         plan(step, *fsdp(mesh(data=16), width=128), on="h100:2x8", limit_s=0)
+
+
+def test_a_process_does_not_abort_while_its_compiler_is_at_work(monkeypatch):
+    codes = []
+    monkeypatch.setattr("os._exit", codes.append)
+    leave({})
+    leave({"program": "compiled"})
+    assert codes == [1]
+
+
+def test_chips_of_ones_own_can_be_planned_for():
+    slow = dataclasses.replace(CHIPS["h100"], name="slow", memory_rate=3.35e9)
+    on = Cluster("one slow chip", slow, (1, 1))
+    x = jax.ShapeDtypeStruct((1024,), jnp.float32)
+    found = plan(lambda x: x + 1, x, on=on)
+    assert found.seconds == pytest.approx(2 * 1024 * 4 / 3.35e9)
 
 
 def test_a_named_scope_can_be_one_kernel():
