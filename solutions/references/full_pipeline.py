@@ -73,8 +73,10 @@ from pipeline_step import (  # tasks and tests import them from here
     make_evaluate,
     make_task,
     make_train_step,
+    measured,
     name_of,
     named,
+    plan_of,
     prepare,
     rows_between,
     set_position,
@@ -758,33 +760,6 @@ class Watch:
 def duration(seconds: float) -> str:
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes} min" if seconds >= 90 else f"{seconds:.0f} s"
-
-
-def plan_of(run: Prepared, compiled: Any) -> dict[str, list]:
-    """Returns what a device is to hold, by the shardings and by the compiler."""
-    state, memory = tree_bytes(run.state), compiled.memory_analysis()
-    plan = {"parameters, optimizer and other state": [f"{state / 2**20:.1f} MiB"]}
-    if memory:
-        most = memory.argument_size_in_bytes + memory.temp_size_in_bytes
-        plan["at most, in a call"] = [f"{most / 2**20:.1f} MiB"]
-    return plan
-
-
-def measured(plan: dict[str, list], state: Any) -> None:
-    """Adds what the device holds, and the most that it ever held."""
-    peak = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
-    texts = [f"{tree_bytes(state) / 2**20:.1f} MiB"]
-    texts += [f"{peak / 2**20:.1f} MiB" if peak else "this device does not tell"]
-    for pair, text in zip(plan.values(), texts, strict=False):
-        pair.append(text)
-
-
-def tree_bytes(tree: Any) -> int:
-    """Returns the bytes of one device's parts."""
-    return sum(
-        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
-        for leaf in jax.tree.leaves(tree)
-    )
 
 
 def fit(

@@ -10,7 +10,6 @@ Source: JAX, "Introduction to multi-controller JAX", "Writing custom Jaxpr inter
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import fnmatch
 import functools
@@ -320,10 +319,11 @@ def check_config(config: Config) -> None:
 
 def check_rows(config: Config, train: Any, held_out: Any) -> None:
     """Raises `RunError` for data that does not fit the settings."""
-    for data in (train, held_out):
-        if is_stream(data) or data is None:
+    for data, may_be in ((train, is_stream(train)), (held_out, held_out is None)):
+        if may_be:
             continue
-        leaves = {"": data} if hasattr(data, "__next__") else named(data)
+        is_tree = data is not None and not hasattr(data, "__next__")
+        leaves = named(data) if is_tree else {"": data}
         for name, leaf in leaves.items():
             kind = getattr(getattr(leaf, "dtype", None), "kind", "O")
             if kind in "OSU" or not getattr(leaf, "ndim", 0):
@@ -457,10 +457,19 @@ def check_loss(task: Task, params: Any, rows: Any) -> str:
                 f"{kept} after {tuple(shapes)}."
             )
     optimizer = optax.with_extra_args_support(task.optimizer())
+    opt_state = jax.eval_shape(optimizer.init, params)
     update = functools.partial(optimizer.update, value=0.0)
-    with contextlib.suppress(TypeError):  # it needs more, as a line search does
-        opt_state = jax.eval_shape(optimizer.init, params)
-        texts.append(str(jax.make_jaxpr(update)(params, opt_state, params)))
+    try:
+        traced = jax.make_jaxpr(lambda g, s, p: update(g, s, p, grad=g))(
+            params, opt_state, params
+        )
+    except TypeError as error:
+        raise RunError(
+            f"The optimizer needs more than gradients, parameters and the loss: {error}. "
+            "Of a line search, which computes the loss anew, take the form without one, "
+            "as in optax.lbfgs(linesearch=None)."
+        ) from error
+    texts.append(str(traced))
     text = re.sub("0x[0-9a-f]+", "", "".join(texts))  # addresses of functions
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -1033,6 +1042,33 @@ def prepare(config: Config) -> Prepared:
     step = make_train_step(task, mesh)
     made = (task, mesh, train, held_out, fingerprint, init, step, state, batch)
     return Prepared(config, *made)
+
+
+def plan_of(run: Prepared, compiled: Any) -> dict[str, list]:
+    """Returns what a device is to hold, by the shardings and by the compiler."""
+    state, memory = tree_bytes(run.state), compiled.memory_analysis()
+    plan = {"parameters, optimizer and other state": [f"{state / 2**20:.1f} MiB"]}
+    if memory:
+        most = memory.argument_size_in_bytes + memory.temp_size_in_bytes
+        plan["at most, in a call"] = [f"{most / 2**20:.1f} MiB"]
+    return plan
+
+
+def measured(plan: dict[str, list], state: Any) -> None:
+    """Adds what the device holds, and the most that it ever held."""
+    peak = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    texts = [f"{tree_bytes(state) / 2**20:.1f} MiB"]
+    texts += [f"{peak / 2**20:.1f} MiB" if peak else "this device does not tell"]
+    for pair, text in zip(plan.values(), texts, strict=False):
+        pair.append(text)
+
+
+def tree_bytes(tree: Any) -> int:
+    """Returns the bytes of one device's parts."""
+    return sum(
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves(tree)
+    )
 
 
 def settings_of(run: Prepared) -> dict[str, Any]:

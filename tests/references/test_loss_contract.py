@@ -6,6 +6,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.sharding import PartitionSpec as P
 
@@ -100,6 +101,8 @@ DATA = {
     "lists": (loading(({"x": [0.0] * 64}, None)), ["'float' as rows of 'x", "arrays"]),
     "text": (loading((np.array(["a"] * 64), None)), ["'ndarray'", "numeric arrays"]),
     "a number": (loading((np.float32(3), None)), ["'float32'", "first axis"]),
+    "nothing": (loading((None, None)), ["'NoneType'"]),
+    "held-out stream": (loading((ROWS, numbers())), ["'generator'"]),
     "held-out lists": (loading((ROWS, [1.0, 2.0])), ["'float'", "arrays"]),
 }
 PARAMS = {
@@ -140,6 +143,12 @@ def test_what_only_an_evaluation_returns_is_checked_too(monkeypatch):
 
     with pytest.raises(RunError, match=r"'losses' of shape \[\]"):
         prepared(monkeypatch, {"loss": loss})
+
+
+def test_an_optimizer_that_computes_the_loss_itself_is_refused(monkeypatch):
+    changes = {"optimizer": lambda self: optax.lbfgs(0.1)}
+    with pytest.raises(RunError, match=r"value_fn.*linesearch=None"):
+        prepared(monkeypatch, changes)
 
 
 def test_mutable_comes_back_as_it_was(monkeypatch):
