@@ -738,7 +738,7 @@ def gathering(loss: Callable, abstract: Any) -> Callable:
     """
     parts = jax.tree.leaves(parts_of(abstract), is_leaf=lambda p: isinstance(p, P))
     axes = [part.index("data") if "data" in part else None for part in parts]
-    if not any(parts):
+    if not any("data" in part for part in parts):
         return loss
     shapes = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), abstract["params"]

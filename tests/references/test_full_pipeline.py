@@ -20,6 +20,7 @@ REFERENCES = Path(__file__).resolve().parents[2] / "solutions" / "references"
 sys.path.append(str(REFERENCES))
 pytest.importorskip("orbax.checkpoint")
 import full_pipeline
+import pipeline_step
 import pipeline_tasks
 import sharded_pipeline
 from full_pipeline import Checkpoints, Config, Log, RunError, fit
@@ -373,7 +374,7 @@ def test_an_evaluation_takes_each_held_out_row_once(tmp_path):
 
 
 def test_speed_and_share_of_the_peak_are_logged(tmp_path, monkeypatch):
-    monkeypatch.setitem(full_pipeline.PEAK_FLOPS, "cpu", 1e12)
+    monkeypatch.setitem(pipeline_step.PEAK_FLOPS, "cpu", 1e12)
     result = run(tmp_path)
     lines = [json.loads(x) for x in (tmp_path / "speed.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [20, 30, 40]  # the first call compiles
