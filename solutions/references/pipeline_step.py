@@ -787,10 +787,9 @@ def run_on_parts(eqn: Any, values: list) -> list:
     if not any(isinstance(value, Part) for value in values):
         return run_equation(eqn, values)
     if kind in ("jit", "pjit"):
-        inner = options["jaxpr"]
-        return evaluate_parts(inner.jaxpr, inner.consts, values)
+        return evaluate_parts(*traced_in(eqn), values)
     if kind == "scan":
-        return scan_parts(options, values)
+        return scan_parts(eqn, values)
     if len(values) == len(eqn.outvars) == 1:
         [part] = values
         return [dataclasses.replace(part, late=(*part.late, eqn))]
@@ -806,21 +805,33 @@ def run_on_parts(eqn: Any, values: list) -> list:
             for value, block in pairs
         ]
         if kind in ("remat2", "remat", "checkpoint"):
-            return [*map(whole, evaluate_parts(options["jaxpr"], (), inputs))]
+            return [*map(whole, evaluate_parts(*traced_in(eqn), inputs))]
         return run_equation(eqn, [*map(whole, inputs)])
 
     return gathered(*map(block_of, values))
 
 
-def scan_parts(options: dict, values: list) -> list:
+def traced_in(eqn: Any) -> tuple[Any, Any]:
+    """Returns the traced function that an equation calls, and its constants."""
+    inner = eqn.params["jaxpr"]  # closed or open, by operation and version
+    return getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
+
+
+def scan_parts(eqn: Any, values: list) -> list:
     """Evaluates a scan whose stacked arguments may be parts of each layer."""
+    options, (inner, inner_consts) = eqn.params, traced_in(eqn)
 
     def is_split(value):
         late = getattr(value, "late", ())
         casts = all(eqn.primitive.name == "convert_element_type" for eqn in late)
         return isinstance(value, Part) and value.axis > 0 and casts
 
-    consts, carried = options["num_consts"], options["num_carry"]
+    def unstacked(outer, within):  # has the same shape in the loop and outside
+        pairs = zip(outer, within, strict=True)
+        return sum(one.aval.shape == two.aval.shape for one, two in pairs)
+
+    carried = unstacked(eqn.outvars, inner.outvars)
+    consts = unstacked(eqn.invars, inner.invars) - carried
     fixed, first = values[:consts], values[consts : consts + carried]
     fixed, first = [*map(whole, fixed)], [*map(whole, first)]
     stacked = [v if is_split(v) else whole(v) for v in values[consts + carried :]]
@@ -832,8 +843,7 @@ def scan_parts(options: dict, values: list) -> list:
             else block
             for stack, block in zip(stacked, blocks, strict=True)
         ]
-        inner = options["jaxpr"]
-        found = evaluate_parts(inner.jaxpr, inner.consts, [*fixed, *carry, *layer])
+        found = evaluate_parts(inner, inner_consts, [*fixed, *carry, *layer])
         found = [*map(whole, found)]
         return found[:carried], found[carried:]
 

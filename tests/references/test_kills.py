@@ -20,7 +20,7 @@ sys.path.append(str(REFERENCES))
 ocp = pytest.importorskip("orbax.checkpoint")
 
 NUM_KILLS = int(os.environ.get("KILLS", "3"))
-NUM_STEPS = 200 * (NUM_KILLS + 1)
+NUM_STEPS = 100 * (NUM_KILLS + 1)
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 SETTINGS = {
     "task": f"{Path(__file__).with_name('own_tasks.py')}:Streamed",
@@ -77,7 +77,7 @@ def test_a_run_that_is_stopped_at_many_moments_ends_to_the_byte(tmp_path):
     folder, rng = tmp_path / "run", random.Random(0)
     codes = []
     for number in range(NUM_KILLS):
-        moment = min(count_lines(folder) + rng.randrange(200), NUM_STEPS - 20)
+        moment = min(count_lines(folder) + rng.randrange(100), NUM_STEPS - 20)
         child = start(folder)
         while child.poll() is None and count_lines(folder) < moment:
             time.sleep(0.005)
