@@ -115,4 +115,4 @@ def test_a_device_holds_an_eighth(monkeypatch):
         run = prepared(monkeypatch, kind, {"specs": specs}, **settings)
         memory = run.step.lower(run.state, run.batch).compile().memory_analysis()
         held.append(memory.argument_size_in_bytes)
-    assert 7.5 < held[0] / held[1] < 8
+    assert 7.5 < held[0] / held[1] < 8, held
