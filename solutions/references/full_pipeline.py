@@ -15,8 +15,11 @@ It trains a classifier of digits, a language model, or a task of your own, for w
     python full_pipeline.py --directory /tmp/run5 --task my_task.py:MyTask
 
 After SIGTERM, which clusters send before they take a machine away, and after Ctrl-C it
-ends its step, saves, says so, and exits with code 143. `docs/training.md` explains how to
+ends its call, saves, says so, and exits with code 143. `docs/training.md` explains how to
 adapt it, what it writes, and its messages.
+
+This file holds what a run keeps on disk, and how it goes; `pipeline_step.py` its task,
+mesh and step. Copy both.
 
 On a cluster each process runs the same line with `--cluster`: `docs/clusters.md`.
 
@@ -29,9 +32,11 @@ import argparse
 import collections
 import contextlib
 import dataclasses
+import errno
 import fnmatch
 import functools
-import importlib
+import html
+import io
 import itertools
 import json
 import logging
@@ -39,512 +44,54 @@ import math
 import os
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jax.flatten_util import ravel_pytree
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from pipeline_step import (  # tasks and tests import them from here
+    Config,
+    Prepared,
+    RunError,
+    Task,
+    amounts,
+    batches,
+    check_config,
+    differences,
+    first_state,
+    machine,
+    make_evaluate,
+    make_task,
+    make_train_step,
+    measured,
+    name_of,
+    named,
+    plan_of,
+    prepare,
+    rows_between,
+    set_position,
+    settings_of,
+    written,
+)
 
-FOLDER = Path(__file__).absolute().parent  # of the tasks in TASKS
+LOGGERS = ("json", "tensorboard", "wandb", "mlflow")
 NUM_DEVICES = 8  # simulated, over all local processes
 SIGNALS = (signal.SIGTERM, signal.SIGINT)  # clusters send the first, Ctrl-C the second
 STOPPED = 128 + signal.SIGTERM  # the exit code, as of a shell
 GRACE_S = 25  # SLURM sends SIGKILL 30 s after SIGTERM
-TASKS = {
-    "digits": "pipeline_tasks.py:Digits",
-    "regression": "pipeline_tasks.py:Regression",
-    "transformer": "pipeline_transformer.py:Transformer",
-    "flax-transformer": "pipeline_flax.py:FlaxTransformer",
-    "text": "pipeline_text.py:Text",
-}
-# Dense bfloat16 FLOP/s of a chip, by JAX's name for it. Sources: NVIDIA's data sheets of
-# the A100, H100 SXM and H200 SXM; cloud.google.com/tpu/docs.
-PEAK_FLOPS = {
-    "NVIDIA A100-SXM4-40GB": 312e12,
-    "NVIDIA A100-SXM4-80GB": 312e12,
-    "NVIDIA H100 80GB HBM3": 989e12,
-    "NVIDIA H200": 989e12,
-    "TPU v4": 275e12,
-    "TPU v5 lite": 197e12,
-    "TPU v5": 459e12,
-}
-
-
-class RunError(Exception):
-    """The run cannot start or go on; the text names the value and the remedy."""
-
-
-def setting(default: Any, text: str) -> Any:
-    """Makes a field of `Config`, with what `--help` says about it."""
-    return dataclasses.field(default=default, metadata={"help": text})
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """The settings of a run. Those not in `FREE` stay fixed when it is resumed."""
-
-    directory: str
-    mesh: dict[str, int] = dataclasses.field(default_factory=dict)  # {}: all on "data"
-    task: str = setting("digits", f"{', '.join(TASKS)}, or FILE.py:CLASS of your own")
-    data: str = setting("", "a file that the task reads")
-    num_steps: int = setting(200, "the last step; may grow")
-    schedule_steps: int = setting(
-        0, "where the learning rate ends its fall; 0: the first run's num_steps"
-    )
-    batch_size: int = setting(64, "rows in a step, of all devices and microbatches")
-    num_microbatches: int = setting(1, "pieces that a device takes one after the other")
-    steps_per_call: int = setting(10, "steps that one compiled call takes")
-    save_every: int = setting(50, "steps between two checkpoints")
-    eval_every: int = setting(100, "steps between two evaluations; 0: only at the end")
-    keep: int = setting(3, "how many checkpoints stay, besides the best")
-    start_from: str = setting(
-        "", "a checkpoint to begin with: /old/run/checkpoints/150"
-    )
-    profile: int = setting(0, "steps to trace, for XProf or TensorBoard")
-    peak_lr: float = setting(3e-3, "the highest learning rate")
-    hidden: int = setting(256, "width of the model's layers")
-    warmup_steps: int = setting(20, "steps in which the learning rate rises")
-    weight_decay: float = setting(1e-4, "of AdamW")
-    max_norm: float = setting(1.0, "gradients are scaled down to this global norm")
-    compute_dtype: str = setting("bfloat16", "of activations; what is kept is float32")
-    seed: int = setting(0, "of data order, initial parameters and dropout")
-
-    FREE: ClassVar = ("directory", "mesh", "data", "num_steps", "save_every")
-    FREE += ("eval_every", "keep", "start_from", "profile")
-
-
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """What is trained. `pipeline_template.py` shows how to write your own.
-
-    `params`, a batch and `mutable` are trees: any nesting of dicts, lists and tuples.
-    """
-
-    config: Config
-    # How parameters are sharded: {"layers/*/w1": P("data", "model")}, by their path in
-    # the tree. Others are replicated. What is sharded over "data" reaches `loss` as one
-    # device's part, for it to gather.
-    specs: ClassVar[dict[str, P]] = {}
-    tokens_per_row: ClassVar[int] = 1
-
-    def load(self) -> tuple[Any, Any]:
-        """Returns rows to train on and held-out ones, each a tree of arrays.
-
-        The first axis of each array counts the rows. A `numpy.memmap` will do: each
-        process reads only the rows of its own devices.
-        """
-        raise NotImplementedError
-
-    def init(self, key: Any) -> Any:
-        """Draws the parameters, float32."""
-        raise NotImplementedError
-
-    def mutable(self) -> tuple:
-        """Returns what `loss` also takes and gives back, such as running statistics.
-
-        Float arrays in a tuple of trees. Over the devices the trainer takes their mean.
-        """
-        return ()
-
-    def loss(
-        self, params: Any, batch: Any, key: Any, step: Any, *mutable: Any
-    ) -> tuple:
-        """Returns (losses, weights, metrics, *mutable), of one device's rows.
-
-        Args:
-            params: as `init` makes them.
-            batch: rows of `load`'s trees. `jax.lax` can reach the other devices' rows by
-                the axis "data".
-            key: for dropout, another one on each device and in each step; None in an
-                evaluation.
-            step: steps taken so far, i32 ().
-            mutable: as `mutable` makes it, if it does.
-
-        losses, weights and each of `metrics` are f32[rows]. What is minimised is the sum
-        of losses over the sum of weights: with a row's loss summed over its valid tokens
-        and their number as its weight, the mean over all valid tokens of the batch.
-        """
-        raise NotImplementedError
-
-    def optimizer(self) -> Any:
-        """Makes AdamW after clipping, on a warm-up cosine schedule to a tenth."""
-        config, peak = self.config, self.config.peak_lr
-        rises, ends = config.warmup_steps, config.schedule_steps
-        if rises >= ends:
-            raise RunError(
-                f"warmup_steps={rises} must be less than {ends}, the step where the "
-                "learning rate's schedule ends: choose fewer, or a larger --num-steps."
-            )
-        rate = optax.warmup_cosine_decay_schedule(0, peak, rises, ends, peak / 10)
-        adamw = optax.adamw(rate, weight_decay=config.weight_decay)
-        return optax.chain(optax.clip_by_global_norm(config.max_norm), adamw)
-
-    def flops_per_row(self, num_params: int) -> float:
-        """Returns what a row costs: 6 a parameter and token, as in dense layers."""
-        return 6 * num_params * self.tokens_per_row
-
-    def show(self, run: Callable) -> str:
-        """Returns what the trained model makes, as text.
-
-        `run(f)` computes `f(params)` where the parameters are, and returns host arrays.
-        """
-        return ""
-
-
-def make_task(config: Config) -> Task:
-    """Imports the task; raises `RunError` where there is none."""
-    file, _, name = TASKS.get(config.task, config.task).partition(":")
-    path = (FOLDER if config.task in TASKS else Path.cwd()) / file
-    if not (name and path.is_file()):
-        raise RunError(
-            f"There is no task {config.task!r}: use {', '.join(TASKS)}, or a class in a "
-            "file of yours, as in --task my_task.py:MyTask."
-        )
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
-    try:
-        module = importlib.import_module(path.stem)
-    except ModuleNotFoundError as error:
-        text = f"--task {config.task} needs `pip install {error.name}`."
-        raise RunError(text) from None
-    if not hasattr(module, name):
-        raise RunError(f"{path} has no class {name}.")
-    return getattr(module, name)(config)
-
-
-def check_config(config: Config) -> None:
-    """Raises `RunError` for settings that do not fit together or the machine."""
-    counts = ("num_steps", "batch_size", "num_microbatches", "steps_per_call")
-    least = dict.fromkeys((*counts, "save_every", "keep", "hidden"), 1)
-    least |= dict.fromkeys(("schedule_steps", "eval_every", "profile", "seed"), 0)
-    least |= dict.fromkeys(("warmup_steps", "weight_decay"), 0)
-    for name, at_least in least.items():
-        if not at_least <= (value := getattr(config, name)) < math.inf:
-            raise RunError(f"{name}={value} must be a number from {at_least} up.")
-    for name in ("peak_lr", "max_norm"):
-        if not 0 < (value := getattr(config, name)) < math.inf:
-            raise RunError(f"{name}={value} must be a number above 0.")
-    if config.compute_dtype not in (dtypes := ("float32", "bfloat16", "float16")):
-        raise RunError(
-            f"compute_dtype={config.compute_dtype}: use {', '.join(dtypes)}."
-        )
-    for name in ("save_every", "eval_every", "num_steps"):
-        if getattr(config, name) % config.steps_per_call:
-            raise RunError(
-                f"{name}={getattr(config, name)} is no multiple of steps_per_call="
-                f"{config.steps_per_call}."
-            )
-    if unknown := set(config.mesh) - {"data", "model"}:
-        raise RunError(f"Unknown mesh axis {sorted(unknown)}: use data and model.")
-    num_devices, num_processes = jax.device_count(), jax.process_count()
-    sizes = mesh_sizes(config)
-    needed = sizes[0] * sizes[1]
-    mesh = f"A mesh of data={sizes[0]}, model={sizes[1]}"
-    if min(sizes) < 1:
-        raise RunError(f"{mesh} is empty: each axis takes at least one device.")
-    if needed > num_devices:
-        raise RunError(f"{mesh} needs {needed} devices; there are {num_devices}.")
-    if num_processes > 1 and needed < num_devices:
-        raise RunError(
-            f"{mesh} takes {needed} of the {num_devices} devices of {num_processes} "
-            f"processes: take all, as in --mesh data={num_devices}."
-        )
-    share = sizes[0] * config.num_microbatches
-    if config.batch_size % share:
-        raise RunError(
-            f"A batch of {config.batch_size} does not divide by {sizes[0]} devices x "
-            f"{config.num_microbatches} microbatches = {share}."
-        )
-
-
-def check_rows(config: Config, train: Any, held_out: Any) -> None:
-    """Raises `RunError` for data that does not fit the settings."""
-    for data in (train, held_out):
-        lengths = {len(array) for array in jax.tree.leaves(data)}
-        if len(lengths) != 1 or 0 in lengths:
-            raise RunError(f"The task loads arrays of {sorted(lengths)} rows.")
-    if config.batch_size > (num_rows := count_rows(train)):
-        raise RunError(f"A batch of {config.batch_size} exceeds {num_rows} rows.")
-
-
-def check_folder(folder: Path) -> None:
-    """Makes the folder of a run; raises `RunError` where it cannot be written to."""
-    try:
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe-{os.getpid()}"
-        try:
-            probe.write_bytes(bytes(2**20))
-        finally:
-            probe.unlink(missing_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise RunError(f"Cannot write to {folder}: {reason}.") from None
-
-
-def mesh_sizes(config: Config) -> tuple[int, int]:
-    """Returns the devices along "data" and "model"; all along "data" where none is said."""
-    whole = {} if config.mesh else {"data": jax.device_count()}
-    sizes = {"data": 1, "model": 1} | whole | config.mesh
-    return sizes["data"], sizes["model"]
-
-
-def make_mesh(config: Config) -> Mesh:
-    """Makes a mesh of the first devices."""
-    sizes, types = mesh_sizes(config), (AxisType.Auto,) * 2
-    used = jax.devices()[: math.prod(sizes)]
-    return jax.make_mesh(sizes, ("data", "model"), axis_types=types, devices=used)
-
-
-def count_rows(data: Any) -> int:
-    return len(jax.tree.leaves(data)[0])
-
-
-@functools.lru_cache(maxsize=4)
-def epoch_order(seed: int, epoch: int, num_rows: int) -> Any:
-    """Returns the rows in the order of an epoch: i64[num_rows]."""
-    return np.random.default_rng((seed, epoch)).permutation(num_rows)
-
-
-def rows_between(start: int, stop: int, num_rows: int, seed: int) -> Any:
-    """Returns a piece of the endless stream of rows: i64[stop - start].
-
-    The stream takes every row once per epoch, in another order each time; a batch may
-    reach into the next epoch. It is a function of the place, so a resumed run needs no
-    other state.
-    """
-    first, last = start // num_rows, (stop - 1) // num_rows
-    orders = [epoch_order(seed, n, num_rows) for n in range(first, last + 1)]
-    return np.concatenate(orders)[start - first * num_rows : stop - first * num_rows]
-
-
-def place(data: Any, rows: Any, sharding: NamedSharding) -> Any:
-    """Puts rows of `data` on the devices; each process reads those of its own only."""
-    return jax.tree.map(
-        lambda a: jax.make_array_from_callback(
-            (*rows.shape, *a.shape[1:]), sharding, lambda i: a[rows[i[: rows.ndim]]]
-        ),
-        data,
-    )
-
-
-def batches(data: Any, config: Config, mesh: Mesh, start_step: int) -> Iterator[Any]:
-    """Yields each call's batches, (K, M, B/M, ...), with the next on its way."""
-    pieces = config.steps_per_call, config.num_microbatches
-    sharding, num_rows = NamedSharding(mesh, P(None, None, "data")), count_rows(data)
-
-    def batch(step):
-        places = np.multiply((step, step + config.steps_per_call), config.batch_size)
-        rows = rows_between(*places, num_rows, config.seed).reshape(*pieces, -1)
-        return place(data, rows, sharding)
-
-    placed = map(batch, range(start_step, config.num_steps, config.steps_per_call))
-    for batch, _ in itertools.pairwise(itertools.chain(placed, [None])):
-        yield batch
-
-
-def name_of(path: tuple) -> str:
-    """Returns a place in a tree as text: "layers/0/w"."""
-    return jax.tree_util.keystr(path, simple=True, separator="/")
-
-
-def first_state(task: Task, mesh: Mesh) -> tuple[Callable, Any]:
-    """Returns the function that makes the first state, and the state's abstract arrays.
-
-    These carry their shardings, so no device ever holds a full copy of a sharded array.
-
-    Raises:
-        RunError: `specs` names no parameter, or does not divide one.
-    """
-    optimizer = task.optimizer()
-
-    def init():
-        params = task.init(jax.random.key(task.config.seed))
-        state = {"params": params, "opt_state": optimizer.init(params)}
-        return state | {"mutable": task.mutable(), "step": jnp.int32(0)}
-
-    shapes = jax.eval_shape(init)
-    unused = set(task.specs)
-
-    def spec_of(path, leaf):
-        name = name_of(path)
-        found = [text for text in task.specs if fnmatch.fnmatchcase(name, text)]
-        unused.difference_update(found)
-        spec = task.specs[found[0]] if found else P()
-        for size, axis in zip(leaf.shape, spec, strict=False):
-            if axis and size % mesh.shape[axis]:
-                raise RunError(
-                    f"{size} of {name} do not divide by {mesh.shape[axis]} devices "
-                    f"along {axis}: choose another --hidden, or another mesh."
-                )
-        return spec
-
-    params = jax.tree_util.tree_map_with_path(spec_of, shapes["params"])
-    if unused:
-        raise RunError(f"No parameter has the name {sorted(unused)}, which specs has.")
-    opt_state = optax.tree_utils.tree_map_params(
-        optimizer,
-        lambda _, spec: spec,
-        shapes["opt_state"],
-        params,
-        transform_non_params=lambda _: P(),
-    )
-    specs = {"params": params, "opt_state": opt_state, "step": P()}
-    specs["mutable"] = jax.tree.map(lambda _: P(), shapes["mutable"])
-    abstract = jax.tree.map(
-        lambda leaf, spec: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, spec)
-        ),
-        shapes,
-        specs,
-    )
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-    return jax.jit(init, out_shardings=shardings), abstract
-
-
-def parts_of(abstract: Any) -> Any:
-    """Returns, for each parameter, what of its layout the map over "data" sees."""
-    return jax.tree.map(
-        lambda leaf: P(*(a if a == "data" else None for a in leaf.sharding.spec)),
-        abstract["params"],
-    )
-
-
-def sums_of(found: tuple, counts: Any = None) -> dict[str, Any]:
-    """Adds up what `loss` returned, over the rows that count: f32 () each."""
-    losses, weights, metrics, *_ = found
-    named = {"loss": losses, "weight": weights} | metrics
-    if counts is not None:
-        named = {name: jnp.where(counts, a, 0) for name, a in named.items()}
-    return {name: jnp.sum(a, dtype=jnp.float32) for name, a in named.items()}
-
-
-def make_train_step(task: Task, mesh: Mesh) -> Callable:
-    """Compiles call(state, batches) -> (state, metrics) of `steps_per_call` steps.
-
-    State is donated. Gradients cross the "data" axis once a step, after the loop over
-    microbatches; what the "model" axis needs, the compiler puts in.
-    """
-    optimizer, (_, abstract) = task.optimizer(), first_state(task, mesh)
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-    parts = parts_of(abstract)
-    seed = np.array([1, task.config.seed], np.uint32)  # that of `init` begins with 0
-    # Small leaves travel as one: devices meet once for all, not once for each. Along
-    # "model", joining would gather what that axis splits. Where `loss` gathered parts,
-    # the gradient's sum is made already.
-    small = 4096 if mesh.shape["model"] == 1 else 0
-
-    def kind_of(leaf, spec):
-        return "done" if any(spec) else "small" if leaf.size <= small else "large"
-
-    def summed(grads, rest):
-        tree, specs = (grads, rest), (parts, jax.tree.map(lambda _: P(), rest))
-        kinds = jax.tree.leaves(jax.tree.map(kind_of, tree, specs))
-        leaves, structure = jax.tree.flatten(tree)
-        found = {"done": [], "small": [], "large": []}
-        for kind, leaf in zip(kinds, leaves, strict=True):
-            found[kind].append(leaf)
-        joined, split = ravel_pytree(found["small"])
-        joined, found["large"] = jax.lax.psum((joined, found["large"]), "data")
-        found["small"] = split(joined)
-        sums = {kind: iter(leaves) for kind, leaves in found.items()}
-        return structure.unflatten(next(sums[kind]) for kind in kinds)
-
-    # Without the check, gradients of replicated parameters are each device's own.
-    @functools.partial(
-        jax.shard_map,
-        mesh=mesh,
-        in_specs=(parts, P(), P(), P(None, "data")),
-        out_specs=(parts, P(), P()),
-        axis_names={"data"},
-        check_vma=False,
-    )
-    def grads_of(params, mutable, number, batch):  # batch: [M, B/M/D, ...] on a device
-        key = jax.random.fold_in(jax.random.wrap_key_data(seed), number)
-        first = jax.lax.axis_index("data") * task.config.num_microbatches
-
-        def add(carry, piece):
-            (total, mutable), (n, rows) = carry, piece
-
-            def loss(params):
-                own = jax.random.fold_in(key, first + n)
-                found = task.loss(params, rows, own, number, *mutable)
-                return found[0].sum(), (sums_of(found), tuple(found[3:]))
-
-            grads, (sums, mutable) = jax.grad(loss, has_aux=True)(params)
-            return (jax.tree.map(jnp.add, total, grads), mutable), sums
-
-        zeros = jax.tree.map(jnp.zeros_like, params)
-        numbers = jnp.arange(task.config.num_microbatches)
-        (grads, mutable), sums = jax.lax.scan(add, (zeros, mutable), (numbers, batch))
-        sums = jax.tree.map(lambda a: a.sum(0), sums)
-        mutable = jax.tree.map(lambda a: a / mesh.shape["data"], mutable)
-        grads, (mutable, sums) = summed(grads, (mutable, sums))
-        return grads, mutable, sums
-
-    def step(state, batch):
-        params, opt_state, number = state["params"], state["opt_state"], state["step"]
-        grads, mutable, sums = grads_of(params, state["mutable"], number, batch)
-        # Where nothing counts, gradients are 0, not nan.
-        weight = jnp.maximum(sums.pop("weight"), 1e-20)
-        grads, metrics = jax.tree.map(lambda a: a / weight, (grads, sums))
-        updates, opt_state = optimizer.update(grads, opt_state, params)
-        params = optax.apply_updates(params, updates)
-        state = {"params": params, "opt_state": opt_state}
-        state |= {"mutable": mutable, "step": number + 1}
-        return state, metrics | {"grad_norm": optax.tree.norm(grads)}
-
-    def call(state, batches):
-        return jax.lax.scan(step, state, batches)
-
-    return jax.jit(call, donate_argnums=0, out_shardings=(shardings, None))
-
-
-def make_evaluate(task: Task, mesh: Mesh, held_out: Any, abstract: Any) -> Callable:
-    """Makes evaluate(state) -> {"loss": ..., ...}: means over all held-out rows.
-
-    Parameters stay sharded as they are. The last batch is filled up with rows that do
-    not count.
-    """
-
-    @jax.jit
-    @functools.partial(
-        jax.shard_map,
-        mesh=mesh,
-        in_specs=(parts_of(abstract), P(), P(), P("data"), P("data")),
-        out_specs=P(),
-        axis_names={"data"},
-        check_vma=False,
-    )
-    def sums(params, mutable, number, batch, counts):
-        found = task.loss(params, batch, None, number, *mutable)
-        return jax.lax.psum(sums_of(found, counts), "data")
-
-    num_rows, sharding = count_rows(held_out), NamedSharding(mesh, P("data"))
-    size = task.config.batch_size // task.config.num_microbatches
-
-    def evaluate(state):
-        totals = collections.Counter()
-        for start in range(0, num_rows, size):
-            rows = np.arange(start, start + size)
-            batch = place(held_out, np.minimum(rows, num_rows - 1), sharding)
-            counts = place(rows < num_rows, np.arange(size), sharding)
-            tree = state["params"], state["mutable"], state["step"]
-            found = sums(*tree, batch, counts)
-            totals.update({name: float(np.asarray(a)) for name, a in found.items()})
-        weight, loss = totals.pop("weight"), totals.pop("loss")
-        return {n: total / weight for n, total in {"loss": loss, **totals}.items()}
-
-    return evaluate
+SLOW_S = 1.0  # a call that lasts longer is awaited before the next one is sent
+SPIKE = 10.0  # times the usual gradient norm
+SKIPS = 10  # steps in a row that may be left out
 
 
 def short(error: Exception) -> str:
@@ -553,26 +100,114 @@ def short(error: Exception) -> str:
     return text if len(text) < 300 else f"{text[:200]} ... {text[-90:]}"
 
 
-class Checkpoints:
-    """Saves and restores states, asynchronously; the last few and the best are kept."""
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Makes the folder of a run, and keeps other runs out of it until this one ends.
 
-    def __init__(self, config: Config):
+    Raises:
+        RunError: another run, which the text names, uses the folder, or it cannot be
+            written to.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    path = folder / "lock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = lock_file(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunError(f"Cannot write to {folder}: {reason}.") from None
+    with file:
+        since = time.strftime("%Y-%m-%d %H:%M")
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}")
+        file.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            for path in made:
+                with contextlib.suppress(OSError):  # it holds a run now
+                    path.rmdir()
+
+
+def lock_file(path: Path) -> Any:
+    """Opens a file that one process may hold; raises `RunError` if another one does."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows has another one
+        return path.open("a")
+    while True:
+        file = path.open("a")
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                text = f"{path} cannot be locked ({error.strerror}): see that no other "
+                print(f"{text}run uses this --directory.", flush=True)
+                return file
+            file.close()
+            raise RunError(
+                f"{path.parent} is in use by {path.read_text() or 'another run'}. Give "
+                "each run a --directory of its own; in a sweep over seeds, say, "
+                f"--directory {path.parent}-seed1 --seed 1."
+            ) from None
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()  # the run before removed it just now
+
+
+def checksum(leaf: Any) -> Any:
+    """Adds up an array's bits, each word times an odd number of its place: u32 ().
+
+    It is the same for every sharding, and another one if a single bit is.
+    """
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    if leaf.dtype == jnp.bool_:
+        leaf = leaf.astype(jnp.uint8)
+    words = {1: jnp.uint8, 2: jnp.uint16}.get(leaf.dtype.itemsize, jnp.uint32)
+    bits = jax.lax.bitcast_convert_type(leaf, words).astype(jnp.uint32)
+    place, stride = jnp.zeros_like(bits), 1
+    for axis in reversed(range(bits.ndim)):
+        steps = jax.lax.broadcasted_iota(jnp.uint32, bits.shape, axis)
+        place += steps * np.uint32(stride % 2**32)
+        stride *= bits.shape[axis]
+    return jnp.sum(bits * (2 * place + 1), dtype=jnp.uint32)
+
+
+def checksums(state: Any) -> dict[str, int]:
+    """Returns the checksum of each array, by its name."""
+    leaves = named(state)
+    mesh = next(iter(leaves.values())).sharding.mesh
+    whole = NamedSharding(mesh, P())
+    found = jax.jit(all_checksums, out_shardings=whole)([*leaves.values()])
+    return dict(zip(leaves, np.asarray(found).tolist(), strict=True))
+
+
+def all_checksums(leaves: list) -> Any:
+    return jnp.stack([checksum(leaf) for leaf in leaves])
+
+
+class Checkpoints:
+    """Saves and restores states, asynchronously; the last few and the best are kept.
+
+    The best is the one with the lowest held-out loss of those in `evaluations.jsonl`.
+    """
+
+    def __init__(self, config: Any):
         import orbax.checkpoint as ocp
-        from orbax.checkpoint.checkpoint_managers import preservation_policy as policy
 
         logging.getLogger("absl").setLevel(logging.CRITICAL)  # errors are raised, too
+        keep = config.keep
 
-        def loss(metrics):  # nan is never the best
-            return metrics["loss"] if math.isfinite(metrics["loss"]) else math.inf
+        class LatestAndBest:
+            def should_preserve(policy, checkpoints: Sequence, *, context: Any) -> list:
+                steps = [checkpoint.step for checkpoint in checkpoints]
+                kept = {*sorted(steps)[-keep:], self.best}
+                return [step in kept for step in steps]
 
-        latest = policy.LatestN(config.keep)
-        best = policy.BestN(get_metric_fn=loss, reverse=True, n=1)
-        best.keep_checkpoints_without_metrics = False
         options = ocp.CheckpointManagerOptions(
-            preservation_policy=policy.AnyPreservationPolicy([latest, best]),
-            best_fn=loss,
-            best_mode="min",
-            create=False,
+            preservation_policy=LatestAndBest(), create=False
         )
         # Replicas share the writing of large arrays only: of small ones it costs more.
         arrays = ocp.type_handlers.ArrayHandler(
@@ -591,9 +226,12 @@ class Checkpoints:
             found.reached_preemption = lambda step: False
             return found
 
-        self.ocp = ocp
+        self.ocp, self.best, self.best_loss = ocp, None, math.inf
         self.manager = self.source = manager(Path(config.directory) / "checkpoints")
         self.step = self.manager.latest_step() or 0
+        for line in read_lines(Path(config.directory) / "evaluations.jsonl"):
+            if line["step"] in self.manager.all_steps():
+                self.compare(line["step"], line.get("loss"))
         if config.start_from and not self.step:
             path = Path(config.start_from)
             self.source = manager(path.parent)
@@ -604,61 +242,118 @@ class Checkpoints:
                 )
             self.step = int(path.name)
 
-    def save_state(
-        self, step: int, state: Any, facts: dict, evaluation: dict | None
-    ) -> None:
+    def compare(self, step: int, loss: float | None) -> None:
+        """Notes a held-out loss; what is not finite is never the best."""
+        if loss is not None and loss < self.best_loss:
+            self.best, self.best_loss = step, loss
+
+    def save_state(self, step: int, state: Any, facts: dict) -> None:
         """Starts to save; the state may be donated right after.
 
         Raises:
             RunError: this one, or the one before, cannot be written.
         """
-        args = self.ocp.args
+        facts, args = facts | {"checksums": checksums(state)}, self.ocp.args
         items = args.Composite(state=args.PyTreeSave(state), facts=args.JsonSave(facts))
         with self.writing():
-            self.manager.save(step, args=items, metrics=evaluation)
+            self.manager.save(step, args=items)
 
     def wait(self) -> None:
         """Waits until all is written; raises as `save_state`."""
         with self.writing():
             self.manager.wait_until_finished()
 
+    def steps(self) -> list[int]:
+        """Returns the steps of the checkpoints that are there."""
+        return sorted(
+            int(path.name) for path in Path(self.manager.directory).glob("*[0-9]")
+        )
+
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            folder = Path(self.manager.directory)
-            whole = sorted(int(path.name) for path in folder.glob("*[0-9]"))
+            folder = self.manager.directory
             raise RunError(
                 f"A checkpoint cannot be written to {folder}: {short(error)}\n"
-                f"Complete ones: {whole or 'none'}. Make room, then run the same line "
-                "again to continue from the last of them."
+                f"Complete ones: {self.steps() or 'none'}. Make room, then run the "
+                "same line again to continue from the last of them."
             ) from error
 
     def facts(self) -> dict[str, Any]:
         """Reads the settings of the run that the checkpoint belongs to; {} without one."""
-        return self.read("facts", self.ocp.args.JsonRestore()) if self.step else {}
+        facts = {"facts": self.ocp.args.JsonRestore()}
+        return self.read(facts)["facts"] if self.step else {}
 
     def restore_state(self, abstract: Any) -> Any:
         """Reads the state, sharded as the abstract arrays say."""
         of_arrays = self.ocp.checkpoint_utils.construct_restore_args(abstract)
         args = self.ocp.args.PyTreeRestore(abstract, restore_args=of_arrays)
-        return self.read("state", args)
+        facts = self.ocp.args.JsonRestore()
+        return self.read({"state": args, "facts": facts}, verify)["state"]
 
-    def read(self, item: str, args: Any) -> Any:
-        """Reads an item of the checkpoint that the run continues from.
+    def restore_params(self, params: Any, anew: list[str]) -> dict[str, Any]:
+        """Reads parameters by name, but those whose names match one of `anew`.
+
+        Raises:
+            RunError: one is missing, or has another shape; the text names all.
+        """
+        ocp, folder = self.ocp, Path(self.source.directory) / str(self.step) / "state"
+        tree = ocp.PyTreeCheckpointer().metadata(folder).item_metadata.tree
+        tree = {"params": tree["params"]}
+        there, here = named(tree), named({"params": params})
+        chosen = {
+            name: leaf
+            for name, leaf in here.items()
+            if not any(fnmatch.fnmatchcase(name[len("params/") :], one) for one in anew)
+        }
+        texts = [
+            f"{name[len('params/') :]} is "
+            f"{list(there[name].shape) if name in there else 'missing'} there, "
+            f"{list(leaf.shape)} here"
+            for name, leaf in chosen.items()
+            if name not in there or tuple(there[name].shape) != tuple(leaf.shape)
+        ]
+        if texts:
+            names = ",".join(text.split(" is ")[0] for text in texts)
+            raise RunError(
+                f"Checkpoint {self.step} in {self.source.directory} does not have all "
+                f"parameters: {'; '.join(texts)}. To begin with new values for these, "
+                f"add --begin-anew {names!r}."
+            )
+        mesh = next(iter(here.values())).sharding.mesh
+        like = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: chosen.get(
+                name_of(path),
+                jax.ShapeDtypeStruct(
+                    leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, P())
+                ),
+            ),
+            tree,
+        )
+        of_arrays = ocp.checkpoint_utils.construct_restore_args(like)
+        args = ocp.args.PyTreeRestore(
+            like, restore_args=of_arrays, partial_restore=True
+        )
+        wanted = {"state": args, "facts": ocp.args.JsonRestore()}
+        found = named(self.read(wanted, verify)["state"])
+        return {name[len("params/") :]: found[name] for name in chosen}
+
+    def read(self, wanted: dict, check: Callable = lambda found: None) -> Any:
+        """Reads items of the checkpoint that the run continues from.
 
         Raises:
             RunError: it cannot be read. The text names it, those before it, up to the
                 first that can be read, and each one's error. Nothing is changed.
         """
-
         folder, texts = self.source.directory, []
         steps = [step for step in self.source.all_steps() if step <= self.step]
         for step in sorted(steps, reverse=True):
             try:
-                wanted = self.ocp.args.Composite(**{item: args})
-                found = self.source.restore(step, args=wanted)[item]
+                items = self.ocp.args.Composite(**wanted)
+                found = self.source.restore(step, args=items)
+                check(found)
             except Exception as error:
                 text = f"Checkpoint {step} in {folder} cannot be read: {short(error)}"
                 texts.append(text)
@@ -680,43 +375,104 @@ class Checkpoints:
         raise RunError("\n".join(texts))
 
 
-def settings_of(config: Config) -> dict[str, Any]:
-    """Returns what a resumed run must share with the one before."""
-    settings = dataclasses.asdict(config) | {"task": Path(config.task).name}
-    return {name: value for name, value in settings.items() if name not in Config.FREE}
+def verify(found: Any) -> None:
+    """Raises `ValueError` if an array's bits are not those that were saved."""
+    arrays = {
+        name: leaf
+        for name, leaf in named(found["state"]).items()
+        if isinstance(leaf, jax.Array)
+    }
+    saved = found["facts"].get("checksums", {})
+    now = checksums(arrays) if saved else {}
+    if damaged := [name for name in now if now[name] != saved.get(name)]:
+        raise ValueError(f"{', '.join(damaged[:4])}: the checksum is another one")
 
 
-def compare(step: int, there: dict[str, Any], here: dict[str, Any]) -> None:
-    """Raises `RunError` where a checkpoint's facts are not this run's."""
-    texts = [
-        f"{name}={there.get(name, '(not said)')} there, {value} here"
-        for name, value in here.items()
-        if there.get(name, ...) != value  # ...: never in JSON, as None is
-    ]
-    if there and texts:
-        raise RunError(
-            f"Checkpoint {step} is another run's: {'; '.join(texts[:4])}. Use the same "
-            "settings, or another --directory."
-        )
+def read_lines(path: Path) -> list[dict]:
+    """Reads JSON lines, up to the first that is half-written."""
+    found = []
+    if path.exists():
+        with contextlib.suppress(ValueError):
+            found.extend(json.loads(line) for line in path.read_text().splitlines())
+    return found
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Writes a file as a whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(values, indent=1))
+    part.replace(path)
+
+
+def own_id(folder: Path, kind: str, make: Callable[[], str]) -> str:
+    """Returns a logger's name of this run, which stays the same when it is resumed."""
+    path = folder / f"{kind}.id"
+    if not path.exists():
+        path.write_text(make())
+    return path.read_text()
+
+
+def make_logger(kind: str, config: Any, step: int) -> Callable:
+    """Returns log(values, step) for one of `LOGGERS`; "json" does nothing more.
+
+    Each is configured as its own manual says: by `WANDB_MODE`, `MLFLOW_TRACKING_URI` ...
+
+    Raises:
+        RunError: the library is not installed.
+    """
+    folder, project = Path(config.directory), Path(config.task).name
+    try:
+        if kind == "tensorboard":
+            from tensorboardX import SummaryWriter
+
+            writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+            return lambda values, step: [
+                writer.add_scalar(name, value, step) for name, value in values.items()
+            ]
+        if kind == "wandb":
+            import wandb
+
+            run = wandb.init(
+                project=os.environ.get("WANDB_PROJECT", project),
+                dir=config.directory,
+                id=own_id(folder, kind, lambda: uuid.uuid4().hex[:8]),
+                resume="allow",
+                config=dataclasses.asdict(config),
+            )
+            return lambda values, step: run.log(values, step=step)
+        if kind == "mlflow":
+            import mlflow
+
+            def begin():
+                mlflow.start_run(run_name=project)
+                return mlflow.active_run().info.run_id
+
+            known = (folder / f"{kind}.id").exists()
+            name = own_id(folder, kind, begin)
+            if known:
+                mlflow.start_run(run_id=name)
+            return lambda values, step: mlflow.log_metrics(values, step=step)
+    except ModuleNotFoundError as error:
+        raise RunError(f"--log {kind} needs `pip install {error.name}`.") from None
+    return lambda values, step: None
 
 
 class Log:
     """Writes JSON lines: metrics of each step, evaluations, and the speed of each call.
 
     Metrics and evaluations are, to the byte, those of a run that nothing interrupted.
+    What is not finite is written as null.
     """
 
-    def __init__(
-        self, config: Config, step: int, log: str | Callable, per_second: dict
-    ):
+    def __init__(self, config: Any, step: int, log: str | Callable, per_second: dict):
         self.folder, self.per_second = Path(config.directory), per_second
-        self.log = log if callable(log) else make_logger(log, config)
+        self.log = log if callable(log) else make_logger(log, config, step)
         self.since: float | None = None
+        self.speed: dict[str, float] = {}  # of the last call
+        self.drawn, self.drawing = 0.0, 0.0
         for name in ("metrics", "evaluations", "speed"):
             self.cut(name, step)
-        part = self.folder / "settings.part"
-        part.write_text(json.dumps(dataclasses.asdict(config), indent=1))
-        part.replace(self.folder / "settings.json")
+        write_json(self.folder / "settings.json", dataclasses.asdict(config))
 
     def cut(self, name: str, step: int) -> None:
         """Moves lines of later steps, which will be taken again, into a file beside."""
@@ -752,6 +508,7 @@ class Log:
             speed = {name: amount / seconds for name, amount in self.per_second.items()}
             speed = {"step_seconds": seconds} | speed
             self.add("speed", [{"step": last, **speed}])
+            self.speed = speed
         self.since = now
         numbered = [*enumerate(rows, first_step + 1)]
         self.add("metrics", [{"step": step, **row} for step, row in numbered])
@@ -767,36 +524,166 @@ class Log:
         path = self.folder / f"{name}.jsonl"
         try:
             with path.open("a") as file:
-                file.writelines(f"{json.dumps(line)}\n" for line in lines)
+                file.writelines(f"{json.dumps(finite(line))}\n" for line in lines)
         except OSError as error:
             raise RunError(
                 f"Cannot write to {path}: {error.strerror}. Make room, then run the same "
                 "line again to continue from the last checkpoint."
             ) from None
 
+    def draw(self) -> None:
+        """Draws `loss.png`, where matplotlib is installed; at most 1 % of the time."""
+        begin = time.perf_counter()
+        if begin - self.drawn > 100 * self.drawing:
+            with contextlib.suppress(ModuleNotFoundError):
+                curves(self.folder).savefig(self.folder / "loss.png", dpi=120)
+            self.drawn = time.perf_counter()
+            self.drawing = self.drawn - begin
 
-def make_logger(kind: str, config: Config) -> Callable:
-    """Returns log(values, step) for "json" (nothing more), "tensorboard" or "wandb".
+
+def finite(line: dict[str, float]) -> dict[str, float | None]:
+    return {n: value if math.isfinite(value) else None for n, value in line.items()}
+
+
+def curves(folder: Path) -> Any:
+    """Draws losses, learning rate, gradient norm and speed over the steps."""
+    from matplotlib.figure import Figure
+
+    lines = {
+        name: read_lines(folder / f"{name}.jsonl")
+        for name in ("metrics", "evaluations", "speed")
+    }
+    panels = (
+        ("loss", (("metrics", "loss"), ("evaluations", "loss"))),
+        ("gradient norm", (("metrics", "grad_norm"),)),
+        ("learning rate", (("metrics", "learning_rate"),)),
+        ("seconds a step", (("speed", "step_seconds"),)),
+    )
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    for panel, (title, shown) in zip(figure.subplots(2, 2).flat, panels, strict=True):
+        for kind, name in shown:
+            found = [line for line in lines[kind] if line.get(name) is not None]
+            found = found[:: len(found) // 2000 + 1]
+            label = "held out" if kind == "evaluations" else "training"
+            steps = [line["step"] for line in found]
+            style = "o-" if kind == "evaluations" else "-"
+            panel.plot(
+                steps, [line[name] for line in found], style, ms=3, lw=1, label=label
+            )
+        panel.set(title=title, xlabel="step")
+    figure.axes[0].legend()
+    return figure
+
+
+def write_report(folder: Path) -> Path:
+    """Writes `report.html`: curves, speed, the plan beside what was measured, settings.
 
     Raises:
-        RunError: the library is not installed.
+        RunError: there is no run, or no matplotlib.
     """
+    if not (folder / "settings.json").exists():
+        raise RunError(f"{folder} holds no run: it has no settings.json.")
     try:
-        if kind == "tensorboard":
-            from tensorboardX import SummaryWriter
-
-            writer = SummaryWriter(str(Path(config.directory) / "tensorboard"))
-            return lambda values, step: [
-                writer.add_scalar(name, value, step) for name, value in values.items()
-            ]
-        if kind == "wandb":
-            import wandb
-
-            run = wandb.init(mode="offline", dir=config.directory, project=config.task)
-            return lambda values, step: run.log(values, step=step)
+        picture = io.StringIO()
+        curves(folder).savefig(picture, format="svg")
     except ModuleNotFoundError as error:
-        raise RunError(f"--log {kind} needs `pip install {error.name}`.") from None
-    return lambda values, step: None
+        raise RunError(f"--report needs `pip install {error.name}`.") from None
+
+    def table(head: tuple, rows: list) -> str:
+        cells = [[html.escape(str(cell)) for cell in row] for row in (head, *rows)]
+        lines = (f"<tr><td>{'<td>'.join(row)}" for row in cells)
+        return f"<table>{''.join(lines)}</table>"
+
+    def read(name):
+        path = folder / name
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    speed = read_lines(folder / "speed.jsonl")
+    usual = {
+        name: f"{statistics.median(line[name] for line in speed):.4g}"
+        for name in (speed[-1] if speed else {})
+        if name != "step"
+    }
+    last = read_lines(folder / "evaluations.jsonl")[-1:]
+    plan = read("plan.json")
+    svg = picture.getvalue()
+    page = f"""<!doctype html><meta charset="utf-8"><title>{html.escape(folder.name)}</title>
+<style>body {{font: 16px sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em}}
+svg {{max-width: 100%; height: auto}} td {{padding: .1em 1em .1em 0}}</style>
+<h1>{html.escape(str(folder))}</h1>
+<figure role="img" aria-label="Losses, gradient norm, learning rate and speed by step">
+{svg[svg.index("<svg") :]}</figure>
+<h2>Last evaluation</h2>{table(("what", "value"), [*itertools.chain(*map(dict.items, last))])}
+<h2>Speed, median of all calls</h2>{table(("what", "value"), [*usual.items()])}
+<h2>Plan beside measured</h2>
+{table(("of one device", "planned", "measured"), [(n, *pair) for n, pair in plan.items()])}
+<h2>Settings</h2>{table(("name", "value"), [*read("settings.json").items()])}
+"""
+    (path := folder / "report.html").write_text(page, encoding="utf-8")
+    return path
+
+
+def check_folder(folder: Path) -> None:
+    """Raises `RunError` where the folder of a run cannot be written to."""
+    try:
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}"
+        try:
+            probe.write_bytes(bytes(2**20))
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunError(f"Cannot write to {folder}: {reason}.") from None
+
+
+def begin(
+    run: Prepared, checkpoints: Checkpoints, facts: dict, settings: dict, say: Callable
+) -> tuple[int, Any]:
+    """Makes or restores the first state; returns the step that it belongs to, and it.
+
+    Raises:
+        RunError: the checkpoint is another run's, or cannot be read.
+    """
+    config, step, place = run.config, checkpoints.step, checkpoints.source.directory
+    differing = differences(facts, settings) if facts else []
+    anew = [*filter(None, config.begin_anew.split(","))]
+    if differing or (step and anew and checkpoints.source is not checkpoints.manager):
+        if checkpoints.source is checkpoints.manager:
+            raise RunError(
+                f"Checkpoint {step} is another run's: {'; '.join(differing[:4])}. Use the "
+                "same settings, or another --directory; to take its parameters along, "
+                f"add --start-from {place}/{step} there."
+            )
+        params = checkpoints.restore_params(run.state["params"], anew)
+        say(
+            f"Beginning with the parameters of checkpoint {step} in {place}, at step 0: "
+            f"{'; '.join(differing[:4]) or 'some parameters begin anew'}."
+        )
+        state = run.init()
+        new = [name for name in named(state["params"]) if name not in params]
+        if new:
+            say(f"These begin anew: {', '.join(new)}.")
+
+        def taken(path, leaf):
+            return params.get(name_of(path), leaf)
+
+        state["params"] = jax.tree_util.tree_map_with_path(taken, state["params"])
+        if "ema" in state:
+            state["ema"] = jax.tree.map(jnp.copy, state["params"])
+        return 0, state
+    if not step:
+        return 0, run.init()
+    newer = [n for n in sorted(checkpoints.source.all_steps()) if n > step]
+    left = f" Newer ones stay: {newer}." if newer else ""
+    say(f"Continuing from checkpoint {step} in {place}.{left}")
+    if facts.get("traced_by") != settings["traced_by"]:
+        say(
+            f"It is of {facts.get('traced_by')}, this is {settings['traced_by']}: whether "
+            "`loss` and the optimizer are the same was not checked."
+        )
+    set_position(run.train, facts.get("position"))
+    return step, checkpoints.restore_state(run.state)
 
 
 @contextlib.contextmanager
@@ -807,7 +694,7 @@ def asked_to_end(act: Callable[[int], Any], numbers: tuple = SIGNALS) -> Iterato
         act(number)
         if number == signal.SIGINT:
             signal.signal(number, signal.default_int_handler)
-            text = "\nStopping after this step. Ctrl-C again ends at once, unsaved.\n"
+            text = "\nStopping after this call. Ctrl-C again ends at once, unsaved.\n"
             with contextlib.suppress(OSError):
                 os.write(2, text.encode())  # print is not safe in a handler
 
@@ -819,26 +706,60 @@ def asked_to_end(act: Callable[[int], Any], numbers: tuple = SIGNALS) -> Iterato
             signal.signal(number, handler)
 
 
-def machine() -> str:
-    """Returns what the run has: "8 simulated CPU devices", "8 x NVIDIA H200"."""
-    count, device = jax.device_count(), jax.devices()[0]
-    text = f"{count} x {device.device_kind}"
-    if device.platform == "cpu":
-        text = f"{count} simulated CPU devices" if count > 1 else "one CPU device"
-    several = f", {jax.process_count()} processes" if jax.process_count() > 1 else ""
-    return text + several
+class Watch:
+    """Reads the metrics of calls: says what is odd, and stops at what is not finite."""
+
+    def __init__(self, config: Config, say: Callable):
+        self.config, self.say, self.skipped = config, say, 0
+        self.norms: collections.deque = collections.deque(maxlen=100)
+        self.losses: list[float] = []  # since the last line
+
+    def read(self, first: int, values: dict[str, list]) -> tuple[int, str]:
+        """Returns how many steps of a call count, and why those after them do not."""
+        pairs = zip(values["loss"], values["grad_norm"], strict=True)
+        for number, (loss, norm) in enumerate(pairs, 1):
+            step = first + number
+            if math.isfinite(loss) and math.isfinite(norm):
+                self.skipped = 0
+                self.losses.append(loss)
+                usual = statistics.median(self.norms) if len(self.norms) > 20 else norm
+                if norm > SPIKE * usual:
+                    times = f"{norm / usual:.0f} times its median" if usual else "not 0"
+                    self.say(
+                        f"Step {step}: the gradient's norm is {norm:.3g}, {times}."
+                    )
+                self.norms.append(norm)
+                continue
+            text = f"Step {step}: the loss is {loss}, the gradient's norm {norm}."
+            self.skipped += 1
+            if self.config.on_nan == "stop":
+                return number, text
+            if self.skipped == SKIPS:
+                return number, f"{text} {SKIPS} steps in a row were left out."
+            self.say(f"{text} The step is left out.")
+        return len(values["loss"]), ""
+
+    def line(self, step: int, evaluation: dict | None, speed: dict, last: dict) -> str:
+        """Returns what is said with each evaluation, on one line."""
+        parts = []
+        if self.losses:
+            parts.append(f"loss {statistics.fmean(self.losses):.4f}")
+        self.losses = []
+        means = (evaluation or {}).items()
+        parts += [f"held-out {name} {value:.4f}" for name, value in means]
+        if "learning_rate" in last:
+            parts.append(f"learning rate {last['learning_rate'][-1]:.3g}")
+        for unit in ("tokens", "rows"):
+            if rate := speed.get(f"{unit}_per_second"):
+                left = (self.config.num_steps - step) * speed["step_seconds"]
+                parts += [f"{rate:,.0f} {unit}/s", f"{duration(left)} left"]
+                break
+        return f"step {step}: {', '.join(parts)}"
 
 
-def amounts(task: Task, mesh: Mesh, abstract: Any) -> dict[str, float]:
-    """Returns what a step does, by the name of what that is in a second."""
-    rows = task.config.batch_size
-    found = {"rows_per_second": rows}
-    if task.tokens_per_row > 1:
-        found["tokens_per_second"] = rows * task.tokens_per_row
-    if peak := PEAK_FLOPS.get(mesh.devices.flat[0].device_kind):
-        num_params = sum(leaf.size for leaf in jax.tree.leaves(abstract["params"]))
-        found["mfu"] = rows * task.flops_per_row(num_params) / (peak * mesh.size)
-    return found
+def duration(seconds: float) -> str:
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 def fit(
@@ -848,119 +769,221 @@ def fit(
 
     Args:
         config: the settings.
-        log: "json", "tensorboard", "wandb", or a function that is called with values and
-            their step, once they are in the run's own files.
+        log: one of `LOGGERS`, or a function that is called with values and their step,
+            once they are in the run's own files.
         progress: whether a bar shows how far it is.
 
     Returns:
         {"step", "stopped", "losses", "evaluation", "best", "params", "shown"}: whether
         a signal ended it before the last step, the losses of the steps taken now, means
-        over the held-out rows, the step of the best checkpoint, params, sharded, and
-        what the model makes, as text.
+        over the held-out rows, the step of the best checkpoint, params (their average
+        with `ema`), sharded, and what the model makes, as text.
 
     Raises:
         RunError: settings or checkpoints that do not fit, before any step; later, a
-            file that cannot be written.
+            file that cannot be written, or a loss that is not finite.
     """
-    from jax.experimental.multihost_utils import reached_preemption_sync_point
-    from tqdm import tqdm
-
     is_first = jax.process_index() == 0
     say = functools.partial(print, flush=True) if is_first else lambda text: None
     say(f"Training {config.task} on {machine()}.")
-    checkpoints = Checkpoints(config)
-    facts = checkpoints.facts()
-    if not config.schedule_steps:
-        horizon = facts.get("schedule_steps", config.num_steps)
-        config = dataclasses.replace(config, schedule_steps=horizon)
-    check_config(config)
-    task, mesh = make_task(config), make_mesh(config)
-    train, held_out = task.load()
-    check_rows(config, train, held_out)
-    init, abstract = first_state(task, mesh)
-    settings = settings_of(config) | {"num_rows": count_rows(train)}
-    settings |= {
-        f"params/{name_of(path)}": list(leaf.shape)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(abstract["params"])
-    }
-    compare(checkpoints.step, facts, settings)
-    check_folder(Path(config.directory))
-    step = start = checkpoints.step
-    if start:
-        newer = [n for n in sorted(checkpoints.source.all_steps()) if n > start]
-        left = f" Newer ones stay: {newer}." if newer else ""
-        say(
-            f"Continuing from checkpoint {start} in {checkpoints.source.directory}.{left}"
-        )
-    if config.num_steps > config.schedule_steps:
-        say(
-            f"From step {config.schedule_steps} on, the learning rate is constant: its "
-            "schedule ends there."
-        )
-    state = checkpoints.restore_state(abstract) if start else init()
-    train_step = make_train_step(task, mesh)
-    evaluate = make_evaluate(task, mesh, held_out, abstract)
-    per_second = amounts(task, mesh, abstract)
-    metrics = Log(config, start, log, per_second) if is_first else None
-    losses, evaluation, stopped, running = [], None, False, collections.deque()
-    silent = not (progress and is_first)
-    bar = tqdm(total=config.num_steps, initial=step, disable=silent)
+    folder = Path(config.directory)
+    with locked(folder) if is_first else contextlib.nullcontext():
+        checkpoints = Checkpoints(config)
+        facts, horizon = checkpoints.facts(), config.schedule_steps
+        known = facts.get("schedule_steps", config.num_steps)
+        run = prepare(dataclasses.replace(config, schedule_steps=horizon or known))
+        settings = settings_of(run)
+        if facts and checkpoints.source is not checkpoints.manager and not horizon:
+            if differences(facts, settings):  # then its schedule is its own, too
+                run = prepare(config)
+                settings = settings_of(run)
+        check_folder(folder)
+        start, state = begin(run, checkpoints, facts, settings, say)
+        config = run.config
+        if config.num_steps > config.schedule_steps:
+            say(
+                f"From step {config.schedule_steps} on, the learning rate is constant: "
+                "its schedule ends there."
+            )
+        per_second = amounts(run.task, run.mesh, run.state)
+        metrics = Log(config, start, log, per_second) if is_first else None
+        loop = Loop(run, checkpoints, settings, metrics, say, progress and is_first)
+        return loop.train(start, state, bool(start and facts.get("evaluation_missing")))
 
-    def ask(number):
-        nonlocal is_asked
-        is_asked = True
-        bar.disable |= number == signal.SIGINT  # `| tee`, which read it, may have ended
 
-    # Of several processes, JAX's own handler tells all, and at which step.
-    is_asked, numbers = False, SIGNALS if jax.process_count() == 1 else ()
-    with bar, asked_to_end(ask, numbers), contextlib.ExitStack() as trace:
-        for batch in batches(train, config, mesh, start):
-            if config.profile and is_first and step == start + config.steps_per_call:
-                folder = str(Path(config.directory) / "profile")
-                trace.enter_context(jax.profiler.trace(folder))
-            with jax.profiler.StepTraceAnnotation("train", step_num=step):
-                state, found = train_step(state, batch)
-            running.append((step, found))
-            step += config.steps_per_call
-            is_last = step == config.num_steps
-            if not numbers:  # they agree on a call that none has begun
-                is_asked = reached_preemption_sync_point(step // config.steps_per_call)
-            stopped = is_asked and not is_last
-            evaluates = is_last or (config.eval_every and step % config.eval_every == 0)
-            evaluates = evaluates and not stopped  # then there is little time left
-            saves = evaluates or stopped or step % config.save_every == 0
-            # One call runs while the last is read; before a save, the log holds all.
-            while len(running) > (0 if saves else 1):
-                first, found = running.popleft()
-                values = {name: np.asarray(a).tolist() for name, a in found.items()}
-                if metrics:
-                    metrics.write(first, values)
-                losses += values["loss"]
-                bar.set_postfix(loss=f"{losses[-1]:.4f}", refresh=False)
-                bar.update(config.steps_per_call)
-            evaluation = evaluate(state) if evaluates else None
-            if evaluates and metrics:
-                metrics.evaluation(step, evaluation)
-            if saves:
-                checkpoints.save_state(step, state, settings, evaluation)
-            if saves and metrics:
-                metrics.since = time.perf_counter()
-            if step >= start + config.steps_per_call + config.profile:
-                trace.close()
-            if stopped:
-                break
-    checkpoints.wait()
-    found = {"step": step, "stopped": stopped, "losses": losses}
-    found |= {"params": state["params"], "best": checkpoints.manager.best_step()}
-    if stopped:
-        return found | {"evaluation": None, "shown": ""}
+class Loop:
+    """The steps of a run, and what is done between them."""
 
-    def run(f):
-        made = jax.jit(f, out_shardings=NamedSharding(mesh, P()))(state["params"])
-        return jax.tree.map(lambda a: np.asarray(a.addressable_data(0)), made)
+    def __init__(
+        self,
+        run: Prepared,
+        checkpoints: Checkpoints,
+        settings: dict,
+        metrics: Log | None,
+        say: Callable,
+        progress: bool,
+    ):
+        self.run, self.config, self.checkpoints = run, run.config, checkpoints
+        self.settings, self.metrics, self.say = settings, metrics, say
+        self.progress, self.is_asked, self.checks = progress, False, itertools.count()
+        self.watch, self.slow = Watch(self.config, self.tell), False
+        self.losses: list[float] = []
+        self.last: dict[str, list] = {}  # metrics of the last call that was read
+        self.running: collections.deque = collections.deque()  # calls to be read
+        self.position: Any = None  # of the stream
+        parts = run.task, run.mesh, run.held_out, run.state
+        self.evaluate = make_evaluate(*parts) if run.held_out is not None else None
 
-    evaluation = evaluation or evaluate(state)
-    return found | {"evaluation": evaluation, "shown": task.show(run)}
+    def tell(self, text: str) -> None:
+        """Prints a line, above the bar if there is one."""
+        from tqdm import tqdm
+
+        tqdm.write(text) if self.progress else self.say(text)
+
+    def ends(self) -> bool:
+        """Whether the run was asked to end; of several processes, all at the same call."""
+        if jax.process_count() > 1:
+            from jax.experimental.multihost_utils import reached_preemption_sync_point
+
+            self.is_asked |= reached_preemption_sync_point(next(self.checks))
+        return self.is_asked
+
+    def ask(self, number: int) -> None:
+        self.is_asked = True
+        self.bar.disable |= (
+            number == signal.SIGINT
+        )  # `| tee`, which read it, may be gone
+
+    def train(self, start: int, state: Any, owes: bool) -> dict[str, Any]:
+        """Takes the steps from `start`; `owes`: an evaluation there was interrupted."""
+        from tqdm import tqdm
+
+        config, step, evaluation, compiled = self.config, start, None, None
+        saved, silent = start, not self.progress
+        self.bar = tqdm(total=config.num_steps, initial=start, disable=silent)
+        # Of several processes, JAX's own handler tells all, and at which call.
+        numbers = SIGNALS if jax.process_count() == 1 else ()
+        with self.bar, asked_to_end(self.ask, numbers), contextlib.ExitStack() as trace:
+            if owes:
+                evaluation = self.evaluated(step, state)
+            for batch, position in batches(
+                self.run.train, config, self.run.mesh, start
+            ):
+                if compiled is None:
+                    compiled = self.run.step.lower(state, batch).compile()
+                    plan = plan_of(self.run, compiled)
+                if self.ends():
+                    break
+                if self.metrics and config.profile:
+                    self.profile(trace, step - start)
+                begun = time.perf_counter()
+                with jax.profiler.StepTraceAnnotation("train", step_num=step):
+                    state, found = compiled(state, batch)
+                self.running.append((step, found))
+                step, self.position = step + config.steps_per_call, position
+                is_last, every = step == config.num_steps, config.eval_every
+                evaluates = is_last or (every and step % every == 0)
+                saves = evaluates or step % config.save_every == 0
+                # One call runs while the last is read. If they are slow, none waits
+                # behind it, which would have to end, too, after SIGTERM. Before a save,
+                # the log holds all.
+                while len(self.running) > (0 if saves or self.slow else 1):
+                    self.read()
+                self.slow = time.perf_counter() - begun > SLOW_S
+                if evaluates:
+                    evaluation = self.evaluated(step, state)
+                if saves:
+                    saved = step
+                    self.save(step, state, evaluates and evaluation is None)
+            while self.running:
+                self.read()
+            if step > saved:
+                self.save(step, state, missing=False)
+        self.checkpoints.wait()
+        if self.metrics and compiled:
+            measured(plan, state)
+            write_json(Path(config.directory) / "plan.json", plan)
+        stopped = self.is_asked and (step < config.num_steps or evaluation is None)
+        stopped &= step > start or step < config.num_steps
+        if step < config.num_steps and not stopped:
+            raise RunError(
+                f"The task's stream ended before step {step + config.steps_per_call}. Step "
+                f"{step} is saved. Let the stream repeat its data, or end the run there: "
+                f"--num-steps {step}."
+            )
+        params = state.get("ema", state["params"])
+        found = {"step": step, "stopped": stopped, "losses": self.losses}
+        found |= {"params": params, "best": self.checkpoints.best}
+        if stopped:
+            return found | {"evaluation": None, "shown": ""}
+
+        def run(f):
+            replicated = NamedSharding(self.run.mesh, P())
+            made = jax.jit(f, out_shardings=replicated)(params)
+            return jax.tree.map(lambda a: np.asarray(a.addressable_data(0)), made)
+
+        if evaluation is None and self.evaluate:
+            evaluation = self.evaluate(state, lambda: False)
+        return found | {"evaluation": evaluation, "shown": self.run.task.show(run)}
+
+    def profile(self, trace: contextlib.ExitStack, taken: int) -> None:
+        """Begins a trace after the first call, which compiles, and ends it."""
+        per_call = self.config.steps_per_call
+        if taken == per_call:
+            folder = str(Path(self.config.directory) / "profile")
+            trace.enter_context(jax.profiler.trace(folder))
+        elif taken >= per_call + self.config.profile:
+            trace.close()
+
+    def read(self) -> None:
+        """Reads and logs the metrics of the oldest call; raises if one is not finite."""
+        first, found = self.running.popleft()
+        values = {name: np.asarray(a).tolist() for name, a in found.items()}
+        norm = values.pop("param_norm")
+        count, odd = self.watch.read(first, values)
+        if not odd and not math.isfinite(norm):
+            odd = f"After step {first + count} the parameters are not finite."
+        values = self.last = {name: found[:count] for name, found in values.items()}
+        if self.metrics:
+            self.metrics.write(first, values)
+        self.losses += values["loss"]
+        self.bar.set_postfix(loss=f"{self.losses[-1]:.4f}", refresh=False)
+        self.bar.update(self.config.steps_per_call)
+        if odd:
+            self.checkpoints.wait()
+            folder, complete = (
+                self.checkpoints.manager.directory,
+                self.checkpoints.steps(),
+            )
+            last = f"{folder}/{complete[-1]}" if complete else "none yet"
+            remedy = f", and --start-from {last}" if complete else ""
+            raise RunError(
+                f"{odd} Nothing of it is saved. The last finite checkpoint: {last}.\n"
+                "The same line would end at the same step. Add --on-nan skip to leave "
+                "such steps out; or choose a lower --peak-lr with a new --directory"
+                f"{remedy}."
+            )
+
+    def evaluated(self, step: int, state: Any) -> dict | None:
+        """Evaluates, and says where the run is; None if it was asked to end meanwhile."""
+        evaluation = self.evaluate(state, self.ends) if self.evaluate else None
+        if evaluation:
+            self.checkpoints.compare(step, evaluation["loss"])
+        if self.metrics and evaluation:
+            self.metrics.evaluation(step, evaluation)
+        if self.metrics and not self.is_asked:
+            speed = self.metrics.speed
+            self.tell(self.watch.line(step, evaluation, speed, self.last))
+            self.metrics.draw()
+        return evaluation
+
+    def save(self, step: int, state: Any, missing: bool) -> None:
+        """Saves; `missing`: an evaluation that was due was interrupted."""
+        missing &= self.evaluate is not None
+        facts = {"position": written(self.position), "evaluation_missing": missing}
+        self.checkpoints.save_state(step, state, self.settings | facts)
+        if self.metrics:
+            self.metrics.since = time.perf_counter()
 
 
 def launch(arguments: list[str], num_processes: int) -> int:
@@ -1025,10 +1048,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--directory", required=True, help="where the run's files are")
     text = "such as data=4,model=2; default: all devices as data"
     parser.add_argument("--mesh", type=read_mesh, default={}, help=text)
-    parser.add_argument(
-        "--log", default="json", choices=("json", "tensorboard", "wandb")
-    )
+    parser.add_argument("--log", default="json", choices=LOGGERS)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    text = "write the run's report.html, as far as it is; train nothing"
+    parser.add_argument("--report", action="store_true", help=text)
     several = parser.add_mutually_exclusive_group()
     text = "start so many here, on simulated devices"
     several.add_argument("--processes", type=int, help=text)
@@ -1049,6 +1072,9 @@ def main() -> int:
     """Runs the command line; returns the exit code."""
     options = parse()
     try:
+        if options.report:
+            print(write_report(Path(options.directory)))
+            return 0
         if options.processes and not options.process:
             return launch(sys.argv[1:], options.processes)
         code = train(options)
@@ -1072,6 +1098,13 @@ def train(options: argparse.Namespace) -> int:
     number, count, port = (options.process or "0/1/").split("/")
     if options.cluster:
         jax.distributed.initialize()
+        is_meant = os.environ.get("JAX_PLATFORMS") == "cpu"
+        if jax.default_backend() == "cpu" and not is_meant:
+            raise RunError(
+                "--cluster finds only CPUs: install JAX for the chips that are there, "
+                '`pip install "jax[cuda13]"` (or cuda12, tpu). To train on CPUs, set '
+                "JAX_PLATFORMS=cpu."
+            )
     else:  # simulated devices, for where there are no others
         flag = f"--xla_force_host_platform_device_count={NUM_DEVICES // int(count)}"
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
@@ -1079,20 +1112,28 @@ def train(options: argparse.Namespace) -> int:
     if options.process:
         jax.config.update("jax_platforms", "cpu")  # two cannot share a GPU's memory
         jax.distributed.initialize(f"localhost:{port}", int(count), int(number))
+    if not jax.config.jax_compilation_cache_dir:  # a resumed run need not compile
+        cache = Path(options.directory).absolute() / "compiled"
+        jax.config.update("jax_compilation_cache_dir", str(cache))
     names = [field.name for field in dataclasses.fields(Config)]
     config = Config(**{name: getattr(options, name) for name in names})
     result = fit(config, options.log, not options.quiet)
     if jax.process_index():
         return STOPPED * result["stopped"]
+    if result["stopped"] and not result["losses"]:
+        print("Stopped: no step was taken. Run the same line again to continue.")
+        return STOPPED
     if result["stopped"]:
         text = "is saved. Run the same line again to continue."
         print(f"Stopped: step {result['step']} {text}")
         return STOPPED
     loss = f"loss {result['losses'][-1]:.4f}" if result["losses"] else "was done"
-    means = (f"held-out {n} {value:.4f}" for n, value in result["evaluation"].items())
+    evaluation = (result["evaluation"] or {}).items()
+    means = (f"held-out {name} {value:.4f}" for name, value in evaluation)
     print(f"step {result['step']}: {', '.join((loss, *means))}")
     if result["best"]:
-        print(f"best held-out loss: {options.directory}/checkpoints/{result['best']}")
+        folder = Path(options.directory).absolute() / "checkpoints"
+        print(f"best held-out loss: {folder / str(result['best'])}")
     print(result["shown"], end="\n" if result["shown"] else "")
     return 0
 

@@ -10,7 +10,6 @@ Source: Flax, "Why Flax NNX", "Scale up on multiple devices" and "Transforms gui
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -22,14 +21,6 @@ from pipeline_transformer import LETTERS, Transformer
 def named(*axes: str) -> dict[str, Any]:
     """Makes the metadata of a parameter; where it lies is the pipeline's business."""
     return {"out_sharding": axes, "eager_sharding": False}
-
-
-def replaced(state: Any, value_of: Callable) -> Any:
-    """Returns the state with `value_of(name, array)` in place of each array."""
-    return nnx.from_flat_state(
-        (path, leaf.replace(value_of("/".join(path), leaf.get_value())))
-        for path, leaf in nnx.to_flat_state(state)
-    )
 
 
 def attend(query: Any, key: Any, value: Any, **_: Any) -> Any:
@@ -104,13 +95,12 @@ class LanguageModel(nnx.Module):
         self.layers = stacked(rngs)
         self.norm = nnx.RMSNorm(width, scale_metadata=named("whole"), rngs=rngs)
 
-    def __call__(self, x: Any, whole: Callable) -> Any:
-        """Computes f32[B, T, letters] from i32[B, T]; `whole` is as in `logits`."""
+    def __call__(self, x: Any) -> Any:
+        """Computes f32[B, T, letters] from i32[B, T]."""
         structure, stacked = nnx.split(self.layers)
 
         @jax.checkpoint
         def layer(h, own):
-            own = replaced(own, lambda name, part: whole(f"layers/{name}", part))
             return nnx.merge(structure, own)(h), None
 
         h = self.letters(x).astype(jnp.float32)
@@ -141,16 +131,11 @@ class FlaxTransformer(Transformer):
         state = nnx.state(LanguageModel(self, nnx.Rngs(key)))
         return {"/".join(path): leaf[...] for path, leaf in nnx.to_flat_state(state)}
 
-    def logits(self, params: dict[str, Any], x: Any, whole: Callable) -> Any:
-        """Computes f32[B, T, letters] from i32[B, T], as `Transformer.logits`."""
+    def logits(self, params: dict[str, Any], x: Any) -> Any:
+        """Computes f32[B, T, letters] from i32[B, T]."""
         structure, state = self.model
-        # A layer's arrays stay in parts until the layer needs them.
-        state = replaced(
-            state,
-            lambda name, _: (
-                params[name]
-                if name.startswith("layers/")
-                else whole(name, params[name])
-            ),
+        state = nnx.from_flat_state(
+            (path, leaf.replace(params["/".join(path)]))
+            for path, leaf in nnx.to_flat_state(state)
         )
-        return nnx.merge(structure, state)(x, whole) * self.config.hidden**-0.5
+        return nnx.merge(structure, state)(x) * self.config.hidden**-0.5

@@ -2,7 +2,8 @@
 
 What differs from the classifier of digits is all here: the model, where its logical axes
 lie on the mesh, and the data. Attention heads and the perceptron's units are split over
-"model" (tensor parallelism), the width of every matrix over "data" (FSDP).
+"model" (tensor parallelism), the width of every matrix over "data" (FSDP). The model is
+written as for one device: the pipeline gathers a layer's weights when it needs them.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Transformer(Task):
 
     `hidden` of the settings is the width. The layers' parameters are stacked, and taken
     one layer after the other by a scan; of each layer, only its input is kept for the
-    gradient (`jax.checkpoint`), and the layer's weights are gathered when it needs them.
+    gradient (`jax.checkpoint`).
     """
 
     num_layers: ClassVar = 4
@@ -72,7 +73,7 @@ class Transformer(Task):
     num_letters: ClassVar = len(LETTERS)
     row: ClassVar = 64  # letters
     tokens_per_row: ClassVar = row
-    rules: ClassVar = {"heads": "model", "units": "model", "width": "data"}
+    rules: ClassVar = (("heads", "model"), ("units", "model"), ("width", "data"))
     axes: ClassVar = {  # the logical axes of each parameter
         "letters": ("letter", "width"),
         "places": ("place", "width"),
@@ -84,12 +85,6 @@ class Transformer(Task):
         "scale_2": ("layer", "whole"),
         "scale": ("whole",),
     }
-
-    @property
-    def specs(self) -> dict[str, Any]:
-        """Where the parameters lie, by the rules."""
-        lies = self.axes.items()
-        return {name: P(*map(self.rules.get, axes)) for name, axes in lies}
 
     def load(self) -> tuple[tuple, tuple]:
         """Returns rows to train on and held-out ones: (i32[N, 64], the letters after)."""
@@ -127,18 +122,12 @@ class Transformer(Task):
         ones = {"scale_1": (layers, width), "scale_2": (layers, width), "scale": width}
         return params | {name: jnp.ones(shape) for name, shape in ones.items()}
 
-    def logits(self, params: dict[str, Any], x: Any, whole: Callable) -> Any:
-        """Computes f32[B, T, letters] from i32[B, T].
-
-        Args:
-            params: as `init` makes them, or one device's parts of them.
-            x: places in LETTERS; T is 64 at most.
-            whole: (name, array) -> the array without its split over "data".
-        """
+    def logits(self, params: dict[str, Any], x: Any) -> Any:
+        """Computes f32[B, T, letters] from i32[B, T], places in LETTERS; T is 64 at most."""
         dtype = self.config.compute_dtype
 
-        def taken(layer, names):  # cast last: gradients are added up in float32
-            return [jnp.asarray(whole(name, layer[name]), dtype) for name in names]
+        def taken(layer, names):
+            return [jnp.asarray(layer[name], dtype) for name in names]
 
         def block(h, layer):
             qkv, out, up, down = taken(layer, ("qkv", "out", "up", "down"))
@@ -165,17 +154,9 @@ class Transformer(Task):
     def loss(self, params: Any, batch: Any, key: Any, step: Any) -> tuple:
         """Cross-entropy of the next letters, in nats, summed over each row."""
         x, y = batch
-        logits = self.logits(params, x, self.gathered)
+        logits = self.logits(params, x)
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, y)
         return losses.sum(-1), jnp.full(len(x), x.shape[1], jnp.float32), {}
-
-    def gathered(self, name: str, part: Any) -> Any:
-        """Gathers an array's parts, one layer's say, if it is split over "data"."""
-        axes = self.axes[name][-part.ndim :]
-        if "width" not in axes:
-            return part
-        axis = axes.index("width")
-        return jax.lax.all_gather(part, "data", axis=axis, tiled=True)
 
     def show(self, run: Callable) -> str:
         """Says what the loss is to be compared with, and writes a text of its own."""
@@ -194,7 +175,7 @@ class Transformer(Task):
 
         def step(params, state, key):
             row, place = state  # the letters so far, then anything
-            shown = self.logits(params, row[None], lambda _, a: a)[0, place - 1]
+            shown = self.logits(params, row[None])[0, place - 1]
             letter = jax.random.categorical(key, shown).astype(row.dtype)
             full = place == self.row
             row = jnp.where(full, jnp.roll(row, -1), row)

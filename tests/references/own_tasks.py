@@ -65,3 +65,40 @@ class Misnamed(Tokens):
     """Names a parameter that it does not have."""
 
     specs = {"layer/*/w": P("model")}  # noqa: RUF012
+
+
+class Numbers:
+    """A stream of batches with a state, as Grain's."""
+
+    def __init__(self):
+        self.place = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.place += 1
+        rng = np.random.default_rng(self.place)
+        return {"x": rng.normal(size=(16, 8)).astype(np.float32)}
+
+    def get_state(self):
+        return {"place": self.place}
+
+    def set_state(self, state):
+        self.place = state["place"]
+
+
+class Streamed(Task):
+    """Reads a stream; its one matrix is sharded over both axes."""
+
+    specs = {"w": P("data", "model")}  # noqa: RUF012
+
+    def load(self):
+        return Numbers(), {"x": np.eye(8, dtype=np.float32)}
+
+    def init(self, key):
+        return {"w": jax.random.normal(key, (8, 8))}
+
+    def loss(self, params, batch, key, step):
+        losses = ((batch["x"] @ params["w"] - batch["x"]) ** 2).sum(1)
+        return losses, jnp.ones(len(losses)), {}
