@@ -318,8 +318,8 @@ def update_mistakes(weights, velocity, grads, lr, beta):
 @visible(
     "sharded_update",
     points=3,
-    essential=["same numbers"],
-    others=["identical replicas", "bytes of one all-reduce", "any axis"],
+    essential=["same numbers", "bytes of one all-reduce"],
+    others=["identical replicas", "any axis"],
 )
 def examples_of_sharded_update():
     rng, num_devices = np.random.default_rng(11), jax.device_count()

@@ -69,7 +69,9 @@ def random_numbers(rng, dtype, *shape):  # with all bits of their dtype
     return (bits if jnp.issubdtype(dtype, jnp.integer) else bits / 2**20).astype(dtype)
 
 
+RULES = {"arguments": "arguments stay", "memory": "nothing is remembered"}
 X = 4  # its place, after four parameters
+STEP = {"[0]": "same numbers", "[1]": "loss before the step"}  # what it returns
 
 
 def num_lost(*trees):  # arrays that were donated or deleted
@@ -91,13 +93,14 @@ def expect_no_recompilation(step, params, x, y, *more):  # after a call with lr 
     inside = (
         "lr is a constant of the program: pass it as an argument that is not static"
     )
-    for lr, headline, cause in (
-        (0.1, again, anew),
-        (np.random.rand(), "Another lr compiled anew.", inside),  # new in each run
+    for lr, headline, cause, always in (
+        (0.1, again, anew, True),
+        (np.random.rand(), "Another lr compiled anew.", inside, False),  # new each run
     ):
-        seen = observe(step, params, x, y, np.float32(lr), *more)
-        shown = {"causes": {cause: lambda _: True}}
-        expect(seen, not seen.num_compiles, headline, **shown)
+        call = functools.partial(observe, step, params, x, y, np.float32(lr), *more)
+        causes = {cause: lambda _, f=call, a=always: bool(f().num_compiles) == a}
+        seen = call()
+        expect(seen, not seen.num_compiles, headline, causes=causes)
 
 
 FOR_TRAINING = 1437  # of 1,797 digits; the others are held out
@@ -145,16 +148,9 @@ def random_params(rng, width, num_devices=None):  # no bias is 0
     return params if num_devices is None else copies(params, num_devices)
 
 
-def expect_params(seen, right, mistakes=None):  # whatever the loss
-    expect_shapes(seen, right)
-    wanted = (right[0], *seen.value[1:])
-    expect_close(seen, wanted, rtol=1e-4, atol=1e-5, mistakes=mistakes)
-
-
-def expect_loss(seen, right, mistakes=None):  # whatever the parameters
-    expect_shapes(seen, right)
-    wanted = (seen.value[0], right[1], *seen.value[2:])
-    expect_close(seen, wanted, rtol=1e-4, atol=1e-5, mistakes=mistakes)
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+expect_params = functools.partial(expect_close, part="[0]", **CLOSE)
+expect_loss = functools.partial(expect_close, part="[1]", **CLOSE)
 
 
 def unsent():  # why replicas may differ
@@ -175,8 +171,9 @@ def two_steps(params, x, y, lr):
 @visible(
     "train_step",
     points=3,
-    essential=["same numbers", "loss before the step", "own rows only"],
+    essential=["same numbers", "own rows only"],
     others=[
+        "loss before the step",
         "replicas agree",
         "one all-reduce",
         "no recompilation",
@@ -192,10 +189,6 @@ def examples_of_train_step():
     seen = observe(train_step, copies(params, many), x, y, np.float32(0.1), traced=True)
     causes, cause = unsent(), "gradients are combined, losses are not"
     causes[cause] = lambda seen: np.ptp(seen.value[0]["w1"], axis=0).max() == 0
-    with statement("same numbers", "loss before the step"):
-        expect_shapes(seen, copies((params, loss), many))
-    with statement("replicas agree"):
-        expect_replicas(seen, causes=causes)
     mistakes = {
         f"the gradients were added up: {many} times too large": (far, loss),
         "gradients and loss were added up, not averaged": (far, many * loss),
@@ -206,10 +199,11 @@ def examples_of_train_step():
     }
     right, mistakes = copies(((after, loss), mistakes), many)
     with statement("same numbers"):
-        expect_params(seen, right, mistakes)
+        expect_params(seen, right, mistakes=mistakes)
     with statement("loss before the step"):
-        expect_loss(seen, right, mistakes)
+        expect_loss(seen, right, mistakes=mistakes)
     with statement("replicas agree"):
+        expect_replicas(seen, causes=causes)
         expect_devices(seen, many)
     with statement("own rows only"):
         expect_arrays(seen, never=(16 * many, 32))
@@ -236,8 +230,8 @@ def digits_by_train_step():
 @visible(
     "accumulated_step",
     points=3,
-    essential=["same numbers", "loss before the step", "one microbatch at a time"],
-    others=["replicas agree", "one all-reduce", "arguments stay"],
+    essential=["same numbers", "one microbatch at a time", "one all-reduce"],
+    others=["loss before the step", "replicas agree", "arguments stay"],
 )
 def examples_of_accumulated_step():
     params, there = init_mlp(1), jax.device_count()
@@ -253,15 +247,13 @@ def examples_of_accumulated_step():
         mistakes[f"gradients and losses of the {who} were added up"] = far, many * loss
     inputs = (copies(params, there), x, y, 0.1, "devices")
     seen = observe(accumulated_step, *inputs, axis="devices", traced=True)
-    with statement("same numbers", "loss before the step"):
-        expect_shapes(seen, copies((after, loss), there))
-    with statement("replicas agree"):
-        expect_replicas(seen, causes=unsent())
     right, mistakes = copies(((after, loss), mistakes), there)
     with statement("same numbers"):
-        expect_params(seen, right, mistakes)
+        expect_params(seen, right, mistakes=mistakes)
     with statement("loss before the step"):
-        expect_loss(seen, right, mistakes)
+        expect_loss(seen, right, mistakes=mistakes)
+    with statement("replicas agree"):
+        expect_replicas(seen, causes=unsent())
     with statement("one all-reduce"):
         expect_collectives(seen, in_loop=False)
         expect_one_sync(seen, params, there)
@@ -300,8 +292,9 @@ def placed_step(params, x, y, lr, num_devices):  # what it gives, and deletes
 @visible(
     "shard_map_step",
     points=4,
-    essential=["same numbers", "loss before the step", "own rows only"],
+    essential=["same numbers", "own rows only"],
     others=[
+        "loss before the step",
         "replicated result",
         "one all-reduce",
         "no recompilation",
@@ -325,9 +318,9 @@ def examples_of_shard_map_step():
         inputs = params, x, y, np.float32(0.1), number
         seen = observe(shard_map_step, *inputs, **{how: True})
         with statement("same numbers"):
-            expect_params(seen, (after, loss), mistakes)
+            expect_params(seen, (after, loss), mistakes=mistakes)
         with statement("loss before the step"):
-            expect_loss(seen, (after, loss), mistakes)
+            expect_loss(seen, (after, loss), mistakes=mistakes)
         with statement("replicated result"):
             where = {len(pieces) for pieces in seen.layout.values()}
             headline = f"The result is not on all {number} devices."
@@ -369,6 +362,10 @@ def summed(*inputs):
     return shares(*inputs)[1]
 
 
+PADDED = {"[0]": "padded and split", "[1]": "mask"}
+SHARES = {"[0]": "share of the mean", "[1]": "gradients add up"}
+
+
 def wrong_counts(params, padded, mask, truth):  # what other counts than all's give
     def scaled(factor, tree):
         return jax.tree.map(lambda leaf: factor * leaf, tree)
@@ -408,21 +405,24 @@ def examples_of_pad_and_shard():
         cause = "a true row of zeros was taken for padding"
         mistakes = {cause: (padded, padded[1] != 0)}
         seen = observe(pad_and_shard, true, many)
-        with statement("padded and split", "mask"):
-            expect_shapes(seen, (padded, mask))
-        with statement("padded and split"):
-            expect_close(seen, (padded, seen.value[1]), mistakes=mistakes)
-        with statement("mask"):
-            expect_close(seen, (seen.value[0], mask), mistakes=mistakes)
-    truth, (masked_x, masked_y) = reference_perceptron(params, *true), padded
-    masked_x[~mask], masked_y[~mask] = 7, 7
-    mistakes = wrong_counts(params, padded, mask, truth)
-    close = {"rtol": 1e-4, "atol": 1e-5, "mistakes": copies(mistakes, many)}
+        for part, name in PADDED.items():
+            with statement(name):
+                expect_close(seen, (padded, mask), part=part, mistakes=mistakes)
+    truth, filled = reference_perceptron(params, *true), jax.tree.map(np.copy, padded)
+    for rows in filled:
+        rows[~mask] = 7
+    mistakes = wrong_counts(params, filled, mask, truth)
+    close = {"mistakes": copies(mistakes, many), **CLOSE}
     cause = f"that is nan, as 0 / 0 is: device {many - 1} has no true row"
     close["causes"] = {cause: lambda seen: np.isnan(seen.value[0]).all()}
-    seen = observe(summed, copies(params, many), *padded, mask, "i", axis="i")
-    with statement("share of the mean", "gradients add up", "padding does not matter"):
-        expect_close(seen, copies(truth, many), **close)
+    inputs = copies(params, many), *filled, mask, "i"
+    seen = observe(summed, *inputs, axis="i")
+    for part, name in SHARES.items():
+        with statement(name):
+            expect_close(seen, copies(truth, many), part=part, **close)
+    other = observe(summed, inputs[0], *padded, *inputs[3:], axis="i")
+    with statement("padding does not matter"):
+        expect_close(other, seen.value, **CLOSE)
 
 
 @demo("pad_and_shard")

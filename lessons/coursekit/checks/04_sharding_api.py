@@ -13,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from coursekit.checks import demo, hidden, visible
-from coursekit.expect import expect, expect_close, expect_error
+from coursekit.expect import expect, expect_close, expect_error, expect_result
 from coursekit.expect_program import (
     expect_arrays,
     expect_collectives,
@@ -49,8 +49,10 @@ from coursekit.observe import observe
 from coursekit.outcomes import statement
 from coursekit.reference_checks import expect_like_solution
 from coursekit.references import reference_adamw, reference_relu_layers, reference_sgd
-from coursekit.traced_program import A_SEND
+from coursekit.traced_program import A_SEND, OWN_SEND
 from coursekit.tracing import num_donated
+
+RULES = {"arguments": "arguments stay", "memory": "nothing is remembered"}
 
 
 @visible(
@@ -97,14 +99,8 @@ def demo_of_make_mesh_and_place():
 @visible(
     "predict_layout",
     points=2,
-    essential=["block and count"],
-    others=[
-        "short specs",
-        "no devices needed",
-        "mistakes raise",
-        "arguments stay",
-        "nothing is remembered",
-    ],
+    essential=["block and count", "no devices needed"],
+    others=["short specs", "mistakes raise", "arguments stay", "nothing is remembered"],
 )
 def examples_of_predict_layout():
     block, missing, unasked = "block and count", "short specs", "no devices needed"
@@ -190,12 +186,12 @@ def examples_of_data_parallel_step():
         "the loss is the one after the step": expected | {"losses": later},
     }
     seen = observe(data_parallel_run, params, x, y, [0.05], 8, compiled=True)
+    with statement("same step"):
+        expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=causes)
     with statement("no recompilation"):
         expect_traced(seen)
         names = [name for name, _ in seen.steps]
         expect(seen, names == ["func.call"], "The step is not one compiled program.")
-    with statement("same step"):
-        expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=causes)
     with statement("replicated result"):
         expect_layout(seen, {"w1": ('["params"]["w1"]', ())}, (8,), ("data",))
     all_rows = "every device computes all rows"
@@ -412,14 +408,12 @@ def init_from_reversed(key, num_layers, width, mesh_shape, names, specs):
     return init_sharded(key, num_layers, width, mesh_shape, names, specs)
 
 
-def expect_split_weights(seen, size):  # by each step that makes them
+WHOLE = "Arrays as large as the weights are made outside of a sharding jit."
+
+
+def makes_whole(seen, size):  # in one of its steps
     expect_traced(seen)
-    headline = (
-        "Arrays as large as the weights are made outside of a jit that shards them."
-    )
-    made = [math.prod(shape) for _, shapes in seen.steps for shape in shapes]
-    rows = {"expected": "a jit whose results are split"}
-    expect(seen, max(made, default=0) < size, headline, **rows)
+    return any(math.prod(shape) >= size for _, made in seen.steps for shape in made)
 
 
 @visible(
@@ -442,14 +436,15 @@ def examples_of_init_sharded():
         cause: lambda seen, path=where[name][0]: len(seen.layout.get(path, ())) == 1
         for cause, name in ((moments, "Adam's mu of w1"), (count, "Adam's count"))
     }
+    is_split = not makes_whole(seen, 3 * 16 * 16)  # else it tells no layout
     with statement("sharded as asked"):
-        for one in (placed, seen):
+        for one in (placed, *[seen] * is_split):
             expect_layout(one, weights, *INIT_MESH, mistakes=unused)
             expect_layout(one, where, *INIT_MESH, mistakes=unused, causes=causes)
     with statement("never a full copy"):
         for whole_shape in ((3, 16, 16), (2, 3, 16, 16)):
             expect_arrays(seen, never=whole_shape)
-        expect_split_weights(seen, 3 * 16 * 16)
+        expect(seen, is_split, WHOLE)
 
 
 def bytes_of_first(state):  # on device 0, by part: for draw_memory
@@ -559,16 +554,17 @@ def expect_gathers(seen, params, num_devices):  # of one layer, twice, and littl
     loss = math.ceil(2 * part * 4)  # the gradients take as much as both gathers
     expect_moved(seen, at_most=4 * once + loss)
     cause = "gradients or moments are replicated: they can be sharded like the weights"
+    reduced = [one.shape for one in seen.collectives if one.kind == "all-reduce"]
     for leaf in params.values():
-        expect_arrays(seen, never=leaf.shape, causes={cause: lambda _: True})
+        causes = {cause: lambda _, leaf=leaf: {leaf.shape, leaf.shape[1:]} & {*reduced}}
+        expect_arrays(seen, never=leaf.shape, causes=causes)
 
 
 @visible(
     "fsdp_step",
     points=3,
-    essential=["same numbers", "stays sharded", "own rows"],
+    essential=["same numbers", "stays sharded", "own rows", "layer by layer"],
     others=[
-        "layer by layer",
         "state donated",
         "no recompilation",
         "arguments stay",
@@ -724,13 +720,8 @@ def demo_of_explicit_mlp():
 @visible(
     "sharded_matmul",
     points=3,
-    essential=["same product", "own part of K"],
-    others=[
-        "rows come out",
-        "one reduce-scatter",
-        "arguments stay",
-        "nothing is remembered",
-    ],
+    essential=["same product", "own part of K", "one reduce-scatter"],
+    others=["rows come out", "arguments stay", "nothing is remembered"],
 )
 def examples_of_sharded_matmul():
     rng = np.random.default_rng(8)
@@ -804,6 +795,10 @@ def expect_free_sends(seen):
     headline = "Every product waits for a send."
     expected = "the product of the device's own piece, which needs no send"
     expect(seen, not no_product_is_free, headline, expected=expected)
+    headline = "In a loop, each product waits for a send of the same round."
+    expected = "in each round, a product of what an earlier round has sent"
+    waits = any(OWN_SEND in needs for needs in products)
+    expect(seen, not waits, headline, expected=expected)
 
 
 def expect_flops(seen, x, w, at_most=1.1):  # times what one product takes
@@ -843,6 +838,8 @@ def examples_of_overlapped_matmul():
         expect_free_sends(seen)
     x, w = (np.float32(rng.normal(size=(4, *size))) for size in ((24, 100), (25, 16)))
     seen = observe(overlapped_matmul, x, w, "i", axis="i", compiled=True)
+    with statement("same product"):
+        expect_result(seen)
     with statement("no extra arithmetic"):
         expect_flops(seen, x, w)
 
@@ -881,12 +878,7 @@ def bound_of(times):  # with speeds of 1, amounts are seconds
     points=2,
     bonus=True,
     essential=["time of each part", "the bottleneck"],
-    others=[
-        "fewest rows",
-        "bytes of a layout",
-        "arguments stay",
-        "nothing is remembered",
-    ],
+    others=["fewest rows", "arguments stay", "nothing is remembered"],
 )
 def examples_of_step_bound():
     seconds = dict(zip(PARTS, (3.0, 5.0, 4.0), strict=True))
@@ -903,16 +895,15 @@ def examples_of_step_bound():
             expect_close(observe(bound_of, times), PARTS[bound])
     down, own = "the rows were rounded down", "a device does not send its own part"
     once, back = "an all-reduce sends twice", "weights are gathered backward, too"
-    sent, alone = ("fewest rows", "bytes of a layout"), ("bytes of a layout",)
-    for what, layout, num_devices, fewest, causes in (
-        (sent, "data parallel", 8, 1459, {down: 1458, once: 730, own: 1667}),
-        (sent, "data parallel", 2, 834, {"the devices are not always 8": 1459}),
-        (sent, "FSDP", 8, 2188, {back: 1459, "gradients are not all-reduced": 2917}),
-        (alone, "FSDP", 1, 1, {"one row is the least": 0}),
+    for layout, num_devices, fewest, causes in (
+        ("data parallel", 8, 1459, {down: 1458, once: 730, own: 1667}),
+        ("data parallel", 2, 834, {"the devices are not always 8": 1459}),
+        ("FSDP", 8, 2188, {back: 1459, "gradients are not all-reduced": 2917}),
+        ("FSDP", 1, 1, {"one row is the least": 0}),
     ):
         how = 8 * 2**20, 12 * 2**20, num_devices, layout, CHIP
         seen = observe(rows_to_hide, *how)
-        with statement(*what):
+        with statement("fewest rows"):
             expect_close(seen, fewest, mistakes=causes)
 
 

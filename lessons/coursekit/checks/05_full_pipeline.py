@@ -6,6 +6,7 @@ import builtins
 import contextlib
 import dataclasses
 import functools
+import inspect
 import io
 import itertools
 import json
@@ -22,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import orbax.checkpoint as ocp
+from jax.interpreters import mlir
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from orbax.checkpoint.args import (
@@ -46,6 +48,7 @@ from coursekit.expect import (
     expect_unchanged,
 )
 from coursekit.expect_program import (
+    USES,
     expect_arrays,
     expect_collectives,
     expect_dtypes,
@@ -97,6 +100,7 @@ from coursekit.processes import run_script
 from coursekit.reference_checks import compare_layout, expect_like_solution
 from coursekit.references import reference_clip, reference_norm, reference_perceptron
 from coursekit.script import write_script
+from coursekit.traced_program import ONE_DEVICE, TracedProgram
 
 PAIRS = [[0, 1], [2, 3], [4, 5], [6, 7]]  # a mesh of 4 x 2 devices
 
@@ -182,6 +186,25 @@ def batches_on_devices(data, batch_size, start_step, count):  # at each next(), 
     return found
 
 
+def orders_asked(num_rows, batch_size, starts):  # how many, for a first batch of each
+    names, counts = getattr(inspect.unwrap(batches), "__globals__", {}), []
+    data, whole = numbered(num_rows), NamedSharding(make_mesh(1), P())
+    for start in starts:
+        order = mock.Mock(side_effect=epoch_order)
+        with mock.patch.dict(names, epoch_order=order):
+            next(batches(data, batch_size, whole, 0, start))
+        counts.append(order.call_count)
+    return counts
+
+
+def expect_no_walk(seen):
+    expect_result(seen)
+    near, far = seen.value
+    headline = "A later first batch asks for more orders of epochs."
+    rows = {"seen": f"{far} orders for batch 499, {near} for batch 49"}
+    expect(seen, far <= near, headline, **rows, expected="as many")
+
+
 def expect_one_ahead(seen):
     expect_result(seen)
     fewest = np.min(seen.value)
@@ -236,7 +259,12 @@ def mistaken_batches(data, batch_size, seed, first, count):  # by cause
     "batches",
     points=3,
     essential=["right rows", "sharded as asked"],
-    others=["prefetching", "arguments stay", "nothing is remembered"],
+    others=[
+        "prefetching",
+        "starts anywhere",
+        "arguments stay",
+        "nothing is remembered",
+    ],
 )
 def examples_of_batches():
     data = numbered(20, 7)
@@ -253,6 +281,9 @@ def examples_of_batches():
     seen = observe(batches_on_devices, (data[0], data[0][:, :5]), 8, 0, 3)
     with statement("prefetching"):
         expect_one_ahead(seen)
+    seen = observe(orders_asked, 20, 8, [49, 499])  # both begin at the same row of one
+    with statement("starts anywhere"):
+        expect_no_walk(seen)
 
 
 @demo("batches")
@@ -352,6 +383,11 @@ def expect_donated(seen):
     expect_result(seen)
     headline = "The step's program does not donate the whole old state."
     expect(seen, seen.value["gone"], headline)
+
+
+def operations_outside(*arguments):  # of a step, outside of what jax.jit compiles
+    lines = tracing.program_steps(*prepared(*arguments)).eqns
+    return sorted({one.primitive.name for one in lines} - {"jit", "pjit"})
 
 
 def expect_one_program(seen):
@@ -459,6 +495,12 @@ def examples_of_make_train_step():
         expect_one_program(seen)
     with statement("arguments stay"):
         expect_batch(seen)
+    seen = observe(operations_outside, *case, params, data, 2, 8)
+    with statement("no recompilation"):
+        expect_result(seen)
+        outside = ", ".join(seen.value)
+        headline = "Parts of the step run outside of jax.jit."
+        expect(seen, not outside, headline, seen=outside)
 
 
 def labelled(num_rows):  # images of noise, with labels that can be learned
@@ -828,27 +870,35 @@ def restored_from(steps, bad, failure, wanted=None):  # what it does, as a dict
         except Exception as error:
             found["raised"] = [one.__name__ for one in type(error).__mro__]
             found["says"] = str(error)
-            found["has reason"] = bool(error.__cause__ or error.__context__)
+            found["has reason"] = bool(error.__cause__)
     changed = changed_files(directory, before)
     found |= {"changed": changed, "failed": bool(failed)}
     return found | {"printed": printed.getvalue()}
 
 
-def expect_stop(seen, step):
-    expect_result(seen)
-    if not seen.value["failed"]:
-        return  # it reads in another way, and could
-    began, kinds, says = (seen.value[name] for name in ("began", "raised", "says"))
-    expected = {"expected": f"a RuntimeError that names step {step}"}
-    headline = f"It began at step {began}, although checkpoint {step} is unreadable."
-    expect(seen, began is None, headline, **expected)
-    headline = f"{kinds[0]} was raised where RuntimeError was expected."
-    expect(seen, "RuntimeError" in kinds, headline, seen=says, **expected)
-    is_named = f"{step}" in numbers_in(says)
-    expect(seen, is_named, "The RuntimeError does not name the step.", seen=says)
-    headline = "The RuntimeError does not say why: it was not raised from the error."
-    expect(seen, seen.value["has reason"], headline)
-    expect_files_stay(seen)
+def try_to_stop(seen, step):
+    with statement("stops if unreadable"):
+        expect_result(seen)
+        if not seen.value["failed"]:
+            return  # it reads in another way, and could
+        began, kinds, says = (seen.value[name] for name in ("began", "raised", "says"))
+        expected = {"expected": f"a RuntimeError that names step {step}"}
+        headline = (
+            f"It began at step {began}, although checkpoint {step} is unreadable."
+        )
+        expect(seen, began is None, headline, **expected)
+        headline = f"{kinds[0]} was raised where RuntimeError was expected."
+        expect(seen, "RuntimeError" in kinds, headline, seen=says, **expected)
+        expect_files_stay(seen)
+    if seen.error or "RuntimeError" not in seen.value["raised"]:
+        return  # there is nothing that could say why
+    with statement("says why"):
+        is_named = f"{step}" in numbers_in(says)
+        expect(seen, is_named, "The RuntimeError does not name the step.", seen=says)
+        headline = (
+            "The RuntimeError does not say why: it was not raised from the error."
+        )
+        expect(seen, seen.value["has reason"], headline)
 
 
 def expect_files_stay(seen):
@@ -858,49 +908,53 @@ def expect_files_stay(seen):
     expect(seen, not changed, headline, seen=", ".join(changed))
 
 
-def expect_older(seen, step, newer):
-    expect_result(seen)
-    began = seen.value["began"]
-    headline = f"It began at step {began}; step {step} was asked for."
-    if began is None:
-        headline = f"{seen.value['raised'][0]} was raised: {seen.value['says']}"
-    expect(seen, began == step, headline, expected=f"checkpoint {step}")
-    lost = seen.value["lost"]
-    headline = f"Not as saved at step {step}: {', '.join(lost)}."
-    expect(seen, not lost, headline)
-    expect_files_stay(seen)
-    printed = seen.value["printed"]
-    is_named = {*map(str, newer)} <= numbers_in(printed)
-    headline = "No printed line names the newer checkpoints."
-    expected = " and ".join(map(str, newer))
-    expect(seen, is_named, headline, seen=printed, expected=expected)
+def try_older(seen, step, newer):
+    with statement("newest"):
+        expect_result(seen)
+        began = seen.value["began"]
+        headline = f"It began at step {began}; step {step} was asked for."
+        if began is None:
+            headline = f"{seen.value['raised'][0]} was raised: {seen.value['says']}"
+        expect(seen, began == step, headline, expected=f"checkpoint {step}")
+    with statement("both come back"):
+        expect_result(seen)
+        lost = seen.value["lost"]
+        headline = f"Not as saved at step {step}: {', '.join(lost)}."
+        expect(seen, not lost, headline)
+    with statement("stops if unreadable"):
+        expect_result(seen)
+        expect_files_stay(seen)
+    with statement("says why"):
+        expect_result(seen)
+        printed = seen.value["printed"]
+        is_named = {*map(str, newer)} <= numbers_in(printed)
+        headline = "No printed line names the newer checkpoints."
+        expected = " and ".join(map(str, newer))
+        expect(seen, is_named, headline, seen=printed, expected=expected)
 
 
 @visible(
     "restore_state",
     points=4,
-    essential=["both come back", "newest", "sharded as fresh"],
-    others=["another run", "stops if unreadable", "older on request", "arguments stay"],
+    essential=["both come back", "newest", "stops if unreadable"],
+    others=["says why", "another run", "does not wait", "arguments stay"],
 )
 def examples_of_restore_state():
     for steps, stop in (([], 4), ([4, 7], 12)):
         seen, saved, states = gone_on("optimizer", steps, 8, 8, stop)
         with statement("newest"):
             expect_began(seen, [max(steps, default=0), stop])
-        with statement("sharded as fresh"):
-            expect_like_fresh(seen)
         with statement("both come back"):
+            expect_like_fresh(seen)
             expect_back(seen, states)
             expect_back(saved, states)
     seen = observe(other_run, run_settings(hidden=32), {"hidden": 64}, [3])
     with statement("another run"):
         expect_error(seen, "ValueError", ["hidden"])
     seen = observe(restored_from, [110, 220, 330], 330, "state")
-    with statement("stops if unreadable"):
-        expect_stop(seen, 330)
+    try_to_stop(seen, 330)
     seen = observe(restored_from, [110, 220, 330], 330, "state", 220)
-    with statement("older on request"):
-        expect_older(seen, 220, [330])
+    try_older(seen, 220, [330])
     seen = observe(deleted_arguments, "optimizer", 8)
     with statement("arguments stay"):
         expect_not_deleted(seen)
@@ -1083,17 +1137,60 @@ KILLED = "The process was killed by SIGKILL."
 
 
 @contextlib.contextmanager
-def early_saves(folder):  # steps that are saved before their line is in the log
-    log, early = Path(folder, "metrics.jsonl"), []
+def watched_saves(folder, num_devices):
+    """Lists steps that are saved before their line is in the log, and layouts."""
+    log, early, other = Path(folder, "metrics.jsonl"), [], set()
     save = ocp.CheckpointManager.save
 
     def saving(manager, step, *arguments, **options):
         lines = log.read_text().splitlines() if log.exists() else []
         early.extend({step} - {json.loads(line)["step"] for line in lines})
+        with contextlib.suppress(Exception):  # another item, or another way to save
+            params = options["args"].state.item["params"]
+            other.update(in_other_layouts(params, num_devices))
         return save(manager, step, *arguments, **options)
 
     with mock.patch.object(ocp.CheckpointManager, "save", saving):
-        yield early
+        yield early, other
+
+
+@contextlib.contextmanager
+def multiplying_programs(size):
+    """Lists how each program that multiplies matrices gets a batch of `size` numbers.
+
+    What JAX has compiled before is compiled again, so that it is seen.
+    """
+    found, folder = [], tempfile.mkdtemp()
+    before = jax.config.values["jax_dump_ir_to"]
+    jax.clear_caches()
+    jax.config.update("jax_dump_ir_to", folder)
+    try:
+        yield found
+    finally:
+        jax.config.update("jax_dump_ir_to", before)
+    for path in sorted(Path(folder).glob("*compile*")):
+        with tracing.ir_context():
+            found.extend(uses_of_batch(mlir.ir.Module.parse(path.read_text()), size))
+
+
+def uses_of_batch(module, size):  # "": each device has its own rows
+    program = TracedProgram(module)
+    if not program.multiplied:
+        return
+    if module.operation.attributes["mhlo.num_partitions"].value == 1:
+        yield ONE_DEVICE
+        return
+    main = program.symbols["main"]
+    arrays = zip(
+        main.regions[0].blocks[0].arguments,
+        main.attributes["arg_attrs"],
+        program.whole_inputs,
+        strict=True,
+    )
+    for array, attributes, use in arrays:
+        if np.prod(array.type.shape) == size:
+            is_split = '{"' in str(attributes)  # by a mesh's axis, before it is given
+            yield "" if use == ONE_DEVICE and is_split else use
 
 
 def kept_steps(folder, settings):  # and what the newest one's facts differ in
@@ -1123,10 +1220,15 @@ def in_other_layouts(params, num_devices):  # the parameters that are
 def run_once(changes, files=None):  # goes on from files; one that is done only restores
     new = f"{os.path.relpath(tempfile.mkdtemp())}/new/run/"
     config = config_of(unpacked(files) if files else new, **changes)
-    with early_saves(config["directory"]) as early:
+    count, size = config["num_devices"], config["batch_size"]
+    size *= make_task(config)[0][0].shape[1]
+    programs = contextlib.nullcontext() if files else multiplying_programs(size)
+    saves = watched_saves(config["directory"], count)
+    with saves as (early, other), programs as uses:
         params = fit(given := {**config})
-    found = {"in other layouts": in_other_layouts(params, config["num_devices"])}
-    found |= {"params": plain(params), "early": early, "config stays": given == config}
+    other = sorted({*other, *in_other_layouts(params, count)})
+    found = {"in other layouts": other, "uses": uses, "early": early}
+    found |= {"params": plain(params), "config stays": given == config}
     return found | {"ended": "finished", "files": packed(config["directory"])}
 
 
@@ -1170,7 +1272,7 @@ def ran(changes, *files):  # one run, and what it leaves
     if seen.error or not isinstance(seen.value, dict):
         return seen
     read = observe(left_by_run, seen.value.get("files"), changes, clean=True)
-    value = {**seen.value, "saved": "", **(read.value or {}), "files": None}
+    value = {**seen.value, "saved": "", **(read.value or {})}
     if early := value.get("early"):
         value["saved"] += f", {early} before their line"
     return dataclasses.replace(seen, value=value, error=read.error)
@@ -1259,6 +1361,15 @@ def expect_sharded(seen):
     expect(seen, not other, headline, expected="the sharding of layout_of")
 
 
+def expect_shared(seen):  # by the step's program
+    expect_result(seen)
+    uses = seen.value["uses"]
+    headline = "No program of the run multiplies a batch that is split over devices."
+    expect(seen, uses, headline)
+    for use in filter(None, uses):
+        expect(seen, False, USES[use])
+
+
 def expect_saved(seen, steps):
     expect_result(seen)
     headline = f"At the end there are the checkpoints {seen.value['saved']}."
@@ -1285,11 +1396,10 @@ def expect_ended(seen, ended, kept):  # kept: lines of the run before
 @visible(
     "fit",
     points=6,
-    essential=["trains to the last step", "goes on"],
+    essential=["trains to the last step", "goes on", "work is shared"],
     others=[
         "stays sharded",
         "checkpoints",
-        "several processes",
         "refuses bad settings",
         "arguments stay",
         "nothing is remembered",
@@ -1300,6 +1410,8 @@ def examples_of_fit():
     wanted, straight = alone(**changes), ran(changes)
     with statement("trains to the last step"):
         expect_trained(straight, changes, wanted)
+    with statement("work is shared"):
+        expect_shared(straight)
     with statement("stays sharded"):
         expect_sharded(straight)
     with statement("checkpoints"):
@@ -1322,12 +1434,13 @@ def examples_of_fit():
         expect(seen, bits, headline)
     with statement("checkpoints"):
         expect_saved(seen, "[15, 30, 40]")
-    changes = {"task": "regression", "num_steps": 20, "save_every": 8, "peak_lr": 0.1}
-    seen = ran_twice(changes, 0, {"seed": 1})
     with statement("checkpoints"):
+        expect_result(straight)
+        seen = observe(run_once, changes | {"seed": 1}, straight.value["files"])
         expect_error(seen, "ValueError", ["seed"])
+    changes = {"task": "regression", "num_steps": 20, "save_every": 8, "peak_lr": 0.1}
     wanted, seen = alone(**changes), ran_twice(changes, 2, {})
-    with statement("several processes"):
+    with statement("work is shared"):
         expect_ended(seen, "finished", [20])
         expect_trained(seen, changes, wanted)
         expect_saved(seen, "[16, 20]")
@@ -1411,6 +1524,9 @@ def expect_sends(seen, num_stages, x):  # one in each tick but perhaps the last
     ticks, most = sum(one.times or 0 for one in on), num_stages + len(x) - 1
     headline = f"A device sends {ticks} times in {most} ticks (M + S - 1)."
     expect(seen, most - 1 <= ticks <= most, headline)
+    empty = [needs for what, needs in seen.needs if what == "send" and len(needs) < 3]
+    headline = "What is sent does not depend on the stage and the microbatches."
+    expect(seen, not empty, headline)
     others = [one for one in on if one.numbers != (one.times or 0) * x[0].size]
     headline = f"What a device sends is not one microbatch of {x[0].size} numbers."
     expect(seen, not others, headline, seen="; ".join(map(str, others)))
@@ -1683,14 +1799,34 @@ def without_gradients(kind, params, x):
     return run_layers(getattr(Layer, kind), params, x)
 
 
-def program_of_gradient(kind, params, x):  # bytes kept, lines
-    def loss(params, x):
-        return jnp.sin(run_layers(layer_of(kind), params, x)).sum()
+def program_of_gradient(kind, params, x):  # bytes kept beside params, lines
+    def run(params, x):
+        return run_layers(layer_of(kind), params, x)
 
-    lowered = jax.jit(jax.grad(loss)).lower(params, x)
-    memory, text = lowered.compile().memory_analysis(), lowered.as_text()
-    found = {"bytes": memory.temp_size_in_bytes, "lines": text.count("\n")}
+    def num_bytes(tree):
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+    kept = jax.eval_shape(lambda *own: jax.vjp(run, *own)[1], params, x)
+    loss = jax.grad(lambda *own: jnp.sin(run(*own)).sum())
+    text = jax.jit(loss).lower(params, x).as_text()
+    found = {"bytes": num_bytes(kept) - num_bytes(params), "lines": text.count("\n")}
     return found | {"again": "optimization_barrier" in text}  # of jax.checkpoint
+
+
+def expect_inputs_kept(seen, params, x):
+    again = "nothing is computed again: jax.checkpoint is missing"
+    two = "the insides of two layers or more are there at once: checkpoint each layer"
+    inputs = len(jax.tree.leaves(params)[0]) * x.nbytes
+    causes = {
+        again: lambda s: not s.value["again"],
+        two: lambda s: s.value["bytes"] < 0.75 * inputs,
+    }
+    expect_entries(seen, {})
+    found = seen.value["bytes"]
+    headline = "What is kept for the gradient is not each layer's input."
+    rows = {"seen": f"{found:,} bytes", "expected": f"{inputs:,} bytes: the inputs"}
+    is_right = 0.75 * inputs <= found < 1.5 * inputs
+    expect(seen, is_right, headline, **rows, causes=causes)
 
 
 def deletes_arguments(kind, params, x):  # called without a gradient
@@ -1727,19 +1863,8 @@ def examples_of_run_layers():
     few, many = (observe(program_of_gradient, *case) for case in cases)
     with statement("one loop"):
         expect_one_loop(many, few)
-    inside = 4 * 256 * 128  # bytes of the largest array in a layer; 12 inputs: 96 KiB
-    again = "nothing is computed again: jax.checkpoint is missing"
-    two = "the insides of two layers or more are there at once: checkpoint each layer"
-    causes = {
-        again: lambda s: not s.value["again"],
-        two: lambda s: not 8 * inside < s.value["bytes"] < 20 * inside,
-    }
     with statement("only inputs are kept"):
-        expect_entries(many, {})
-        headline = "Temporaries of the compiled gradient of 12 layers are too large."
-        rows = {"seen": f"{many.value['bytes'] // 1024} KiB", "causes": causes}
-        rows["expected"] = "less than 576 KiB: 96 of inputs, and one layer's insides"
-        expect(many, many.value["bytes"] < 4.5 * inside, headline, **rows)
+        expect_inputs_kept(many, *layers_case("wide", 12, 256, 8)[1:])
 
 
 @demo("run_layers")
