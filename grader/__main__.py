@@ -146,6 +146,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         writing.add_argument("--to", type=Path, metavar="FILE", help=about)
     about = "of Canvas or Moodle, or with the columns id, name"
     roster.add_argument("files", nargs="*", type=Path, metavar="FILE.csv", help=about)
+    about = "even if most of the class is not in the files"
+    roster.add_argument("--replace", action="store_true", help=about)
     purge.add_argument("students", nargs="+")
     for changing in (regrade, purge):
         changing.add_argument("--apply", action="store_true", help="not only list it")

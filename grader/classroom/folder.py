@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import json
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from traitlets.config import PyFileConfigLoader
 
 from grader.atomic_files import read_text
 from grader.authoring.release import names_lesson, with_checks
-from grader.classroom.roster import find_student, read_names
+from grader.classroom.roster import find_student, read_names, read_people
 from grader.classroom.store import Store
 from grader.results import Record
 
@@ -131,6 +132,7 @@ class Classroom:
             return found
         wanted = {self.student_named(text) for text in students}
         for student in sorted(wanted - {one.student for one in found}):
+            self.refuse_unknown(student)
             what = f"for {lesson} " * bool(lesson)
             raise ValueError(f'"{student}" submitted nothing {what}in {self.folder}.')
         return [one for one in found if one.student in wanted]
@@ -144,6 +146,15 @@ class Classroom:
         """Returns the id of a learner, given it or what the roster knows them by."""
         is_id = any(one.student == text for one in self._submitted())
         return text if is_id else find_student(self.roster, text)
+
+    def refuse_unknown(self, student: str) -> None:
+        """Raises a ValueError for an id that nobody has; it names similar ones."""
+        people = read_people(self.roster)
+        known = {one.student for one in self._submitted()} | people.keys()
+        if student not in known:
+            like = difflib.get_close_matches(student, sorted(known), n=3)
+            near = f" Similar ids: {', '.join(like)}." if like else ""
+            raise ValueError(f'There is no "{student}" in {self.folder}.{near}')
 
     def lesson_named(self, text: str) -> str:
         """Returns the lesson that `1`, `01` or `01_pmap_spmd` means.

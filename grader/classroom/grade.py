@@ -21,11 +21,11 @@ from grader.classroom.publishing import (
     stays,
     with_progress,
 )
-from grader.classroom.roster import add_names, read_aliases
+from grader.classroom.roster import add_names, ids_known
 from grader.containment.limits import Limits
 from grader.pages.terminal import differences, print_statuses, summary
 from grader.results import Outcome, Record, Result, late_text
-from grader.submissions.collecting import collect
+from grader.submissions.collecting import Collection, collect
 from grader.workers.cache_key import lesson_hashes
 from grader.workers.executor import grade_jobs, open_executor
 from grader.workers.jobs import FinishedJob, Job, infra_error, job_of
@@ -51,8 +51,10 @@ def grade(
     with classroom.store.writing(), contextlib.ExitStack() as stack:
         classroom.names()  # a damaged table is reported before all else
         extensions = Lateness(classroom).extensions
-        for line in [*collect_all(classroom, downloads), *classroom.unknown_folders()]:
-            print(f"left alone: {line}")
+        collected = collect_all(classroom, downloads)
+        for line in [*collected.problems, *classroom.unknown_folders()]:
+            was_taken = line in collected.problems and line not in collected.left
+            print(f"{'note' if was_taken else 'left alone'}: {line}")
         submissions = classroom.submissions()
         submitted = {(one.student, one.lesson) for one in submissions}
         for student, lesson in sorted(extensions.keys() - submitted):
@@ -96,12 +98,14 @@ def grade(
     return print_statuses(map(final.get, known | new), len(jobs))
 
 
-def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> list[str]:
-    """Puts downloads into submitted/, with names and times; returns the problems."""
+def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> Collection:
+    """Puts downloads into submitted/, with names and times."""
     placed = classroom.folder.glob("submitted/*/*/*.ipynb")
     before = {path: path.stat().st_ctime_ns for path in placed}
-    known_as, lessons = read_aliases(classroom.roster), [*classroom.lessons]
-    collected = collect(downloads, classroom.folder, lessons, known_as)
+    submitted = {one.student for one in classroom.submissions()}
+    known_as, expected = ids_known(classroom.roster, submitted)
+    lessons = [*classroom.lessons]
+    collected = collect(downloads, classroom.folder, lessons, known_as, expected)
     add_names(classroom.roster, collected.names)
     if downloads:
         print(collected.summary)
@@ -111,7 +115,7 @@ def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> list[str]:
             write_time(path, version.name, is_canvas=bool(version.number))
         submission = Submission(lesson, student, path.parent)
         write(classroom.received_path(submission), version.path)
-    return collected.problems
+    return collected
 
 
 def read_jobs(

@@ -16,6 +16,7 @@ from grader.submissions.clean_text import clean_line
 from grader.submissions.lms_names import safe_id
 
 COLUMNS = ["id", "name"]
+ALIASES = "aliases.csv"  # beside people.csv: submitted,id
 ON_ROSTER = "roster"  # the column that says "yes" for whom the last import had
 MAX_NAME = 200
 Row = dict[str, str]
@@ -57,6 +58,8 @@ class Person:
     def ids(self) -> Row:
         """The ids under which this learner's work may have arrived, by column."""
         found = {column: self.facts[column] for column in IDS if column in self.facts}
+        if numbers := moodle_numbers(self.facts):
+            found["moodle_id"] = numbers[0]
         for column, value in list(found.items()):
             if "@" in value:
                 found[f"{column}, before @"] = value.partition("@")[0]
@@ -153,13 +156,43 @@ def moodle_numbers(row: Row) -> list[str]:
 
 
 def read_aliases(path: Path) -> dict[str, str]:
-    """Maps Moodle's numbers to the learners' ids in people.csv."""
-    return {
+    """Maps Moodle's numbers, and what is in aliases.csv, to the ids in people.csv.
+
+    A line `hw-{id},{id}` of aliases.csv stands for one of each learner's.
+    """
+    people = read_people(path)
+    found = {
         number: student
-        for student, row in read_people(path).items()
+        for student, row in people.items()
         for number in moodle_numbers(row)
         if number != student
     }
+    table = path.with_name(ALIASES)
+    for submitted, student, *_ in read_table(table).rows if table.exists() else ():
+        for one in people if "{id}" in submitted else [student]:
+            found[safe_id(submitted.replace("{id}", one))] = student.replace(
+                "{id}", one
+            )
+    return found
+
+
+def ids_known(path: Path, submitted: Set[str]) -> tuple[dict[str, str], set[str]]:
+    """Maps what learners may have submitted under to their ids, and lists these ids.
+
+    `submitted` are ids under which somebody already has; there are no ids to expect
+    without a roster.
+    """
+    people = read_people(path).items()
+    on_roster = {student: row for student, row in people if row.get(ON_ROSTER)}
+    people = {Person([], row): student for student, row in on_roster.items()}
+    known_as = {
+        one: people[person]
+        for ids in ids_by_column(people, set()).values()
+        for one, person in ids.items()
+        if one not in submitted and one not in on_roster
+    }
+    expected = submitted | on_roster.keys() if on_roster else set()
+    return known_as | read_aliases(path), expected
 
 
 def read_people(path: Path) -> dict[str, Row]:

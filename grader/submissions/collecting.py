@@ -13,7 +13,7 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,6 +59,7 @@ def collect(
     course: Path,
     lessons: Sequence[str],
     known_as: Mapping[str, str] | None = None,
+    expected: Set[str] = frozenset(),
 ) -> Collection:
     """Puts what learners submitted into submitted/ID/LESSON/LESSON.ipynb.
 
@@ -66,14 +67,20 @@ def collect(
     `ada_01_pmap_spmd.ipynb`, `ada/01_pmap_spmd.ipynb` or as nbgrader does. Files are
     not changed, not even damaged ones.
 
-    `known_as` maps numbers that an LMS gives a learner to the id that we keep: Moodle
-    gives another one in each assignment.
+    `known_as` maps other ids of learners to those that we keep: Moodle, for one, gives
+    a learner another number in each assignment. `expected` are ids that we keep, if all
+    of them are known.
 
     Raises:
+        ValueError: a download does not exist.
         OSError: this machine cannot read or write a file.
         CourseError: a file that came in is not accounted for.
     """
-    collection = Collection(course, lessons, known_as or {})
+    for download in downloads:
+        if not (Path(download).is_dir() or Path(download).is_file()):
+            name = quoted(str(download), 300)
+            raise ValueError(f"{name} is no file and no folder: nothing was collected.")
+    collection = Collection(course, lessons, known_as or {}, expected)
     for download in downloads:
         collection.add(Path(download))
     collection.finish()
@@ -97,13 +104,19 @@ class Collection:
         placed: the files that are in their place, by student's id and lesson.
         names: display names by id, of these downloads.
         problems: one line for each file that could not be placed, and for each choice.
+        left: those of the lines that are about files which were left for a person.
         account: each file that came in, and what became of it.
     """
 
     def __init__(
-        self, course: Path, lessons: Sequence[str], known_as: Mapping[str, str]
+        self,
+        course: Path,
+        lessons: Sequence[str],
+        known_as: Mapping[str, str],
+        expected: Set[str],
     ):
         self.course, self.lessons, self.known_as = course, lessons, known_as
+        self.expected = expected
         numbers = {*map(lesson_number, lessons)}
         self.others = [  # lessons that this class does not have
             path.stem
@@ -114,6 +127,7 @@ class Collection:
         self.placed: dict[tuple[str, str], Version] = {}
         self.names: dict[str, str] = {}
         self.problems: list[str] = []
+        self.left: set[str] = set()
         self.account: list[tuple[str, Fate]] = []
         self.listed: collections.Counter[str] = collections.Counter()
         self.other_files: dict[str, list[str]] = {}
@@ -170,9 +184,6 @@ class Collection:
                 is_clone = (download / ".git").exists()
                 name = download.resolve().name
                 self.add_files(files, (name,), may_be_one=is_clone)
-        elif not download.is_file():
-            name = quoted(str(download))
-            self.problems.append(f"{name} is no file and no folder.")
         elif file_at(download).is_archive:
             self.add_archive(file_at(download))
         else:
@@ -245,8 +256,34 @@ class Collection:
                 self.leave([file.full_name], f"{line} {remedy}")
             else:
                 self.account.append((file.full_name, Fate.NO_NOTEBOOK))
+        for student in self.strangers(by_student.keys(), name):
+            own = [file.full_name for file, _ in by_student.pop(student)]
+            self.account += [(path, Fate.FOR_A_PERSON) for path in own]
         for student, own in by_student.items():
             self.add_learner(student, own, name)
+
+    def strangers(self, students: Set[str], download: str) -> list[str]:
+        """Lists learners who are not on the roster, and seem to be others who are.
+
+        They seem to be, if these are most of a download's, or have an id in theirs.
+        """
+        known = self.expected | {*self.known_as.values()}
+        unknown = sorted(students - known) if self.expected else []
+        named = {student: ids_in(student, known) for student in unknown}
+        are_most = 2 * len(unknown) > len(students)
+        if strangers := [one for one in unknown if are_most or named[one]]:
+            shown = ", ".join(strangers[:5]) + ", …" * (len(strangers) > 5)
+            example = next(filter(None, named.values()), f"{strangers[0]},ID")
+            self.leave(
+                [],
+                f"{quoted(download)}: {len(strangers)} of {len(students)} learners are "
+                f"not on the roster: {shown}. Import the roster that has them, or say "
+                "in grading/aliases.csv, below its first line submitted,id, who they "
+                f'are: "{example}".',
+            )
+        if guests := [student for student in unknown if student not in strangers]:
+            self.problems.append(f"not on the roster: {', '.join(guests)}")
+        return strangers
 
     def others_named(self, learners: set[str]) -> Callable[[Owner], str]:
         """Makes a function that says how a file may be another learner's, or ""."""
@@ -473,6 +510,17 @@ class Collection:
         """Leaves files for a person."""
         self.account += [(name, Fate.FOR_A_PERSON) for name in names]
         self.problems.append(problem)
+        self.left.add(problem)
+
+
+def ids_in(student: str, known: Set[str]) -> str:
+    """Returns "hw-{id},{id}" for hw-s01, if s01 is known; "" if no id is in it."""
+    parts = re.split(r"([._@-]+)", student)
+    for size in range(len(parts) - 1, 0, -1):
+        for start in range(0, len(parts) - size + 1, 2):
+            if (one := "".join(parts[start : start + size])) in known:
+                return f"{student.replace(one, '{id}', 1)},{{id}}"
+    return ""
 
 
 def in_repository(path: Sequence[str]) -> bool:

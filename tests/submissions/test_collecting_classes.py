@@ -571,6 +571,8 @@ def test_a_newer_notebook_that_equals_ours_does_not_count(tmp_path, course, ours
     later.write_bytes(untouched)
     found = collect([later], course, LESSONS)
     assert placed(course) == TWO
+    [line] = found.problems
+    assert line.endswith(f'"{later.name}" is as the course released or solved it.')
 
 
 LOOSE_NUMBERS = {
