@@ -51,6 +51,7 @@ def run_script(
     env["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "")
     set_environment(env, num_devices // num_processes)
     env["JAX_PLATFORMS"] = "cpu"
+    env["PYTHONIOENCODING"] = "utf-8"  # on Windows it would be another
     shared = [str(path), json.dumps(dict(settings))]
     if num_processes > 1:
         shared += [f"localhost:{free_port()}", str(num_processes)]

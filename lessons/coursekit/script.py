@@ -80,7 +80,7 @@ def write_script(path: Path | str, function: Callable) -> None:
         "\n\n\n".join(definitions.values()),
         MAIN.replace("FUNCTION", function.__name__),
     ]
-    Path(path).write_text("\n\n".join(part for part in parts if part))
+    Path(path).write_text("\n\n".join(part for part in parts if part), encoding="utf-8")
 
 
 def collect(

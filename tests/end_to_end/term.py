@@ -76,7 +76,7 @@ class Term:
         return lines
 
     def configure(self, settings: str) -> None:
-        with open(self.place / "nbgrader_config.py", "a") as file:
+        with open(self.place / "nbgrader_config.py", "a", encoding="utf-8") as file:
             file.write(settings)
 
     def write(self, name: str, content: bytes | str) -> Path:
