@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import os
 import pkgutil
@@ -82,7 +83,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--name", default="", help="on the certificate; default: a line to write on"
     )
     lab = command("lab", "learner.lab:start_lab", "Open JupyterLab on the lessons.")
-    lab.add_argument("--port", type=int, help="default: the first free one from 8888")
+    about = "default: the first free one from 8888"
+    lab.add_argument("--port", type=whole_number(65_535), help=about)
     about = "only print the address"
     lab.add_argument("--no-browser", dest="browser", action="store_false", help=about)
     course = command("course", run_course, "Make an nbgrader course folder.")
@@ -153,7 +155,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         changing.add_argument("--apply", action="store_true", help="not only list it")
     for running in (grade, regrade):
         add = running.add_argument
-        add("--workers", type=int, default=0, help="default: as many as useful")
+        about = "default: as many as useful"
+        add("--workers", type=whole_number(10_000), default=0, help=about)
         about = "for a cell or question"
         add("--seconds", type=positive, default=DEFAULT_WALL_S, help=about)
         about = 'of a Dask cluster, for instance tcp://host:8786; "local" starts one'
@@ -164,10 +167,19 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < 10**6:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and a million")
-    return number
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < 10**6:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text} is no number between 0 and a million")
+
+
+def whole_number(most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if text.isascii() and text.isdigit() and int(text) <= most:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"{text} is no whole number up to {most}")
+
+    return read
 
 
 def run_build(lessons: Sequence[str], folder: Path | None, check: bool, rerun: bool):

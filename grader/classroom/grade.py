@@ -54,7 +54,7 @@ def grade(
         collected = collect_all(classroom, downloads)
         for line in [*collected.problems, *classroom.unknown_folders()]:
             was_taken = line in collected.problems and line not in collected.left
-            print(f"{'note' if was_taken else 'left alone'}: {line}")
+            print(f"{'note: ' if was_taken else 'left alone: '}{line}")
         submissions = classroom.submissions()
         submitted = {(one.student, one.lesson) for one in submissions}
         for student, lesson in sorted(extensions.keys() - submitted):

@@ -230,9 +230,14 @@ def add_names(path: Path, names: Mapping[str, str]) -> None:
 
 
 def remove_name(path: Path, student: str) -> None:
+    """Removes a learner, and their aliases."""
     table, rows = read_rows(path)
     if rows.pop(student, None):
         write_rows(path, table, rows)
+    if (aliases := path.with_name(ALIASES)).exists():
+        table = read_table(aliases)
+        table.rows = [row for row in table.rows if row[1:2] != [student]]
+        table.write(aliases)
 
 
 def write_rows(path: Path, table: Table, rows: Mapping[str, Row]) -> None:

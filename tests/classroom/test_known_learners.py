@@ -13,6 +13,7 @@ from grader.classroom.enrollment import roster
 from grader.classroom.explain import explain
 from grader.classroom.folder import Classroom
 from grader.classroom.grade import collect_all
+from grader.classroom.purge import purge
 
 NUMBERS = range(1, 5)
 OWN = "id,name,email\n" + "".join(f"s0{n},Learner {n},l{n}@x.org\n" for n in NUMBERS)
@@ -115,6 +116,17 @@ def test_a_guest_alone_is_taken_when_a_line_says_so(folder):
     assert ids(folder) == ["zoe"]
 
 
+def test_a_purged_learner_has_no_alias_left(folder):
+    take(folder, OWN)
+    aliases = folder / "class" / "grading" / "aliases.csv"
+    aliases.write_text("submitted,id\nlovelace,s01\nnoether,s02\n", encoding="utf-8")
+    printed(purge, folder / "class", ["s01"], apply=True)
+    assert aliases.read_text(encoding="utf-8").split() == [
+        "submitted,id",
+        "noether,s02",
+    ]
+
+
 @pytest.mark.parametrize("form", ["l{}@x.org", "l{}", "Learner {}"])
 def test_what_the_roster_knows_a_learner_by_is_an_alias(folder, form):
     take(folder, OWN)
@@ -172,6 +184,26 @@ def test_a_mistyped_download_stops_before_anything_is_collected(folder, capsys):
     assert main(words) == 2
     assert "nix.zip" in capsys.readouterr().err
     assert ids(folder) == []
+
+
+TYPOS = {
+    "grade CLASS --workers -1": "-1 is no whole number up to 10000",
+    "grade CLASS --workers two": "two is no whole number",
+    "grade CLASS --seconds x": "x is no number between 0 and a million",
+    "lab --port 99999": "99999 is no whole number up to 65535",
+    "roster CLASS CLASS": "is a folder. Name a CSV file.",
+}
+
+
+@pytest.mark.parametrize("words", TYPOS)
+def test_a_mistyped_option_is_named_with_what_it_may_be(folder, capsys, words):
+    words, problem = words.replace("CLASS", str(folder / "class")), TYPOS[words]
+    try:
+        status = main(words.split())
+    except SystemExit as end:
+        status = end.code
+    assert status == 2
+    assert problem in capsys.readouterr().err
 
 
 def test_what_was_taken_is_not_said_to_be_left_alone(folder, capsys):
