@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from grader.classroom.publishing import (
     stays,
     with_progress,
 )
-from grader.classroom.roster import add_names, ids_known
+from grader.classroom.roster import add_names, ids_known, strangers
 from grader.containment.limits import Limits
 from grader.pages.terminal import differences, print_statuses, summary
 from grader.results import Outcome, Record, Result, late_text
@@ -103,9 +104,12 @@ def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> Collection:
     placed = classroom.folder.glob("submitted/*/*/*.ipynb")
     before = {path: path.stat().st_ctime_ns for path in placed}
     submitted = {one.student for one in classroom.submissions()}
-    known_as, expected = ids_known(classroom.roster, submitted)
-    lessons = [*classroom.lessons]
-    collected = collect(downloads, classroom.folder, lessons, known_as, expected)
+    known_as, known = ids_known(classroom.roster, submitted)
+    lessons, ask = [*classroom.lessons], functools.partial(strangers, known)
+    collected = collect(downloads, classroom.folder, lessons, known_as, ask)
+    students = {student for student, _ in collected.placed}
+    if guests := sorted(students - known) if known else []:
+        collected.problems.append(f"not on the roster: {', '.join(guests)}")
     add_names(classroom.roster, collected.names)
     if downloads:
         print(collected.summary)

@@ -176,6 +176,35 @@ def read_aliases(path: Path) -> dict[str, str]:
     return found
 
 
+def strangers(known: Set[str], students: Set[str]) -> tuple[list[str], str]:
+    """Lists learners who are unknown and may be others who are known, and says so.
+
+    They may be, if they are most of these students, or have a known id in theirs.
+    Without known ids nobody is a stranger.
+    """
+    unknown = sorted(students - known) if known else []
+    aliases = {student: alias_of(student, known) for student in unknown}
+    are_most = 2 * len(unknown) > len(students)
+    found = [student for student in unknown if are_most or aliases[student]]
+    shown = ", ".join(found[:5]) + ", …" * (len(found) > 5)
+    example = next(filter(None, aliases.values()), f"{', '.join(found[:1])},ID")
+    return found, (
+        f"{len(found)} of {len(students)} learners are not on the roster: {shown}. "
+        f"Import the roster that has them, or say in grading/{ALIASES}, below its "
+        f'first line submitted,id, who they are: "{example}".'
+    )
+
+
+def alias_of(student: str, known: Set[str]) -> str:
+    """Returns "hw-{id},{id}" for hw-s01, if s01 is known; "" if no id is in it."""
+    parts = re.split(r"([._@-]+)", student)
+    for size in range(len(parts) - 1, 0, -1):
+        for start in range(0, len(parts) - size + 1, 2):
+            if (one := "".join(parts[start : start + size])) in known:
+                return f"{student.replace(one, '{id}', 1)},{{id}}"
+    return ""
+
+
 def ids_known(path: Path, submitted: Set[str]) -> tuple[dict[str, str], set[str]]:
     """Maps what learners may have submitted under to their ids, and lists these ids.
 
@@ -191,8 +220,9 @@ def ids_known(path: Path, submitted: Set[str]) -> tuple[dict[str, str], set[str]
         for one, person in ids.items()
         if one not in submitted and one not in on_roster
     }
-    expected = submitted | on_roster.keys() if on_roster else set()
-    return known_as | read_aliases(path), expected
+    known_as |= read_aliases(path)
+    known = {*submitted, *on_roster, *known_as.values()} if on_roster else set()
+    return known_as, known
 
 
 def read_people(path: Path) -> dict[str, Row]:

@@ -53,13 +53,15 @@ from grader.submissions.owners import (
 from grader.submissions.read_submission import is_aside, parse_submission
 from grader.submissions.versions import Version, best_of, listed
 
+Strangers = Callable[[Set[str]], tuple[list[str], str]]
+
 
 def collect(
     downloads: Iterable[Path],
     course: Path,
     lessons: Sequence[str],
     known_as: Mapping[str, str] | None = None,
-    expected: Set[str] = frozenset(),
+    strangers: Strangers = lambda students: ([], ""),
 ) -> Collection:
     """Puts what learners submitted into submitted/ID/LESSON/LESSON.ipynb.
 
@@ -68,8 +70,8 @@ def collect(
     not changed, not even damaged ones.
 
     `known_as` maps other ids of learners to those that we keep: Moodle, for one, gives
-    a learner another number in each assignment. `expected` are ids that we keep, if all
-    of them are known.
+    a learner another number in each assignment. `strangers` lists those of a download's
+    ids that a person has to look at, and says why.
 
     Raises:
         ValueError: a download does not exist.
@@ -80,7 +82,7 @@ def collect(
         if not (Path(download).is_dir() or Path(download).is_file()):
             name = quoted(str(download), 300)
             raise ValueError(f"{name} is no file and no folder: nothing was collected.")
-    collection = Collection(course, lessons, known_as or {}, expected)
+    collection = Collection(course, lessons, known_as or {}, strangers)
     for download in downloads:
         collection.add(Path(download))
     collection.finish()
@@ -113,10 +115,10 @@ class Collection:
         course: Path,
         lessons: Sequence[str],
         known_as: Mapping[str, str],
-        expected: Set[str],
+        strangers: Strangers,
     ):
         self.course, self.lessons, self.known_as = course, lessons, known_as
-        self.expected = expected
+        self.strangers = strangers
         numbers = {*map(lesson_number, lessons)}
         self.others = [  # lessons that this class does not have
             path.stem
@@ -256,34 +258,12 @@ class Collection:
                 self.leave([file.full_name], f"{line} {remedy}")
             else:
                 self.account.append((file.full_name, Fate.NO_NOTEBOOK))
-        for student in self.strangers(by_student.keys(), name):
-            own = [file.full_name for file, _ in by_student.pop(student)]
-            self.account += [(path, Fate.FOR_A_PERSON) for path in own]
+        strangers, why = self.strangers(by_student.keys())
+        if own := [one for who in strangers for one in by_student.pop(who)]:
+            line = f"{quoted(name)}: {why}"
+            self.leave([file.full_name for file, _ in own], line)
         for student, own in by_student.items():
             self.add_learner(student, own, name)
-
-    def strangers(self, students: Set[str], download: str) -> list[str]:
-        """Lists learners who are not on the roster, and seem to be others who are.
-
-        They seem to be, if these are most of a download's, or have an id in theirs.
-        """
-        known = self.expected | {*self.known_as.values()}
-        unknown = sorted(students - known) if self.expected else []
-        named = {student: ids_in(student, known) for student in unknown}
-        are_most = 2 * len(unknown) > len(students)
-        if strangers := [one for one in unknown if are_most or named[one]]:
-            shown = ", ".join(strangers[:5]) + ", …" * (len(strangers) > 5)
-            example = next(filter(None, named.values()), f"{strangers[0]},ID")
-            self.leave(
-                [],
-                f"{quoted(download)}: {len(strangers)} of {len(students)} learners are "
-                f"not on the roster: {shown}. Import the roster that has them, or say "
-                "in grading/aliases.csv, below its first line submitted,id, who they "
-                f'are: "{example}".',
-            )
-        if guests := [student for student in unknown if student not in strangers]:
-            self.problems.append(f"not on the roster: {', '.join(guests)}")
-        return strangers
 
     def others_named(self, learners: set[str]) -> Callable[[Owner], str]:
         """Makes a function that says how a file may be another learner's, or ""."""
@@ -511,16 +491,6 @@ class Collection:
         self.account += [(name, Fate.FOR_A_PERSON) for name in names]
         self.problems.append(problem)
         self.left.add(problem)
-
-
-def ids_in(student: str, known: Set[str]) -> str:
-    """Returns "hw-{id},{id}" for hw-s01, if s01 is known; "" if no id is in it."""
-    parts = re.split(r"([._@-]+)", student)
-    for size in range(len(parts) - 1, 0, -1):
-        for start in range(0, len(parts) - size + 1, 2):
-            if (one := "".join(parts[start : start + size])) in known:
-                return f"{student.replace(one, '{id}', 1)},{{id}}"
-    return ""
 
 
 def in_repository(path: Sequence[str]) -> bool:
