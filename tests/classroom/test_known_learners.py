@@ -5,12 +5,13 @@ import csv
 import pytest
 import tiny
 from classes import make_class, printed
-from published import hand_in_empty
+from published import hand_in_empty, publish_result
 from submitted import zipped
 
 from grader.__main__ import main
 from grader.classroom.enrollment import roster
 from grader.classroom.explain import explain
+from grader.classroom.export import export
 from grader.classroom.folder import Classroom
 from grader.classroom.grade import collect_all
 from grader.classroom.purge import purge
@@ -114,6 +115,16 @@ def test_a_guest_alone_is_taken_when_a_line_says_so(folder):
     aliases.write_text("submitted,id\nzoe,zoe\n", encoding="utf-8")
     assert not collected(folder, "zoe_{}.ipynb").problems
     assert ids(folder) == ["zoe"]
+
+
+def test_who_submitted_nothing_is_in_the_grades(folder):
+    take(folder, OWN)
+    publish_result(folder, "s02")
+    printed(export, folder / "class")
+    with open(folder / "class/grading/grades.csv", encoding="utf-8-sig") as file:
+        found = [(row["student"], row["status"]) for row in csv.DictReader(file)]
+    rest = [(one, "not submitted") for one in ("s01", "s03", "s04")]
+    assert found == [("s02", "GRADED"), *rest]
 
 
 def test_a_purged_learner_has_no_alias_left(folder):
