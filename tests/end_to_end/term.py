@@ -117,6 +117,8 @@ class Term:
         self.run("export")
         found = {}
         for row in table(self.place / "grading" / "grades.csv"):
+            if row["status"] == "not submitted":
+                continue
             student, score = row["student"], row["score"]
             found[student] = float(score) if score else None
             if row["status"].startswith("GRADED"):
