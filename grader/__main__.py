@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import os
 import pkgutil
@@ -88,7 +89,8 @@ def make_parser() -> argparse.ArgumentParser:
         "--name", default="", help="on the certificate; default: a line to write on"
     )
     lab = command("lab", "learner.lab:start_lab", "Open JupyterLab on the lessons.")
-    lab.add_argument("--port", type=int, help="default: the first free one from 8888")
+    about = "default: the first free one from 8888"
+    lab.add_argument("--port", type=whole_number(65_535), help=about)
     about = "only print the address"
     lab.add_argument("--no-browser", dest="browser", action="store_false", help=about)
     about = "Grade one submission into a file for Gradescope or Classroom 50."
@@ -176,12 +178,16 @@ def make_parser() -> argparse.ArgumentParser:
         writing.add_argument("--to", type=Path, metavar="FILE", help=about)
     about = "of Canvas or Moodle, or with the columns id, name"
     roster.add_argument("files", nargs="*", type=Path, metavar="FILE.csv", help=about)
+    replace = "even if most of the class is not in the files"
+    roster.add_argument("--replace", action="store_true", help=replace)
+    about = "ids, or anything in people.csv that nobody else has"
     purge.add_argument("students", nargs="+", help=about)
     for changing in (regrade, purge):
         changing.add_argument("--apply", action="store_true", help="not only list it")
     for running in (grade, regrade):
         add = running.add_argument
-        add("--workers", type=int, default=0, help="default: as many as useful")
+        about = "default: as many as useful"
+        add("--workers", type=whole_number(10_000), default=0, help=about)
         about = "for a cell or question"
         add("--seconds", type=positive, default=DEFAULT_WALL_S, help=about)
         about = 'of a Dask cluster, for instance tcp://host:8786; "local" starts one'
@@ -192,10 +198,19 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < 10**6:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and a million")
-    return number
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < 10**6:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text} is no number between 0 and a million")
+
+
+def whole_number(most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if text.isascii() and text.isdigit() and int(text) <= most:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"{text} is no whole number up to {most}")
+
+    return read
 
 
 def run_build(lessons: Sequence[str], folder: Path | None, check: bool, rerun: bool):

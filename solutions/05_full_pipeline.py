@@ -821,13 +821,13 @@ def train_regression(directory, num_steps, cut_at=None):
     log, copy = Path(directory, "losses.txt"), Path(directory, "copy.npz")
     found = np.load(copy) if copy.exists() else {"step": 0, "w": np.zeros_like(x[0])}
     start, w = int(found["step"]), place(found["w"], replicated)
-    lines = log.read_text().splitlines()[:start] if start else []
+    lines = log.read_text(encoding="utf-8").splitlines()[:start] if start else []
     for step in range(start, num_steps):
         rows = (256 * step + np.arange(256)) % 4096
         w, loss = sgd(w, place(x[rows], by_rows), place(y[rows], by_rows))
         lines.append(f"{loss:.6f}")
         if jax.process_index() == 0:
-            log.write_text("\n".join(lines))
+            log.write_text("\n".join(lines), encoding="utf-8")
             if step % 20 == 19:
                 np.savez(part := copy.with_suffix(".part.npz"), step=step + 1, w=w)
                 part.replace(copy)
@@ -1028,7 +1028,7 @@ def open_log(config, step):  # returns write(step, metrics) and flush()
         for number, metrics in kept:
             line = {"step": number} | {name: float(a) for name, a in metrics.items()}
             if is_first:
-                with path.open("a") as file:
+                with path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
         kept.clear()
 
@@ -2003,7 +2003,7 @@ for name, make in (
 # %%
 def losses_of(directory, **changes):  # of a run of fit, step by step
     fit(config_of(directory, num_steps=30, **changes))
-    log = Path(directory, "metrics.jsonl").read_text().splitlines()
+    log = Path(directory, "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return np.array([json.loads(line)["loss"] for line in log])
 
 

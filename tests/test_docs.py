@@ -1,8 +1,10 @@
 """The documentation's figures, commands, paths and messages are those of the code."""
 
 import itertools
+import os
 import re
 import shlex
+import subprocess
 
 import jax
 import nbformat
@@ -235,3 +237,43 @@ def test_the_page_of_commands_is_what_help_says():
     write = f"{commands_page.PAGE} is old: run `python -m tools.commands_page`."
     assert commands_page.PAGE.read_text(encoding="utf-8") == commands_page.page(), write
     assert "|  |" not in commands_page.page()  # each has a meaning
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.ko.md"])
+def test_a_new_version_is_taken_and_answers_stay(tmp_path, page):
+    """By the README's own commands, where both sides changed the same notebook."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    [(first, second)] = re.findall(
+        r"`(git stash [^`]*)`[^`\n]*`(git checkout [^`]*)`", text
+    )
+    config = ["-c", "user.name=ada", "-c", "user.email=ada@example.org"]
+    course, mine = tmp_path / "course", tmp_path / "mine"
+
+    def git(folder, *words):
+        subprocess.run(["git", *config, *words], cwd=folder, check=True)
+
+    def save(folder, text):
+        for name in ("01_pmap_spmd", "02_collectives"):
+            path = folder / "lessons" / f"{name}.ipynb"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{text} {name}", encoding="utf-8")
+
+    save(course, "old")
+    git(course, "init", "-q")
+    git(course, "add", ".")
+    git(course, "commit", "-qm", "old")
+    git(tmp_path, "clone", "-q", str(course), str(mine))
+    save(course, "new")
+    git(course, "commit", "-qam", "new")
+    lesson = mine / "lessons" / "01_pmap_spmd.ipynb"
+    lesson.write_text("my answers", encoding="utf-8")
+    shell = f"set -e; {first}; {second}"
+    identity = {
+        f"GIT_{who}_{what}": "a@example.org"
+        for who in ("AUTHOR", "COMMITTER")
+        for what in ("NAME", "EMAIL")
+    }
+    subprocess.run(["sh", "-c", shell], cwd=mine, check=True, env=os.environ | identity)
+    assert lesson.read_text(encoding="utf-8") == "my answers"
+    other = mine / "lessons" / "02_collectives.ipynb"
+    assert other.read_text(encoding="utf-8") == "new 02_collectives"

@@ -25,21 +25,22 @@ from grader.classroom.roster import (
 from grader.classroom.spreadsheet import read_table
 
 
-def roster(folder: Path, files: Sequence[Path] = ()) -> int:
+def roster(folder: Path, files: Sequence[Path] = (), *, replace: bool = False) -> int:
     """Takes over the rosters in `files`, then lists who has not submitted.
 
     Raises:
-        ValueError: a file is no roster, or two learners have the same id.
+        ValueError: a file is no roster, or two learners have the same id; most of the
+            class is not in the files, and they are not to `replace` its roster.
     """
     classroom = Classroom(folder)
     if files:
         with classroom.store.writing():
-            import_roster(classroom, files)
+            import_roster(classroom, files, replace)
     list_missing(classroom)
     return 0
 
 
-def import_roster(classroom: Classroom, files: Sequence[Path]) -> None:
+def import_roster(classroom: Classroom, files: Sequence[Path], replace: bool) -> None:
     """Makes these files the roster; what people.csv has besides stays in it."""
     table, rows = read_rows(classroom.roster)
     submitted = {one.student for one in classroom.submissions()}
@@ -58,12 +59,20 @@ def import_roster(classroom: Classroom, files: Sequence[Path]) -> None:
         numbers = dict.fromkeys([*moodle_numbers(row), *moodle_numbers(person.facts)])
         row |= person.facts | {"id": student, ON_ROSTER: "yes"}
         rows[student] = row | ({"moodle_id": " ".join(numbers)} if numbers else {})
+    gone = sorted(before - people.keys() - renamed)
+    if 2 * len(gone) > len(before) and not replace:
+        raise ValueError(
+            f"{len(gone)} of {len(before)} learners on the roster are not in "
+            f"{', '.join(map(str, files))}: {', '.join(gone[:5])}. If each section has "
+            "a file of its own, name all of them in one command; if these learners "
+            "have left the class, add --replace. Nothing was changed."
+        )
     write_rows(classroom.roster, table, rows)
     for old in renamed:
         gradebook.remove_student(classroom, old)
     gradebook.add_students(classroom)
     print(f"{classroom.roster}: {len(people)} learners are on the roster")
-    for student in sorted(before - people.keys() - renamed):
+    for student in gone:
         print(f"no longer on it: {shown(student, rows)}")
 
 
@@ -71,19 +80,28 @@ def people_by_id(
     files: Sequence[Path], submitted: set[str], rows: Mapping[str, Row]
 ) -> dict[str, Person]:
     """Reads the learners by the id under which they submitted, or probably will."""
-    people: dict[tuple, Person] = {}
+    people: list[Person] = []
+    by_fact: dict[tuple, Person] = {}
     for file in files:
-        for one in people_in(read_table(file), file):
-            # Who is in two sections is there twice.
-            people.setdefault((one.facts.get("name"), *facts_of(one.facts)), one)
+        if not (found := people_in(read_table(file), file)):
+            raise ValueError(f"{file} lists no learner. Nothing was changed.")
+        for one in found:
+            # Who is in two sections, or two worksheets of Moodle's, is there twice.
+            facts = [(one.facts.get("name"), *fact) for fact in facts_of(one.facts)]
+            known = next(filter(None, map(by_fact.get, facts)), one)
+            if known is one:
+                people.append(one)
+            elif numbers := [*moodle_numbers(known.facts), *moodle_numbers(one.facts)]:
+                known.facts["moodle_id"] = " ".join(dict.fromkeys(numbers))
+            by_fact |= dict.fromkeys(facts, known)
     columns = [
         name
-        for name in ids_by_column(people.values(), submitted)
+        for name in ids_by_column(people, submitted)
         if not name.startswith("name")  # two learners may have the same
     ]
-    id_of = {who: one for one, who in match(people.values(), submitted, rows).items()}
+    id_of = {who: one for one, who in match(people, submitted, rows).items()}
     found: dict[str, Person] = {}
-    for one in people.values():
+    for one in people:
         likely = next(one.ids[name] for name in columns if name in one.ids)
         student = id_of.get(one, likely)
         if student in found:

@@ -6,6 +6,7 @@ Only in exports do names join the ids on which grading works.
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from grader.authoring.release import lesson_number, title
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.publishing import about_lateness, results_of
 from grader.classroom.roster import (
+    ON_ROSTER,
     Person,
     facts_of,
     is_of_canvas,
@@ -66,7 +68,12 @@ def export(
         raise ValueError("--assignment names a column of a --template.")
     grades = {one: final for one, final in results.items() if final}
     path = to or classroom.folder / "grading" / "grades.csv"
-    write_csv(path, grades, classroom.names())
+    people = read_people(classroom.roster)
+    expected = [student for student in people if people[student].get(ON_ROSTER)]
+    lessons = sorted({one.lesson for one in results})
+    submitted = {(one.lesson, one.student) for one in results}
+    missing = sorted({*itertools.product(lessons, expected)} - submitted)
+    write_csv(path, grades, classroom.names(), missing)
     print(f"wrote {path}: {len(grades)} grades")
     return print_missing(results)
 
@@ -82,13 +89,22 @@ def print_missing(results: Mapping[Submission, Result | None]) -> int:
 
 
 def write_csv(
-    path: Path, grades: Mapping[Submission, Result], names: Mapping[str, str]
+    path: Path,
+    grades: Mapping[Submission, Result],
+    names: Mapping[str, str],
+    missing: Iterable[tuple[str, str]] = (),
 ) -> None:
-    """Writes one row per grade; `names` are by id."""
+    """Writes one row per grade, and one per lesson and learner who submitted nothing.
+
+    `names` are by id.
+    """
     rows = []
     for one, final in sorted(grades.items()):
         row = one.student, names.get(one.student, ""), one.lesson, final.status
         row = *row, final.score, final.max_points, late_text(final), note_of(final)
+        rows.append([*map(cell_text, row)])
+    for lesson, student in missing:
+        row = student, names.get(student, ""), lesson, "not submitted", *[""] * 4
         rows.append([*map(cell_text, row)])
     Table(COLUMNS, rows, has_bom=True).write(path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import difflib
 import functools
 import json
 import zoneinfo
@@ -18,7 +19,7 @@ from traitlets.config import PyFileConfigLoader
 
 from grader.atomic_files import read_text, write
 from grader.authoring.release import hidden_source, names_lesson, with_checks
-from grader.classroom.roster import find_student, read_names, read_sections
+from grader.classroom.roster import find_student, read_names, read_people, read_sections
 from grader.classroom.store import Store
 from grader.results import Record
 
@@ -177,6 +178,7 @@ class Classroom:
             return found
         wanted = {self.student_named(text) for text in students}
         for student in sorted(wanted - {one.student for one in found}):
+            self.refuse_unknown(student)
             what = f"for {lesson} " * bool(lesson)
             raise ValueError(f'"{student}" submitted nothing {what}in {self.folder}.')
         return [one for one in found if one.student in wanted]
@@ -194,6 +196,15 @@ class Classroom:
         """Returns the ids of those who submitted something."""
         root = self.folder / self.directory.submitted_directory
         return {path.name for path in root.glob("*")}
+
+    def refuse_unknown(self, student: str) -> None:
+        """Raises a ValueError for an id that nobody has; it names similar ones."""
+        people = read_people(self.roster)
+        known = {one.student for one in self._submitted()} | people.keys()
+        if student not in known:
+            like = difflib.get_close_matches(student, sorted(known), n=3)
+            near = f" Similar ids: {', '.join(like)}." if like else ""
+            raise ValueError(f'There is no "{student}" in {self.folder}.{near}')
 
     def lesson_named(self, text: str) -> str:
         """Returns the lesson that `1`, `01` or `01_pmap_spmd` means.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -27,11 +28,11 @@ from grader.classroom.publishing import (
     stays,
     with_progress,
 )
-from grader.classroom.roster import add_names, read_aliases
+from grader.classroom.roster import add_names, ids_known, strangers
 from grader.containment.limits import Limits
 from grader.pages.terminal import differences, print_statuses, summary
 from grader.results import Outcome, Record, Result
-from grader.submissions.collecting import collect
+from grader.submissions.collecting import Collection, collect
 from grader.workers.cache_key import lesson_hashes
 from grader.workers.executor import grade_jobs, open_executor
 from grader.workers.jobs import FinishedJob, Job, infra_error, job_of
@@ -60,8 +61,10 @@ def grade(
     with classroom.store.writing(), contextlib.ExitStack() as stack:
         classroom.names()  # a damaged table is reported before all else
         extensions = Lateness(classroom).extensions
-        for line in [*collect_all(classroom, downloads), *classroom.unknown_folders()]:
-            print(f"left alone: {line}")
+        collected = collect_all(classroom, downloads)
+        for line in [*collected.problems, *classroom.unknown_folders()]:
+            was_taken = line in collected.problems and line not in collected.left
+            print(f"{'note: ' if was_taken else 'left alone: '}{line}")
         submissions = classroom.submissions(section=section)
         submitted = {(one.student, one.lesson) for one in submissions}
         for student, lesson in sorted(extensions.keys() - submitted):
@@ -107,12 +110,17 @@ def grade(
     return print_statuses(map(final.get, known | new), len(jobs))
 
 
-def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> list[str]:
-    """Puts downloads into submitted/, with names and times; returns the problems."""
+def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> Collection:
+    """Puts downloads into submitted/, with names and times."""
     placed = classroom.folder.glob("submitted/*/*/*.ipynb")
     before = {path: path.stat().st_ctime_ns for path in placed}
-    known_as, lessons = read_aliases(classroom.roster), [*classroom.lessons]
-    collected = collect(downloads, classroom.folder, lessons, known_as)
+    submitted = {one.student for one in classroom.submissions()}
+    known_as, known = ids_known(classroom.roster, submitted)
+    lessons, ask = [*classroom.lessons], functools.partial(strangers, known)
+    collected = collect(downloads, classroom.folder, lessons, known_as, ask)
+    students = {student for student, _ in collected.placed}
+    if guests := sorted(students - known) if known else []:
+        collected.problems.append(f"not on the roster: {', '.join(guests)}")
     add_names(classroom.roster, collected.names)
     if downloads:
         print(collected.summary)
@@ -125,7 +133,7 @@ def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> list[str]:
         if others := collected.superseded.get((student, lesson)):
             files = [(time_of_version(one), one.path) for one in others]
             remember_earlier(classroom, submission, files)
-    return collected.problems
+    return collected
 
 
 def read_jobs(

@@ -16,6 +16,7 @@ from grader.submissions.clean_text import clean_line
 from grader.submissions.lms_names import safe_id
 
 COLUMNS = ["id", "name"]
+ALIASES = "aliases.csv"  # beside people.csv: submitted,id
 ON_ROSTER = "roster"  # the column that says "yes" for whom the last import had
 MAX_NAME = 200
 Row = dict[str, str]
@@ -58,6 +59,8 @@ class Person:
     def ids(self) -> Row:
         """The ids under which this learner's work may have arrived, by column."""
         found = {column: self.facts[column] for column in IDS if column in self.facts}
+        if numbers := moodle_numbers(self.facts):
+            found["moodle_id"] = numbers[0]
         for column, value in list(found.items()):
             if "@" in value:
                 found[f"{column}, before @"] = value.partition("@")[0]
@@ -159,13 +162,73 @@ def moodle_numbers(row: Row) -> list[str]:
 
 
 def read_aliases(path: Path) -> dict[str, str]:
-    """Maps Moodle's numbers to the learners' ids in people.csv."""
-    return {
+    """Maps Moodle's numbers, and what is in aliases.csv, to the ids in people.csv.
+
+    A line `hw-{id},{id}` of aliases.csv stands for one of each learner's.
+    """
+    people = read_people(path)
+    found = {
         number: student
-        for student, row in read_people(path).items()
+        for student, row in people.items()
         for number in moodle_numbers(row)
         if number != student
     }
+    table = path.with_name(ALIASES)
+    for submitted, student, *_ in read_table(table).rows if table.exists() else ():
+        for one in people if "{id}" in submitted else [student]:
+            found[safe_id(submitted.replace("{id}", one))] = student.replace(
+                "{id}", one
+            )
+    return found
+
+
+def strangers(known: Set[str], students: Set[str]) -> tuple[list[str], str]:
+    """Lists learners who are unknown and may be others who are known, and says so.
+
+    They may be, if they are most of these students, or have a known id in theirs.
+    Without known ids nobody is a stranger.
+    """
+    unknown = sorted(students - known) if known else []
+    aliases = {student: alias_of(student, known) for student in unknown}
+    are_most = 2 * len(unknown) > len(students)
+    found = [student for student in unknown if are_most or aliases[student]]
+    shown = ", ".join(found[:5]) + ", …" * (len(found) > 5)
+    example = next(filter(None, aliases.values()), f"{', '.join(found[:1])},ID")
+    return found, (
+        f"{len(found)} of {len(students)} learners are not on the roster: {shown}. "
+        f"Import the roster that has them, or say in grading/{ALIASES}, below its "
+        f'first line submitted,id, who they are: "{example}".'
+    )
+
+
+def alias_of(student: str, known: Set[str]) -> str:
+    """Returns "hw-{id},{id}" for hw-s01, if s01 is known; "" if no id is in it."""
+    parts = re.split(r"([._@-]+)", student)
+    for size in range(len(parts) - 1, 0, -1):
+        for start in range(0, len(parts) - size + 1, 2):
+            if (one := "".join(parts[start : start + size])) in known:
+                return f"{student.replace(one, '{id}', 1)},{{id}}"
+    return ""
+
+
+def ids_known(path: Path, submitted: Set[str]) -> tuple[dict[str, str], set[str]]:
+    """Maps what learners may have submitted under to their ids, and lists these ids.
+
+    `submitted` are ids under which somebody already has; there are no ids to expect
+    without a roster.
+    """
+    people = read_people(path).items()
+    on_roster = {student: row for student, row in people if row.get(ON_ROSTER)}
+    people = {Person([], row): student for student, row in on_roster.items()}
+    known_as = {
+        one: people[person]
+        for ids in ids_by_column(people, set()).values()
+        for one, person in ids.items()
+        if one not in submitted and one not in on_roster
+    }
+    known_as |= read_aliases(path)
+    known = {*submitted, *on_roster, *known_as.values()} if on_roster else set()
+    return known_as, known
 
 
 def read_people(path: Path) -> dict[str, Row]:
@@ -216,9 +279,14 @@ def add_names(path: Path, names: Mapping[str, str]) -> None:
 
 
 def remove_name(path: Path, student: str) -> None:
+    """Removes a learner, and their aliases."""
     table, rows = read_rows(path)
     if rows.pop(student, None):
         write_rows(path, table, rows)
+    if (aliases := path.with_name(ALIASES)).exists():
+        table = read_table(aliases)
+        table.rows = [row for row in table.rows if row[1:2] != [student]]
+        table.write(aliases)
 
 
 def write_rows(path: Path, table: Table, rows: Mapping[str, Row]) -> None:

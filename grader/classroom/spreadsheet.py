@@ -60,13 +60,15 @@ def read_table(path: Path) -> Table:
     """Reads a CSV file, whichever of comma, semicolon and tab separates its cells.
 
     Raises:
-        ValueError: it is missing, empty, not UTF-8 or damaged.
+        ValueError: it is missing, a folder, empty, not UTF-8 or damaged.
     """
     try:
         data = path.read_bytes()
         text = data.decode("utf-8-sig")
     except FileNotFoundError:
         raise ValueError(f"{path} does not exist.") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path} is a folder. Name a CSV file.") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not UTF-8. Save it again as CSV UTF-8.") from None
     first = text.partition("\n")[0]

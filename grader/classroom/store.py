@@ -81,7 +81,7 @@ class Store:
             CourseError: another process is writing to this store.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / "lock", "a+") as file:
+        with open(self.folder / "lock", "a+", encoding="utf-8") as file:
             try:
                 if fcntl:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -46,9 +46,9 @@ def tree() -> Tree:
 
 def own_group(process: Path) -> tuple[Path, bool]:
     """Returns a process's group, and whether that is the root of all that it sees."""
-    lines = Path(process, "cgroup").read_text().splitlines()
+    lines = Path(process, "cgroup").read_text(encoding="utf-8").splitlines()
     [inside] = [line[3:] for line in lines if line.startswith("0::/")] or [""]
-    for line in Path(process, "mountinfo").read_text().splitlines():
+    for line in Path(process, "mountinfo").read_text(encoding="utf-8").splitlines():
         place, _, kind = line.partition(" - ")
         root, mount = place.split()[3:5]
         if kind.startswith("cgroup2 ") and inside and root == "/":
@@ -65,7 +65,7 @@ def prepared(group: Path, is_root: bool) -> Tree:
     probe = group / f"box-{secrets.token_hex(8)}"
     probe.mkdir()
     probe.rmdir()
-    found = Path(group, "cgroup.controllers").read_text().split()
+    found = Path(group, "cgroup.controllers").read_text(encoding="utf-8").split()
     chosen = tuple(name for name in CONTROLLERS if name in found)
     only = "control groups count CPU time"
     if not chosen:
@@ -73,11 +73,15 @@ def prepared(group: Path, is_root: bool) -> Tree:
     try:
         if Path(group, "cgroup.type").exists():  # all but the machine's own root
             Path(group, LEAF).mkdir(exist_ok=True)
-            for process in Path(group, "cgroup.procs").read_text().split():
+            for process in (
+                Path(group, "cgroup.procs").read_text(encoding="utf-8").split()
+            ):
                 with contextlib.suppress(ProcessLookupError):  # it has ended
-                    Path(group, LEAF, "cgroup.procs").write_text(process)
+                    Path(group, LEAF, "cgroup.procs").write_text(
+                        process, encoding="utf-8"
+                    )
         words = " ".join(f"+{name}" for name in chosen)
-        Path(group, "cgroup.subtree_control").write_text(words)
+        Path(group, "cgroup.subtree_control").write_text(words, encoding="utf-8")
     except OSError as error:
         problem = f"the controllers cannot be used ({error.strerror})"
         return Tree(f"{only}: {problem}", group)
@@ -112,7 +116,7 @@ class Group:
         try:
             for name, value in settings.items():
                 if name.partition(".")[0] in parent.controllers:
-                    Path(self.folder, name).write_text(value)
+                    Path(self.folder, name).write_text(value, encoding="utf-8")
         except OSError:
             self.folder.rmdir()
             raise
@@ -133,7 +137,9 @@ class Group:
     def count(self, file: str, word: str) -> int:
         """Reads the number after a word; what was read last once the group is gone."""
         with contextlib.suppress(OSError):
-            for line in Path(self.folder, file).read_text().splitlines():
+            for line in (
+                Path(self.folder, file).read_text(encoding="utf-8").splitlines()
+            ):
                 if line.startswith(f"{word} "):
                     self.counted[file] = int(line.split()[1])
         return self.counted.get(file, 0)
@@ -142,7 +148,7 @@ class Group:
         """Kills what is left in it, and removes it; what it counted stays known."""
         _ = self.cpu_s, self.ran_out_of_memory
         with contextlib.suppress(OSError):
-            Path(self.folder, "cgroup.kill").write_text("1")
+            Path(self.folder, "cgroup.kill").write_text("1", encoding="utf-8")
         latest = time.monotonic() + REMOVE_S
         while self.folder.exists() and time.monotonic() < latest:
             with contextlib.suppress(OSError):  # processes that were killed still end

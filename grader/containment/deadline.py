@@ -50,13 +50,18 @@ def waited_s(pid: int) -> float:
     with contextlib.suppress(OSError, ValueError):
         for thread in Path("/proc", str(pid), "task").iterdir():
             with contextlib.suppress(OSError, ValueError, IndexError):
-                facts = Path(thread, "schedstat").read_text().split()
+                facts = Path(thread, "schedstat").read_text(encoding="utf-8").split()
                 longest = max(longest, int(facts[1]))
     return longest / 1e9
 
 
 def used_s(pid: int) -> float:
     with contextlib.suppress(OSError, ValueError, IndexError):
-        facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        facts = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8")
+            .rpartition(")")[2]
+            .split()
+        )
         return (int(facts[11]) + int(facts[12])) / os.sysconf("SC_CLK_TCK")
     return 0.0

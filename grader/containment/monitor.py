@@ -135,4 +135,6 @@ def files(first: psutil.Process) -> int:
 
 def sockets(first: psutil.Process) -> int:
     """Counts the sockets in a box: their buffers are not in any process's memory."""
-    return int(Path(f"/proc/{first.pid}/net/sockstat").read_text().split()[2])
+    return int(
+        Path(f"/proc/{first.pid}/net/sockstat").read_text(encoding="utf-8").split()[2]
+    )

@@ -72,6 +72,11 @@ def grade_submission(
             "Not installed where this was graded, so what uses it could not run: "
             f"{', '.join(missing)}."
         )
+    if cells := [*trial.keyboard][:MAX_NAMED]:
+        notes.append(
+            "There is no keyboard where this was graded, so what asks for input could "
+            f"not run: {', '.join(cells)}."
+        )
     if cells := [*trial.cut_short][:MAX_NAMED]:
         notes.append(
             "Cells that did not end, or ended their process, count only as far as they "

@@ -25,6 +25,7 @@ INNER = re.compile(
     r"gc\.get_(objects|referrers)|inspect\.(currentframe|stack)"
     r"|sys\.(_getframe|_current_frames)|(sys|threading)\.set(profile|trace)"
 )
+MAX_PATH = 200  # characters: a chain of attributes may have thousands
 KERNEL = re.compile(  # what IPython and its kernel run cells with
     r"ast_transformers|display_pub|do_execute|input_transformer\w+|run_cell(_async)?"
     r"|set_custom_exc|shell_handlers|showtraceback"
@@ -46,28 +47,36 @@ def signs(sources: Collection[str]) -> tuple[str, ...]:
             for node in nodes:
                 if isinstance(node, ast.Import | ast.ImportFrom):
                     names |= meanings_of(node)
+            paths: dict[ast.AST, str] = {}
+            for node in reversed(nodes):  # first what is inside others
+                paths[node] = dotted(node, names, paths)[:MAX_PATH]
             for node in nodes:
-                found |= dict.fromkeys(suspicions(node, names))
+                found |= dict.fromkeys(suspicions(node, paths))
         except UNREADABLE:  # then it cannot run either
             continue
     return tuple(found)
 
 
-def dotted(node: ast.AST, names: Mapping[str, str]) -> str:
-    """Writes `sys.modules["a"].b` as sys.modules.a.b, a name of no import as ?."""
+def dotted(
+    node: ast.AST, names: Mapping[str, str], paths: Mapping[ast.AST, str]
+) -> str:
+    """Writes `sys.modules["a"].b` as sys.modules.a.b, a name of no import as ?.
+
+    `paths` has those of the nodes in it.
+    """
     match node:
         case ast.Name(id=name):
             return names.get(name, "?")
         case ast.Attribute(value=value, attr=key):
-            return f"{dotted(value, names)}.{key}"
+            return f"{paths[value]}.{key}"
         case ast.Subscript(value=value, slice=ast.Constant(value=key)):
-            return f"{dotted(value, names)}.{key}"
+            return f"{paths[value]}.{key}"
     return "?"
 
 
-def suspicions(node: ast.AST, names: Mapping[str, str]) -> Iterator[str]:
+def suspicions(node: ast.AST, paths: Mapping[ast.AST, str]) -> Iterator[str]:
     """Says what one node does that no exercise needs."""
-    path = dotted(node, names)
+    path = paths[node]
     is_set = isinstance(node, ast.Attribute | ast.Subscript)
     is_set = is_set and not isinstance(node.ctx, ast.Load)
     match node:
@@ -79,7 +88,7 @@ def suspicions(node: ast.AST, names: Mapping[str, str]) -> Iterator[str]:
             func=ast.Name(id="setattr" | "delattr"),
             args=[module, ast.Constant(value=key), *_],
         ):
-            path, is_set = f"{dotted(module, names)}.{key}", True
+            path, is_set = f"{paths[module]}.{key}", True
         case ast.Attribute(attr=name) if KERNEL.fullmatch(name):
             yield f"The code changes how cells are run ({name})."
     if INNER.fullmatch(path):

@@ -97,6 +97,7 @@ class Trial:
         self.limits_hit: dict[str, None] = {}  # by the learner's process
         self.evidence: dict[str, None] = {}  # answers that no honest process gives
         self.packages: dict[str, None] = {}  # that cells import and that are missing
+        self.keyboard: dict[str, None] = {}  # cells that ask it for input
         self.cut_short: dict[str, None] = {}  # first lines of cells that did not end
 
     def run(
@@ -278,6 +279,8 @@ class Trial:
             errors[step.name] = result.errors
             missing = map(NOT_INSTALLED.match, result.errors)
             self.packages |= {found[1]: None for found in missing if found}
+            if any(error.startswith("StdinNotImplemented") for error in result.errors):
+                self.keyboard[first_line(step.source)] = None
             if result.replies:
                 self.evidence["It sends answers that nobody asked for."] = None
         return errors

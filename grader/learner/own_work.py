@@ -11,13 +11,35 @@ from tqdm import tqdm
 
 from coursekit import i18n
 from grader import ROOT
-from grader.authoring.build import own_path, read, released_path
+from grader.authoring.build import answer_in, own_path, read, released_path
 from grader.authoring.release import checks, lesson_paths
 from grader.containment.limits import Limits
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
 from grader.results import Result
+from grader.submissions.lms_names import fit
 from grader.submissions.read_submission import read_submission
+
+
+def newer_copies(path: Path, root: Path) -> list[Path]:
+    """Lists copies of a notebook that hold answers and were saved later.
+
+    JupyterLab names one 01_pmap_spmd-Copy1.ipynb; nbgitpuller keeps what a learner had
+    as 01_pmap_spmd__20261104104101.ipynb, beside a new one without any answer.
+    """
+    copies = (root / "lessons").rglob("*.ipynb")
+    copies = [one for one in copies if one.name != path.name]
+    copies = [one for one in copies if fit(one.name, path.stem) > 1 and answer_in(one)]
+    saved = path.stat().st_mtime if answer_in(path) else 0
+    return sorted(one for one in copies if one.stat().st_mtime > saved)
+
+
+def copy_note(copy: Path, path: Path, root: Path) -> str:
+    names = [one.relative_to(root).as_posix() for one in (copy, path)]
+    return (
+        f"{names[0]} holds answers, too, and {names[1]} holds none or was saved before "
+        f"it. To have that one graded, rename it to {path.name}."
+    )
 
 
 def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:
@@ -50,9 +72,10 @@ def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:
                 trusted=True,
                 on_exercise=bar.update,
             )
+        notes = [copy_note(copy, path, root) for copy in newer_copies(path, root)]
         if path != released_path(source):
-            note = f"{shown} was graded: it was saved last."
-            result = dataclasses.replace(result, notes=(*result.notes, note))
+            notes = [f"{shown} was graded: it was saved last.", *notes]
+        result = dataclasses.replace(result, notes=(*result.notes, *notes))
         language = path.parent.name
         # The caller shows the result in the language of the notebook.
         i18n.chosen = language if i18n.is_spoken(language) else ""

@@ -76,7 +76,13 @@ class ListedFile:
 
     @property
     def is_notebook(self) -> bool:
-        return self.name.lower().endswith(".ipynb")
+        """Whether its name says so: browsers and copies add to the ending."""
+        return ".ipynb" in self.name.lower()
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it may hold a notebook that was saved under another name."""
+        return bool(re.fullmatch(r"(?is)[^.]*|.+\.(?:txt|json)", self.name))
 
     @property
     def is_archive(self) -> bool:
@@ -218,12 +224,15 @@ def files_in_learners_archive(file: ListedFile) -> list[ListedFile]:
     """Lists the files of a learner's archive; what holds no notebook is listed itself.
 
     Raises:
+        TooLarge: it is over a limit.
         OSError: this machine cannot read it.
     """
     if not file.is_archive:
         return [file]
     try:
         entries = [*Archive(file.read(), MAX_INNER).files(file)]
+    except TooLarge:
+        raise
     except Unreadable:
         return [file]
     if not any(one.is_notebook and not one.problem for one in entries):

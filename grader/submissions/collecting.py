@@ -13,9 +13,11 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
+
+from nbformat import NotebookNode
 
 from grader import ROOT, CourseError
 from grader.atomic_files import write_file
@@ -24,6 +26,7 @@ from grader.submissions.archives import (
     MAX_TOTAL,
     Archive,
     ListedFile,
+    TooLarge,
     Unreadable,
     file_at,
     files_in_folder,
@@ -32,21 +35,25 @@ from grader.submissions.archives import (
 from grader.submissions.clean_text import quoted
 from grader.submissions.course_notebooks import CourseNotebooks, read
 from grader.submissions.lms_names import (
+    DAY,
     LearnerNames,
     Owner,
     fit,
     lesson_named,
+    original,
     safe_id,
+    stem,
 )
 from grader.submissions.owners import (
     is_candidate,
     is_same,
     named_learners,
     owners,
-    stem,
 )
 from grader.submissions.read_submission import is_aside, parse_submission
 from grader.submissions.versions import Version, best_of, listed
+
+Strangers = Callable[[Set[str]], tuple[list[str], str]]
 
 
 def collect(
@@ -54,6 +61,7 @@ def collect(
     course: Path,
     lessons: Sequence[str],
     known_as: Mapping[str, str] | None = None,
+    strangers: Strangers = lambda students: ([], ""),
 ) -> Collection:
     """Puts what learners submitted into submitted/ID/LESSON/LESSON.ipynb.
 
@@ -61,14 +69,20 @@ def collect(
     `ada_01_pmap_spmd.ipynb`, `ada/01_pmap_spmd.ipynb` or as nbgrader does. Files are
     not changed, not even damaged ones.
 
-    `known_as` maps numbers that an LMS gives a learner to the id that we keep: Moodle
-    gives another one in each assignment.
+    `known_as` maps other ids of learners to those that we keep: Moodle, for one, gives
+    a learner another number in each assignment. `strangers` lists those of a download's
+    ids that a person has to look at, and says why.
 
     Raises:
+        ValueError: a download does not exist.
         OSError: this machine cannot read or write a file.
         CourseError: a file that came in is not accounted for.
     """
-    collection = Collection(course, lessons, known_as or {})
+    for download in downloads:
+        if not (Path(download).is_dir() or Path(download).is_file()):
+            name = quoted(str(download), 300)
+            raise ValueError(f"{name} is no file and no folder: nothing was collected.")
+    collection = Collection(course, lessons, known_as or {}, strangers)
     for download in downloads:
         collection.add(Path(download))
     collection.finish()
@@ -93,13 +107,19 @@ class Collection:
         superseded: the learner's other notebooks of the lesson in these downloads.
         names: display names by id, of these downloads.
         problems: one line for each file that could not be placed, and for each choice.
+        left: those of the lines that are about files which were left for a person.
         account: each file that came in, and what became of it.
     """
 
     def __init__(
-        self, course: Path, lessons: Sequence[str], known_as: Mapping[str, str]
+        self,
+        course: Path,
+        lessons: Sequence[str],
+        known_as: Mapping[str, str],
+        strangers: Strangers,
     ):
         self.course, self.lessons, self.known_as = course, lessons, known_as
+        self.strangers = strangers
         numbers = {*map(lesson_number, lessons)}
         self.others = [  # lessons that this class does not have
             path.stem
@@ -111,6 +131,7 @@ class Collection:
         self.superseded: dict[tuple[str, str], list[Version]] = {}
         self.names: dict[str, str] = {}
         self.problems: list[str] = []
+        self.left: set[str] = set()
         self.account: list[tuple[str, Fate]] = []
         self.listed: collections.Counter[str] = collections.Counter()
         self.other_files: dict[str, list[str]] = {}
@@ -167,9 +188,6 @@ class Collection:
                 is_clone = (download / ".git").exists()
                 name = download.resolve().name
                 self.add_files(files, (name,), may_be_one=is_clone)
-        elif not download.is_file():
-            name = quoted(str(download))
-            self.problems.append(f"{name} is no file and no folder.")
         elif file_at(download).is_archive:
             self.add_archive(file_at(download))
         else:
@@ -221,10 +239,13 @@ class Collection:
         paths = [file.parts[len(folder) :] for file in files]
         by_student: dict[str, list[tuple[ListedFile, Owner]]] = {}
         found = owners(paths, self.known_lessons, name, may_be_one)
+        others = self.others_named({owner.student for owner in found if owner})
         for file, owner in zip(files, found, strict=True):
             if file.problem:
                 line = f"{shown(file)} {file.problem}: not collected."
                 self.leave([file.full_name], line)
+            elif owner and (clash := others(owner)):
+                self.leave([file.full_name], f"{shown(file)} {clash}")
             elif owner:
                 student = safe_id(owner.student)
                 student = self.known_as.get(student, student)
@@ -239,8 +260,31 @@ class Collection:
                 self.leave([file.full_name], f"{line} {remedy}")
             else:
                 self.account.append((file.full_name, Fate.NO_NOTEBOOK))
+        strangers, why = self.strangers(by_student.keys())
+        if own := [one for who in strangers for one in by_student.pop(who)]:
+            line = f"{quoted(name)}: {why}"
+            self.leave([file.full_name for file, _ in own], line)
         for student, own in by_student.items():
             self.add_learner(student, own, name)
+
+    def others_named(self, learners: set[str]) -> Callable[[Owner], str]:
+        """Makes a function that says how a file may be another learner's, or ""."""
+        by_name = {self.learner_names.without_work(one): one for one in learners}
+        made_up = {safe_id(one): one for one in learners if safe_id(one) != one}
+
+        def clash(owner: Owner) -> str:
+            named = self.other_learner(owner)
+            if other := by_name.get(named) if named else "":
+                where = f"is in {owner.student}'s folder, but named after {other}"
+                return f"{where}: rename it, or move it into {other}/."
+            if other := made_up.get(owner.student):
+                return (
+                    f"is named by {owner.student}, the id that was made for "
+                    f"{quoted(other)}. Rename it."
+                )
+            return ""
+
+        return clash
 
     def add_learner(
         self, student: str, own: list[tuple[ListedFile, Owner]], download: str
@@ -275,7 +319,7 @@ class Collection:
                 self.leave([file.full_name], f"{student}: {shown(file)} {what}.")
             elif lesson and (version.kind or not is_clone):
                 versions.setdefault(lesson, []).append(version)
-            elif file.is_notebook:
+            elif version.kind > 1:
                 line = f"{student}: {shown(file)} does not say which lesson it is."
                 remedy = f"Rename it to {student}_LESSON.ipynb."
                 self.leave([file.full_name], f"{line} {remedy}")
@@ -290,7 +334,12 @@ class Collection:
         self, student: str, file: ListedFile, owner: Owner
     ) -> Iterator[ListedFile]:
         """Yields a learner's file, or what is in it, if that is theirs alone."""
-        inside = files_in_learners_archive(file)
+        try:
+            inside = files_in_learners_archive(file)
+        except TooLarge as problem:
+            line = f"{student}: {shown(file)} {problem}. Ask for the notebook alone."
+            self.leave([file.full_name], line)
+            return
         if inside != [file]:
             self.listed[file.full_name] -= 1
             self.listed.update(one.full_name for one in inside)
@@ -326,10 +375,12 @@ class Collection:
         lesson = lesson_named(path, self.lessons) if owner.path and is_one else ""
         only = self.lessons[0] if len(self.lessons) == 1 else ""
         kind, is_ours = int(file.is_archive), False
-        data = file.read() if lesson or file.is_notebook or owner.from_lms else b""
-        if file.is_notebook:
+        may_be_one = file.is_notebook or file.is_text
+        data = file.read() if lesson or may_be_one or owner.from_lms else b""
+        notebook = parse_submission(data).notebook if may_be_one else None
+        if notebook or file.is_notebook:
             by_name = lesson or only or lesson_named([download], self.lessons)
-            lesson, kind, is_ours = self.known(data, by_name)
+            lesson, kind, is_ours = self.known(notebook, by_name)
         elif owner.path and owner.from_lms:
             lesson = lesson or only
         version = Version(
@@ -346,9 +397,10 @@ class Collection:
         )
         return lesson, version
 
-    def known(self, data: bytes, by_name: str) -> tuple[str, int, bool]:
+    def known(
+        self, notebook: NotebookNode | None, by_name: str
+    ) -> tuple[str, int, bool]:
         """Returns a notebook's lesson, its kind of version, and if it is our own."""
-        notebook = parse_submission(data).notebook
         if notebook is None:
             return by_name, 2, False
         cells = self.notebooks.exercise_cells(notebook)
@@ -361,7 +413,8 @@ class Collection:
         if not owner.below or owner.below[0] in self.known_lessons:
             return ""
         *folders, file = owner.below
-        names = map(self.learner_names.without_work, [*folders, stem(file)])
+        undated = [DAY.sub("", original(one)) for one in (*folders, stem(file))]
+        names = map(self.learner_names.without_work, undated)
         return next((n for n in names if n and not is_same(n, owner.student)), "")
 
     def choose(self, student: str, lesson: str, versions: list[Version]) -> None:
@@ -434,7 +487,7 @@ class Collection:
             return None
         file = file_at(path)
         data = file.read()
-        _, kind, is_ours = self.known(data, lesson)
+        _, kind, is_ours = self.known(parse_submission(data).notebook, lesson)
         hashed = hashlib.sha256(data).hexdigest()
         return Version("", kind, file.time, hashed, is_ours=is_ours)
 
@@ -442,6 +495,7 @@ class Collection:
         """Leaves files for a person."""
         self.account += [(name, Fate.FOR_A_PERSON) for name in names]
         self.problems.append(problem)
+        self.left.add(problem)
 
 
 def in_repository(path: Sequence[str]) -> bool:

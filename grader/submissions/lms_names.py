@@ -13,15 +13,18 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from grader.authoring.release import lesson_number
 
 SAFE_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._@-]{0,62}[A-Za-z0-9_@-])?")
 SEPARATORS = re.compile(r"[ _-]*([ _-])")
-COPY_OF = r"(?i)^(?:(?:copy|kopie|copie|copia)[ _](?:of|von|de)[ _])+"
+COPY_OF = r"(?:(?:copy|kopi[ea]|copie|c[oó]pia)[ _](?:of|v[oa]n|d[ei]|av)[ _])"
 AGAIN = r"[ _-]?\(\d+\)|[ _-]copy[ _]?\d*|-checkpoint"  # a learner may be kim-12
-COPIED = re.compile(rf"{COPY_OF}|(?:{AGAIN})+$")
+COPIED = re.compile(rf"(?i)^{COPY_OF}+|(?:{AGAIN})+$")
+# A day alone may be a learner's number, as 20261104 is.
+DATE = r"20\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
+DAY = re.compile(rf"(?<!\d){DATE}(?!\d)")
+STAMP = re.compile(rf"(?<!\d)(?:20\d\d-\d\d-\d\d|{DATE}[0-2]\d[0-5]\d[0-5]\d)(?!\d)")
 # Paths below the folder of a whole class.
 SCHEMES = {
     # Ada Lovelace_123_assignsubmission_file_/NAME, or ..._file_NAME in one flat folder.
@@ -68,13 +71,16 @@ WORK = frozenset(
     "version versions ver try tries attempt attempts new newer newest last latest old "
     "older original copy copies kopie copie copia of von de backup temp tmp test my "
     "mine own work works working solved solution solutions answer answers complete "
+    "corrected revised updated improved fixed edited resubmitted resubmission redo "
+    "data dataset datasets figures images img plots src scripts results output outputs "
+    "checkpoints logs korrigiert überarbeitet neu van kopia copie copia cópia "
     "completed unsolved untitled document notes scratch practice example examples v q "
     "ex distributed jax python jupyter colab ipynb zip first second third nd rd st th "
     "the and for ko en main master abgabe abgaben übung übungen kurs klasse gruppe "
     "archive archives all given plain export bulk gradebook repo repository student "
     "students drive canvas moodle blackboard brightspace ilias sakai github spring "
     "summer fall autumn winter semester term "
-    "강 과제 실습 최종 제출 제출물 복사본 사본 무제 "
+    "강 과제 실습 최종 제출 제출물 복사본 사본 의 무제 コピー のコピー 副本 的副本 "
     "수정 수업 분반 반 조 주차 답안 풀이".split()
 )
 
@@ -152,10 +158,15 @@ def time_in(text: str) -> float:
     return 0.0
 
 
+def stem(name: str) -> str:
+    """Returns a file's name without its ending, as before ".ipynb (1)"."""
+    return re.sub(r"(?is)\.ipynb.*|\.[^.]*$", "", name)
+
+
 def original(stem: str) -> str:
-    """Returns a file's stem without the marks of a copy and double separators."""
-    stem = unicodedata.normalize("NFC", stem).strip()
-    return COPIED.sub("", SEPARATORS.sub(r"\1", stem))
+    """Returns a file's stem without time stamps, marks of a copy, double separators."""
+    stem = STAMP.sub("", unicodedata.normalize("NFC", stem)).strip()
+    return COPIED.sub("", SEPARATORS.sub(r"\1", stem).strip("_-"))
 
 
 def fit(file: str, lesson: str) -> int:
@@ -165,13 +176,12 @@ def fit(file: str, lesson: str) -> int:
         3: it is the lesson's name; 2: it contains that; 1: it begins with the lesson's
         number; 0: none of these.
     """
-    stem = original(PurePosixPath(file).stem)
-    stem = re.sub(r"[\s_-]+", "_", stem).casefold()
-    if stem == lesson.casefold():
+    text = re.sub(r"[\s_-]+", "_", original(stem(file))).casefold()
+    if text == lesson.casefold():
         return 3
-    if re.search(rf"(?<![a-z0-9]){re.escape(lesson.casefold())}(?![a-z0-9])", stem):
+    if re.search(rf"(?<![a-z0-9]){re.escape(lesson.casefold())}(?![a-z0-9])", text):
         return 2
-    number = re.match(r"(?:lesson|notebook|nb)?_?0*(\d+)(?!\d)", stem)
+    number = re.match(r"(?:lesson|notebook|nb)?_?0*(\d+)(?!\d)", text)
     return int(bool(number) and number[1] == str(lesson_number(lesson)))
 
 
@@ -193,13 +203,14 @@ class LearnerNames:
 
     def __init__(self, lessons: Sequence[str]):
         self.work = WORK | {word for lesson in lessons for word in words(lesson)}
-        self.named, self.numbered = [], []
+        self.before, self.after, self.numbered = [], [], []
         for lesson in lessons:
             name = r"[ _-]+".join(map(re.escape, lesson.split("_")))
-            first = rf"(?is)(.+?)[ _-]+{name}(?![A-Za-z0-9]).*"
-            last = rf"(?is){name}(?:[ _-]?\(\d+\))?[ _-]+(.+)"
+            before = rf"(?is)(.+?)[ _-]+{COPY_OF}*{name}(?![A-Za-z0-9]).*"
+            after = rf"(?is)(?:{DATE}[ _-]+)?{name}(?:[ _-]?\(\d+\))?[ _-]+(.+)"
             number = lesson_number(lesson) or name
-            self.named += [re.compile(first), re.compile(last)]
+            self.before.append(re.compile(before))
+            self.after.append(re.compile(after))
             self.numbered.append(re.compile(rf"(?is)(.+?)[ _-]+0*{number}"))
 
     def is_work(self, name: str) -> bool:
@@ -218,11 +229,15 @@ class LearnerNames:
 
     def beside_lesson(self, stem: str) -> str:
         """Returns the learner in `ada_01_tiny (1)` or `01_tiny_ada`, else ""."""
-        return self.first_learner(stem, self.named)
+        return self.first_learner(stem, [*self.before, *self.after])
 
-    def beside_work(self, stem: str) -> str:
+    def before_work(self, stem: str) -> str:
         """Returns the learner in `ada_01_tiny` or `ada_1`, else ""."""
-        return self.first_learner(stem, [*self.named, *self.numbered])
+        return self.first_learner(stem, [*self.before, *self.numbered])
+
+    def after_lesson(self, stem: str) -> str:
+        """Returns the learner in `01_tiny_ada`, else ""."""
+        return self.first_learner(stem, self.after)
 
     def alone(self, stem: str) -> str:
         """Returns the learner in `ada`, else ""."""

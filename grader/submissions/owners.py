@@ -1,23 +1,24 @@
 """Decides whose each file of a download is, by its path alone.
 
 A path begins below the download and ends with a file; a learner's own archive is a
-file, and nothing in it has a say. A name that an LMS wrote counts first, then a file's
-name that names its learner, then the first folder that is not one of work.
+file, and nothing in it has a say. A name that an LMS wrote counts first, then the first
+folder that is not one of work; where files are in none, their own names.
 """
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Sequence
-from pathlib import PurePosixPath
+from collections.abc import Iterable, Mapping, Sequence
 
 from grader.submissions.lms_names import (
+    DAY,
     SCHEMES,
     LearnerNames,
     Owner,
     names_several,
     owner_by,
     plain,
+    stem,
     words,
 )
 
@@ -43,11 +44,10 @@ def owners(
         search.give_folder(numbered, learner)
     else:
         search.read_class(numbered, (), is_sole=True)
-        search.refuse_changes()
         named = [
             owner
             for number, owner in search.found.items()
-            if owner.from_lms or is_candidate(paths[number])
+            if owner.from_lms or owner.below or is_candidate(paths[number])
         ]
         is_own = all(owner.below or owner.is_guess for owner in named)
         is_own = is_own and len({owner.student for owner in named}) < 2
@@ -58,7 +58,8 @@ def owners(
 
 def is_candidate(path: Sequence[str]) -> bool:
     """Tells whether a file may be a submission: no other says whose folder it is in."""
-    return path[-1].lower().endswith((".ipynb", ".zip"))
+    name = path[-1].lower()
+    return ".ipynb" in name or name.endswith(".zip")
 
 
 def is_repository(paths: Iterable[tuple[str, ...]]) -> bool:
@@ -78,16 +79,18 @@ def scheme_of(paths: Paths) -> str:
 def followers(paths: Paths) -> dict[str, dict[int, Owner]]:
     """Finds the files that follow each LMS's scheme.
 
-    In Canvas's names a section or a year may be taken for a learner's id: an id with
-    several names is none.
+    In Canvas's names a section or a year may be taken for a learner's id. Such an id
+    has several names, or several files of one name, which Canvas tells apart.
     """
     found = {}
     for scheme in SCHEMES:
         owned = {n: owner_by(scheme, "/".join(path)) for n, path in paths.items()}
         owned = {number: owner for number, owner in owned.items() if owner}
         names = {(owner.student, owner.name) for owner in owned.values()}
-        is_id = scheme != "Canvas" or len(names) == len({who for who, _ in names})
-        found[scheme] = owned if is_id else {}
+        files = collections.Counter((o.student, o.path) for o in owned.values())
+        same = {student for student, path in files if path and files[student, path] > 1}
+        is_id = len(names) == len(dict(names)) > 2 * len(same)
+        found[scheme] = owned if is_id or scheme != "Canvas" else {}
     return found
 
 
@@ -112,25 +115,16 @@ class Search:
     """
 
     def __init__(self, lessons: Sequence[str]):
-        self.lessons = lessons
         self.names = LearnerNames(lessons)
         self.found: dict[int, Owner] = {}
         self.refused: set[int] = set()
-        self.folders: set[str] = set()  # which are learners'
-        self.overruled: dict[int, tuple[str, int]] = {}
 
     def read_class(
-        self,
-        paths: Paths,
-        above: tuple[str, ...],
-        *,
-        is_sole: bool,
-        overruled: tuple[str, int] = ("", 0),
+        self, paths: Paths, above: tuple[str, ...], *, is_sole: bool
     ) -> None:
         """Finds the owners of what is in a folder of several learners.
 
-        `above` are the folders around it; `overruled` is one that might be a learner's,
-        and the number of others whom files in it name.
+        `above` are the folders around it; `is_sole` tells that nothing is beside them.
         """
         if len(above) > MAX_DEPTH:
             return
@@ -140,32 +134,47 @@ class Search:
         for number, path in paths.items():
             if len(path) > 1:
                 folders[path[0]][number] = path[1:]
-        named = {n: self.names.beside_work(stem(name)) for n, name in files.items()}
-        for number, name in files.items():
-            guess = ""
-            if name.lower().endswith(".zip") or not any(named.values()):
-                guess = self.names.alone(stem(name)) if is_candidate([name]) else ""
-            if learner := named[number] or guess:
-                rest = name.replace(learner, "", 1).lstrip(" _-")
-                path = (*above, rest)
-                owner = Owner(learner, path=path, is_guess=not named[number])
-                self.found[number] = owner
-                self.overruled[number] = overruled
+        self.read_names(files, above)
         is_sole = is_sole and len(folders) == 1
         is_sole = is_sole and not any(is_candidate([name]) for name in files.values())
+        are_groups = self.are_groups(folders, is_sole)
         for folder, below in folders.items():
-            others = self.other_learners(folder, below)
-            if others or self.is_around_learners(folder, below, is_sole):
-                if others and not self.names.is_work(folder):
-                    inside = folder.casefold(), len(others)
-                else:
-                    inside = overruled
-                self.read_class(
-                    below, (*above, folder), is_sole=is_sole, overruled=inside
-                )
+            if are_groups or self.names.is_work(folder):
+                self.read_class(below, (*above, folder), is_sole=is_sole)
             else:
                 learner = self.names.beside_lesson(folder) or folder
                 self.give_folder(below, learner, (*above, folder))
+
+    def read_names(self, files: Mapping[int, str], above: tuple[str, ...]) -> None:
+        """Finds learners in the names of files side by side.
+
+        They are before the lesson or behind it: where more are told apart. A day is no
+        learner, unless another name is a number and no day.
+        """
+        stems = {number: stem(name) for number, name in files.items()}
+        found = [
+            {n: who for n, name in stems.items() if (who := scheme(name))}
+            for scheme in (self.names.before_work, self.names.after_lesson)
+        ]
+        named = max(found, key=lambda one: len({*filter(is_no_day, one.values())}))
+        known = {*named.values()}
+        for one in found:
+            named |= {n: who for n, who in one.items() if who in known}
+        guesses = {
+            number: self.names.alone(stems[number])
+            for number, name in files.items()
+            if is_candidate([name]) and not self.names.beside_lesson(stems[number])
+            if name.lower().endswith(".zip") or not named
+        }
+        learners = {n: who for n, who in (guesses | named).items() if who}
+        has_numbers = any(who.isdigit() and is_no_day(who) for who in learners.values())
+        for number, learner in learners.items():
+            if not (has_numbers or is_no_day(learner)):
+                continue
+            rest = files[number].replace(learner, "", 1).lstrip(" _-")
+            is_guess = number not in named
+            owner = Owner(learner, path=(*above, rest), is_guess=is_guess)
+            self.found[number] = owner
 
     def without_lms(self, paths: Paths) -> Paths:
         """Finds the owners whom an LMS named; returns what it did not name."""
@@ -189,54 +198,43 @@ class Search:
                 rest[number] = path  # an LMS adds lists and texts
         return rest
 
-    def other_learners(self, folder: str, below: Paths) -> set[str]:
-        """Finds learners whom files name, where the folder seems to be another's.
+    def are_groups(self, folders: Mapping[str, Paths], is_sole: bool) -> bool:
+        """Tells whether folders are around several learners, and not one's each.
 
-        nbgrader's folders, `ada/01_tiny/`, are their learner's whatever a file's name.
+        Side by side they are, if each file names a learner beside its lesson, and there
+        are more of these than folders. Of one alone the folders in it count as well.
         """
-        if is_repository(below.values()):
-            return set()
-        candidates = filter(is_candidate, below.values())
-        found = {plain(self.names.beside_lesson(stem(path[-1]))) for path in candidates}
-        found = {name for name in found if name and not is_same(name, folder)}
-        of_nbgrader = all(path[0] in self.lessons for path in below.values())
-        return found if len(found) > of_nbgrader else set()
-
-    def is_around_learners(self, folder: str, below: Paths, is_sole: bool) -> bool:
-        """Tells whether a folder is of work, or the only one, around several learners.
-
-        Nothing in a learner's folder can make it one of these, if others are beside it.
-        """
-        if self.names.is_work(folder):
-            return True
-        if is_repository(below.values()):
+        own = {f: below for f, below in folders.items() if not self.names.is_work(f)}
+        if any(is_repository(below.values()) for below in own.values()):
             return False
-        learners, alone = set(), set()
-        for path in filter(is_candidate, below.values()):
-            around = [name for name in path[:-1] if not self.names.is_work(name)]
-            name = stem(path[-1])
-            learners.update(around[:1])
-            if not around:
-                alone.add(self.names.alone(name) or self.names.beside_work(name))
-        several = max(len(learners), len(alone - {""})) > 1
-        is_submitted = any(path[0] == "submitted" for path in below.values())
-        return is_sole and (several or is_submitted or bool(scheme_of(below)))
+        if is_sole and any(map(is_of_class, own.values())):
+            return True
+        inner, named = set(), set()
+        for folder, below in own.items():
+            for *around, file in filter(is_candidate, below.values()):
+                learner = self.names.beside_lesson(stem(file))
+                if not is_sole and (around or not learner or is_same(learner, folder)):
+                    return False
+                if around := [name for name in around if not self.names.is_work(name)]:
+                    inner.add(around[0])
+                else:
+                    named.add(plain(learner or self.names.alone(stem(file))))
+        return max(len(inner), len(named - {""})) > len(own)
 
     def give_folder(
         self, paths: Paths, learner: str, above: tuple[str, ...] = ()
     ) -> None:
-        self.folders.add(learner.casefold())
         for number, path in paths.items():
             self.found[number] = Owner(learner, path=(*above, *path), below=path)
 
-    def refuse_changes(self) -> None:
-        """Refuses files named after one learner in a folder that may be another's."""
-        learners = {owner.student.casefold() for owner in self.found.values()}
-        for number, (folder, num_others) in self.overruled.items():
-            student = self.found[number].student.casefold()
-            is_learners = folder in learners or student in self.folders
-            if folder and (is_learners or (num_others == 1 and self.folders)):
-                self.refused.add(number)
+
+def is_of_class(paths: Paths) -> bool:
+    """Tells whether an LMS or nbgrader put together what is in a folder."""
+    return bool(scheme_of(paths)) or any(p[0] == "submitted" for p in paths.values())
+
+
+def is_no_day(name: str) -> bool:
+    return not DAY.fullmatch(name)
 
 
 def is_same(name: str, other: str) -> bool:
@@ -245,8 +243,3 @@ def is_same(name: str, other: str) -> bool:
     pairs = [(word, other) for word in words(name)]
     pairs += [(word, name) for word in words(other)]
     return name == other or any(len(word) > 2 and word in text for word, text in pairs)
-
-
-def stem(name: str) -> str:
-    """Returns a file's name without its ending."""
-    return PurePosixPath(name).stem

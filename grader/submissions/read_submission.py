@@ -185,7 +185,7 @@ def decode(data: bytes, notes: list[str]) -> str:
 
 
 def read_json(text: str, notes: list[str]) -> dict:
-    """Reads a notebook of any format that nbformat knows, as one of format 4."""
+    """Reads a notebook of format 4, or of an earlier one as such."""
     if not text.startswith(("{", "[")):
         raise Refused(f"{what_is(text[:10_000])} {SAVE}")
     try:
@@ -196,11 +196,23 @@ def read_json(text: str, notes: list[str]) -> dict:
         raise Refused(f"This is a list of data, not a notebook. {SAVE}")
     if facts.get("nbformat", 4) != 4:
         try:
-            facts = nbformat.reads(text, as_version=4)
-        except Exception:
+            facts = of_format_3(facts)
+        except (KeyError, TypeError, AttributeError):
             raise Refused(f"This notebook's format is unknown. {SAVE}") from None
         notes.append("The notebook was converted to format 4.")
     return facts
+
+
+def of_format_3(facts: dict) -> dict:
+    """Keeps the cells of format 3 as format 4 has them; nbformat keeps all, slowly."""
+    cells = [cell for sheet in facts["worksheets"] for cell in sheet["cells"]]
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            cell["source"] = cell.get("input", "")
+        elif cell["cell_type"] == "heading":
+            marks = "#" * min(cell.get("level", 1), 6)
+            cell |= {"cell_type": "markdown", "source": [marks, " ", *cell["source"]]}
+    return {"cells": cells}
 
 
 def what_is(beginning: str) -> str:

@@ -65,6 +65,8 @@ class Version:
         what = "is in the folder of solutions or translations"
         if self.kind > others[0].kind:
             what = "has no exercise of the lesson"
+        elif others[0].is_ours and not self.is_ours:
+            what = "is as the course released or solved it"
         return f"{self.name} counts: {names} {what}."
 
 

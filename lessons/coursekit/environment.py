@@ -44,8 +44,9 @@ def refused_flags(env) -> str:
     env = {**env, "JAX_PLATFORMS": "cpu", "JAX_PLATFORM_NAME": "cpu"}
     env["TF_CPP_MIN_LOG_LEVEL"] = "0"  # then XLA says why
     command = [sys.executable, "-c", "import jax; jax.devices()"]
-    child = subprocess.run(command, env=env, capture_output=True, text=True)
-    found = REFUSED.search(child.stderr) if child.returncode else None
+    child = subprocess.run(command, env=env, capture_output=True)
+    said = child.stderr.decode(errors="replace")
+    found = REFUSED.search(said) if child.returncode else None
     return next(filter(None, found.groups()), "") if found else ""
 
 

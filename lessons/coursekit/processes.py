@@ -79,8 +79,8 @@ def run_script(
 def waited_s(child: subprocess.Popen) -> float:
     """Returns how long a process waited for a processor, if the system tells it."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        facts = Path(f"/proc/{child.pid}/schedstat").read_text().split()
-        return int(facts[1]) / 1e9
+        path = Path(f"/proc/{child.pid}/schedstat")
+        return int(path.read_text(encoding="utf-8").split()[1]) / 1e9
     return 0.0
 
 

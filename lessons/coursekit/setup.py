@@ -42,8 +42,9 @@ def with_devices(
             statements; else all of them must hold.
 
     Raises:
-        SetupError: Python, JAX or a flag of XLA_FLAGS is not supported, JAX had already
-            started with another number of devices, or there is one real device alone.
+        SetupError: Python, JAX or a flag of XLA_FLAGS is not supported, jit is off, JAX
+            had already started with another number of devices, or there is one real
+            device alone.
     """
     check_python(sys.version_info[:2])
     check_language(language())
@@ -60,6 +61,12 @@ def with_devices(
     import jax  # only now: the environment above is read when JAX starts
 
     check_jax(jax.__version__)
+    if jax.config.jax_disable_jit:
+        raise SetupError(
+            "JAX_DISABLE_JIT is set, so JAX would compile nothing, and no check could "
+            "see what your programs send. Unset it in your shell, then start Jupyter "
+            "again."
+        )
     platforms = os.environ.setdefault("JAX_PLATFORMS", "cpu")
     jax.config.update("jax_platforms", platforms)
     try:

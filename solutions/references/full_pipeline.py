@@ -135,9 +135,9 @@ def lock_file(path: Path) -> Any:
     try:
         import fcntl
     except ModuleNotFoundError:  # Windows has another one
-        return path.open("a")
+        return path.open("a", encoding="utf-8")
     while True:
-        file = path.open("a")
+        file = path.open("a", encoding="utf-8")
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -147,7 +147,7 @@ def lock_file(path: Path) -> Any:
                 return file
             file.close()
             raise RunError(
-                f"{path.parent} is in use by {path.read_text() or 'another run'}. Give "
+                f"{path.parent} is in use by {path.read_text(encoding='utf-8') or 'another run'}. Give "
                 "each run a --directory of its own; in a sweep over seeds, say, "
                 f"--directory {path.parent}-seed1 --seed 1."
             ) from None
@@ -393,7 +393,10 @@ def read_lines(path: Path) -> list[dict]:
     found = []
     if path.exists():
         with contextlib.suppress(ValueError):
-            found.extend(json.loads(line) for line in path.read_text().splitlines())
+            found.extend(
+                json.loads(line)
+                for line in path.read_text(encoding="utf-8").splitlines()
+            )
     return found
 
 

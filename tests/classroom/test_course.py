@@ -87,7 +87,7 @@ def test_release_is_the_lesson_that_learners_open(course):
 
 
 def test_export_has_each_learners_score(course):
-    with open(course / "grades.csv", newline="") as file:
+    with open(course / "grades.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     own = [row for row in rows if row["assignment"] == LESSON]
     assert {row["student_id"]: float(row["score"]) for row in own} == SCORES

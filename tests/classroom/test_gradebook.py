@@ -111,7 +111,7 @@ COMMENT = "Only the sign is missing."
 def marked(tmp_path):
     """A class of four; cy is late, and a person looked at bob's and dan's work."""
     make_class(tmp_path)
-    with open(tmp_path / "class" / "nbgrader_config.py", "a") as file:
+    with open(tmp_path / "class" / "nbgrader_config.py", "a", encoding="utf-8") as file:
         file.write('c.LateSubmissionPlugin.penalty_method = "zero"\n')
     submit(tmp_path, "ada", **RIGHT)
     submit(tmp_path, "bob", **WRONG)
@@ -219,6 +219,6 @@ def test_nbgraders_own_export_has_the_scores_again(marked):
     grade(marked)
     command = [sys.executable, "-m", "nbgrader", "export"]
     subprocess.run(command, cwd=marked / "class", check=True, capture_output=True)
-    with open(marked / "class" / "grades.csv") as file:
+    with open(marked / "class" / "grades.csv", encoding="utf-8") as file:
         scores = {row["student_id"]: row["score"] for row in csv.DictReader(file)}
     assert scores == {"ada": "3.0", "bob": "2.75", "cy": "0.0", "dan": "1.0"}

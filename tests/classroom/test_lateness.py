@@ -58,7 +58,7 @@ def folder(tmp_path):
 
 
 def settings(folder, text):
-    with open(folder / "class" / "nbgrader_config.py", "a") as file:
+    with open(folder / "class" / "nbgrader_config.py", "a", encoding="utf-8") as file:
         file.write(text)
 
 

@@ -70,7 +70,7 @@ def own(folder):
         (own / "solutions" / "checks" / f"{NAME}.py", IMPORT),
     ):
         path.write_text(tiny.changed(path.read_text(), *changes))
-    with open(path, "a") as file:
+    with open(path, "a", encoding="utf-8") as file:
         file.write(CHECKS)
     return own
 

@@ -63,7 +63,7 @@ def running_server(folder, path):
 
 
 def keep_in(folder, address):
-    with open(folder / "class" / "nbgrader_config.py", "a") as file:
+    with open(folder / "class" / "nbgrader_config.py", "a", encoding="utf-8") as file:
         file.write(f"\nc.CourseDirectory.db_url = {address!r}\n")
 
 

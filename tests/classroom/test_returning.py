@@ -192,7 +192,7 @@ def exchange_of(folder):
     exchange.mkdir(exist_ok=True)
     exchange.chmod(0o777)
     config = folder / "class" / "nbgrader_config.py"
-    with open(config, "a") as file:
+    with open(config, "a", encoding="utf-8") as file:
         file.write(f'c.Exchange.root = "{exchange}"\n')
     return exchange
 

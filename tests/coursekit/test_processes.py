@@ -23,7 +23,9 @@ def add_up(directory):
     x = jax.make_array_from_callback((16,), rows, lambda index: numbers[index])
     total = float(jax.jit(jnp.sum)(x))
     name = f"{jax.process_index()} of {jax.process_count()}"
-    Path(directory, name).write_text(f"{total:g} on {jax.local_device_count()}")
+    Path(directory, name).write_text(
+        f"{total:g} on {jax.local_device_count()}", encoding="utf-8"
+    )
 
 
 def wait_for_ever(directory):
@@ -46,7 +48,7 @@ def fail(directory):
 
 
 def tell_flags(directory):
-    Path(directory, "flags").write_text(os.environ["XLA_FLAGS"])
+    Path(directory, "flags").write_text(os.environ["XLA_FLAGS"], encoding="utf-8")
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ def train(path, number):
     def inner():
         return [float(halved(jnp.float32(number))), countdown(number), names()]
 
-    with open(path, "w") as file:
+    with open(path, "w", encoding="utf-8") as file:
         file.write(json.dumps(inner()))
 
 

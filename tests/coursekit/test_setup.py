@@ -200,6 +200,15 @@ def test_a_flag_that_xla_refuses_is_named_and_ends_no_kernel(flags, named):
     ]
 
 
+@pytest.mark.parametrize("value", ["1", "true", "on"])
+def test_jit_that_is_off_is_named_before_any_check_waits_for_it(value):
+    program = f"try:\n    {START}\nexcept Exception as error:\n    print(error)"
+    child = run_child(program, JAX_DISABLE_JIT=value)
+    assert (child.returncode, child.stderr) == (0, "")
+    assert child.stdout.startswith("JAX_DISABLE_JIT is set, so JAX would compile noth")
+    assert "Unset it in your shell" in child.stdout
+
+
 def test_flags_that_the_grader_sets_start_no_second_process(platforms, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", f"{FAST_COMPILE_FLAGS} {EIGHT}")
     monkeypatch.delattr(subprocess, "run")

@@ -77,7 +77,7 @@ class Term:
         return lines
 
     def configure(self, settings: str) -> None:
-        with open(self.place / "nbgrader_config.py", "a") as file:
+        with open(self.place / "nbgrader_config.py", "a", encoding="utf-8") as file:
             file.write(settings)
 
     def write(self, name: str, content: bytes | str) -> Path:
@@ -121,6 +121,8 @@ class Term:
         self.run("export")
         found = {}
         for row in table(self.place / "grading" / "grades.csv"):
+            if row["status"] == "not submitted":
+                continue
             student, score = row["student"], row["score"]
             found[student] = float(score) if score else None
             if row["status"].startswith("GRADED"):

@@ -153,7 +153,7 @@ def left_behind():
     gone = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     own = psutil.Process().children(recursive=True)
     found = {f"process {one.pid}" for one in own if status(one) not in gone}
-    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     found |= {line for line in mounts if "/pytest-of-" not in line}  # another test's
     if groups := cgroup.tree().folder:
         found |= set(map(str, groups.glob(f"box-{os.getpid()}-*")))

@@ -286,6 +286,27 @@ def test_a_missing_package_costs_nothing_that_does_not_use_it(
     assert f": {package}" in note
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "name = input('Your name? ')",
+        "import getpass\nkey = getpass.getpass()",
+        "for _ in range(3):\n    print(int(input()))",
+    ],
+)
+def test_a_question_to_the_keyboard_costs_nothing_that_does_not_need_its_answer(
+    lesson, grade, line
+):
+    answers = {"double": f"{line}\n\n\ndef double(x):\n    return TWO * x"}
+    submitted = submission(lesson, **answers, negate=NEGATE)
+    extra_cells(submitted, f"{line}\nTWO = 2")
+    result, found = grade(submitted)
+    assert {one.outcome for one in found.values()} == {Outcome.PASSED}
+    [note] = result.notes
+    assert note.startswith("There is no keyboard where this was graded")
+    assert line.partition("\n")[0] in note
+
+
 def test_a_missing_package_costs_what_uses_it(lesson, grade):
     uses = "import no_such_package\n\n\ndef double(x):\n    return no_such_package.f(x)"
     result, found = grade(submission(lesson, double=uses, negate=NEGATE))

@@ -239,6 +239,12 @@ def test_code_that_no_parser_likes_does_no_harm(source):
     assert isinstance(signs([source]), tuple)
 
 
+@pytest.mark.parametrize("link", [".a", "[0]", ".a['b']"])
+def test_a_long_chain_hides_no_sign(link):
+    chains = ["x" + link * 900] * 20
+    only(["\n".join([*chains, "import ctypes"])], "The code uses ctypes")
+
+
 def test_more_code_than_can_be_searched_is_noted():
     only(["x = 1\n" * 100_000], "The 600000 characters of code are too many")
     assert signs(["pass\n" * 10_000] * 4) == ()

@@ -110,6 +110,55 @@ def test_the_notebook_that_was_saved_last_is_graded(tmp_path):
     assert wrong != "wrong" and wrong in card.splitlines()[0]
 
 
+COPIES = {
+    "of JupyterLab": "01_tiny-Copy1.ipynb",
+    "of nbgitpuller": "01_tiny__20261104104101.ipynb",
+    "of a browser": "01_tiny (1).ipynb",
+    "of Windows": "01_tiny - Copy.ipynb",
+}
+
+
+@pytest.mark.parametrize("name", COPIES.values(), ids=COPIES)
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_newer_copy_with_answers_is_named(tmp_path, name, is_answered):
+    root = tmp_path / "course"
+    lesson = tiny.lesson(root)
+    for file, answered, age in (("01_tiny.ipynb", is_answered, 9), (name, True, 0)):
+        notebook = release(lesson)
+        if answered:
+            exercises(notebook)["double"].source = "def double(x):\n    return x"
+        path = root / "lessons" / file
+        nbformat.write(notebook, path)
+        os.utime(path, (path.stat().st_mtime - age,) * 2)
+    [result] = check_own(root=root)
+    [note] = result.notes
+    assert note.startswith(f"lessons/{name} holds answers, too")
+    assert note.endswith("rename it to 01_tiny.ipynb.")
+
+
+@pytest.mark.parametrize(
+    "name, age, answer",
+    [
+        ("01_tiny-Copy1.ipynb", 9, "def double(x):\n    return x"),
+        ("01_tiny-Copy1.ipynb", 0, ""),
+        ("02_more.ipynb", 0, "def double(x):\n    return x"),
+    ],
+    ids=["older", "without answers", "another lesson"],
+)
+def test_another_copy_is_not_named(tmp_path, name, age, answer):
+    root = tmp_path / "course"
+    lesson = tiny.lesson(root)
+    for file, source in (("01_tiny.ipynb", "def double(x):\n    pass"), (name, answer)):
+        notebook = release(lesson)
+        if source:
+            exercises(notebook)["double"].source = source
+        nbformat.write(notebook, root / "lessons" / file)
+    path = root / "lessons" / name
+    os.utime(path, (path.stat().st_mtime - age,) * 2)
+    [result] = check_own(root=root)
+    assert result.notes == ()
+
+
 def test_missing_notebook_is_named_with_the_way_to_get_it_back(course):
     path = course / "lessons" / "01_tiny.ipynb"
     with pytest.raises(ValueError) as caught:

@@ -705,9 +705,14 @@ def test_processes_end_with_the_one_that_started_them(tmp_path):
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
 
     def have_loaded_jax(pids):  # so long after their start, the parent knows of both
-        return all("jaxlib" in Path(f"/proc/{pid}/maps").read_text() for pid in pids)
+        return all(
+            "jaxlib" in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
+            for pid in pids
+        )
 
-    while len(pids := children.read_text().split()) < 2 or not have_loaded_jax(pids):
+    while len(
+        pids := children.read_text(encoding="utf-8").split()
+    ) < 2 or not have_loaded_jax(pids):
         time.sleep(0.05)
     parent.terminate()
     assert parent.wait(30) == 143

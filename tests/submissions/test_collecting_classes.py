@@ -14,6 +14,7 @@ from submitted import FRIDAY, MONDAY, zipped
 from grader import ROOT
 from grader.authoring.release import nbgrader_metadata
 from grader.submissions.collecting import Fate, collect
+from grader.submissions.lms_names import safe_id
 
 LESSONS = FIRST, SECOND = ["01_pmap_spmd", "02_collectives"]
 OURS = {
@@ -176,10 +177,6 @@ LAYOUTS = {
         f"Section A/ada/{FIRST}.ipynb": ADA,
         f"Section B/bob/answers/{FIRST}.ipynb": BOB,
     },
-    "sections of any name": {
-        f"Kim's/ada_{FIRST}.ipynb": ADA,
-        f"Lee's/bob_{FIRST}.ipynb": BOB,
-    },
     "a wrapper in a wrapper": {
         f"Spring/Week 1/ada/{FIRST}.ipynb": ADA,
         f"Spring/Week 1/bob/{FIRST}.ipynb": BOB,
@@ -204,11 +201,27 @@ def test_learners_are_told_apart_in_every_layout(tmp_path, course, kind, content
     assert found.problems == []
 
 
-@pytest.mark.parametrize("folders", [("Section A", "Section B"), ("one", "two")])
-def test_a_learner_in_two_sections_is_one_and_the_newer_file_counts(
-    tmp_path, course, folders
+@pytest.mark.parametrize("num_folders", [1, 2])
+def test_folders_of_more_learners_than_folders_are_of_sections(
+    tmp_path, course, num_folders
 ):
-    first, second = (f"{folder}/ada_{FIRST}.ipynb" for folder in folders)
+    folders = ["Kim's", "Lee's"][:num_folders] * 2
+    names = zip(folders, NAMED.items(), strict=False)
+    contents = {f"{folder}/{name}": data for folder, (name, data) in names}
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert set(placed(course).values()) == set(contents.values())
+    assert placed(course).items() <= THREE.items()
+    assert found.problems == []
+
+
+def test_as_many_folders_as_names_are_the_learners(tmp_path, course):
+    contents = {f"one/ada_{FIRST}.ipynb": ADA, f"two/ada_{FIRST}.ipynb": BOB}
+    collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == {f"one/{FIRST}": ADA, f"two/{FIRST}": BOB}
+
+
+def test_a_learner_in_two_sections_is_one_and_the_newer_file_counts(tmp_path, course):
+    first, second = (f"Section {name}/ada_{FIRST}.ipynb" for name in "AB")
     contents = {first: (ADA, FRIDAY), second: (BOB, MONDAY)}
     found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
     assert placed(course) == {f"ada/{FIRST}": ADA}
@@ -558,6 +571,8 @@ def test_a_newer_notebook_that_equals_ours_does_not_count(tmp_path, course, ours
     later.write_bytes(untouched)
     found = collect([later], course, LESSONS)
     assert placed(course) == TWO
+    [line] = found.problems
+    assert line.endswith(f'"{later.name}" is as the course released or solved it.')
 
 
 LOOSE_NUMBERS = {
@@ -732,3 +747,203 @@ def test_what_only_seems_to_be_an_lmss_is_left_alone_loudly(tmp_path, course, od
     assert set(placed(course).values()) == {CYD}
     assert len(placed(course)) == len(others)
     assert sorted(fates(found)[Fate.FOR_A_PERSON]) == sorted(odd)
+
+
+CORRECTED = {
+    "a word": "{1}_corrected",
+    "a word that nobody expects": "{1}_v1x",
+    "a date": "20260328_{1}",
+    "a date with hyphens": "2026-03-28_{1}",
+    "a time stamp of ILIAS": "20260328{2}0000_{1}",
+    "a time stamp of nbgitpuller": "{1}__20261104{2}4101",
+    "a copy of Windows": "{1} - Copy",
+    "a copy of Windows in Korean": "{1} - 복사본",
+    "a copy of Drive in Korean": "{1}.ipynb의 사본",
+    "a copy of Drive in Japanese": "{1} のコピー",
+    "a copy of Drive in Spanish": "Copia de {1}",
+}
+
+
+@pytest.mark.parametrize("folder", ["", "Lesson 1/Abgaben/", "lesson-main/"])
+@pytest.mark.parametrize("name", CORRECTED.values(), ids=CORRECTED)
+def test_a_folder_names_its_learner_whatever_the_files_in_it_are_called(
+    tmp_path, course, folder, name
+):
+    contents = {
+        f"{folder}{learner}/{name.format(learner, FIRST, hour)}.ipynb": data
+        for learner, data, hour in (("ada", ADA, 9), ("bob", BOB, 10), ("cyd", CYD, 11))
+    }
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == THREE
+    assert found.problems == []
+
+
+@pytest.mark.parametrize(
+    "name", ["{}_corrected", "{}__20261104104101", "20260328090000_{}", "{}-Copy1"]
+)
+def test_of_two_files_in_a_folder_the_newer_counts_whatever_it_is_called(
+    tmp_path, course, name
+):
+    contents = {
+        f"ada/{FIRST}.ipynb": (BOB, MONDAY),
+        f"ada/{name.format(FIRST)}.ipynb": (ADA, FRIDAY),
+        f"bob/{FIRST}.ipynb": (BOB, MONDAY),
+    }
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == TWO
+    [line] = found.problems
+    assert "is newer than" in line
+
+
+# In a flat download each name beside the lesson stands where most of them do.
+NOBODYS = {
+    "a time stamp": f"{FIRST}__20261104104101.ipynb",
+    "a time stamp first": f"20260328090000_{FIRST}.ipynb",
+    "a date": f"20260328_{FIRST}.ipynb",
+    "a date with hyphens": f"{FIRST}_2026-03-28.ipynb",
+    "a word": f"{FIRST}_corrected.ipynb",
+    "a word that nobody expects": f"{FIRST}_v1x.ipynb",
+    "a copy in Korean": f"{FIRST}.ipynb의 사본",
+    "a copy in German, without an ending": f"Kopie von {FIRST}.ipynb (1)",
+    "a copy of Drive": f"Copy of {FIRST}.ipynb (1)",
+}
+
+
+@pytest.mark.parametrize("folder", ["", "Lesson 1/"])
+@pytest.mark.parametrize("stray", NOBODYS.values(), ids=NOBODYS)
+def test_in_a_flat_download_a_word_or_a_date_is_no_learner(
+    tmp_path, course, folder, stray
+):
+    contents = one(folder, NAMED | {stray: work("nobody")})
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == THREE
+    assert fates(found)[Fate.FOR_A_PERSON] == [folder + stray]
+    [line] = found.problems
+    assert "does not say whose it is" in line
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{} - Copy of {}.ipynb",
+        "20260328_{1}_{0}.ipynb",
+        "{1}_{0}_2026-03-28.ipynb",
+        "{}_{}.ipynb의 사본",
+        "{}_{}.ipynb (1)",
+        "{}_{}.ipynb.txt",
+    ],
+)
+def test_a_copys_mark_or_a_date_is_no_part_of_a_learners_name(tmp_path, course, form):
+    contents = {form.format(n, FIRST): d for n, d in (("ada", ADA), ("bob", BOB))}
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == TWO
+    assert found.problems == []
+
+
+@pytest.mark.parametrize(
+    "name", ["cs336", "phys101-2026", "Fortgeschrittene Kurse", "week3"]
+)
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"bob/answer.py": b"x", "cyd/answer.pdf": b"%PDF"},
+        {"bob/work.7z": b"7z", "cyd/lesson.tar.gz": b"\x1f\x8b"},
+        {"bob/damaged.zip": b"PK\x03\x04 cut", "cyd/link.txt": b"https://drive"},
+    ],
+    ids=["programs", "other archives", "damaged ones"],
+)
+def test_a_zip_with_folders_of_several_learners_is_nobodys(
+    tmp_path, course, name, others
+):
+    given = tmp_path / f"{name}.zip"
+    given.write_bytes(zipped({f"ada/{FIRST}.ipynb": ADA} | others))
+    found = collect([given], course, LESSONS)
+    assert placed(course) == {f"ada/{FIRST}": ADA}
+    files = sorted(path.rpartition("/")[2] for path in others)
+    assert (
+        sorted(found.problems)
+        == [
+            f'{learner} submitted no notebook, only "{file}".'
+            for learner, file in zip(("bob", "cyd"), files, strict=False)
+        ]
+        or len(found.problems) == 2
+    )
+    assert [line.partition(" ")[0] for line in sorted(found.problems)] == ["bob", "cyd"]
+
+
+def test_a_learners_zip_may_hold_folders_of_other_files(tmp_path, course):
+    inside = {
+        f"notebooks/{FIRST}.ipynb": ADA,
+        "data/x.csv": b"1",
+        "figures/a.png": b"x",
+    }
+    (tmp_path / "ada.zip").write_bytes(zipped(inside))
+    collect([tmp_path / "ada.zip"], course, LESSONS)
+    assert placed(course) == {f"ada/{FIRST}": ADA}
+
+
+@pytest.mark.parametrize("name", ["bob", "Bob"])
+def test_a_file_named_after_another_learner_is_left_for_a_person(
+    tmp_path, course, name
+):
+    contents = {f"ada/{name}_{FIRST}.ipynb": ADA, f"bob/{FIRST}.ipynb": BOB}
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == {f"bob/{FIRST}": BOB}
+    [line] = found.problems
+    assert "is in ada's folder, but named after bob" in line
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"kim_101_2026000{n}_{FIRST}.ipynb" for n in (1, 2, 3)],
+        [f"kim_101_2026000{n}_{FIRST}.ipynb" for n in (1, 2)]
+        + [f"lee_102_20260003_{FIRST}.ipynb"],
+        [f"kim_101_2026000{n}_{FIRST} (1).ipynb" for n in (1, 2, 3)],
+    ],
+)
+def test_learners_of_one_surname_and_course_are_not_one_of_canvas(
+    tmp_path, course, names
+):
+    contents = {name: work(name) for name in names}
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert len(placed(course)) == 3
+    assert found.problems == []
+
+
+# What systems and browsers make of "01_pmap_spmd.ipynb".
+ENDINGS = {
+    "text": f"{FIRST}.ipynb.txt",
+    "JSON": f"{FIRST}.ipynb.json",
+    "untitled, text": "Untitled.ipynb.txt",
+    "another name, text": "notebook.txt",
+    "another name, JSON": "answers.json",
+    "another name, none": "my work",
+    "none": FIRST,
+    "a copy": f"{FIRST}.ipynb의 사본",
+    "a second download": "Untitled.ipynb (1)",
+}
+
+
+@pytest.mark.parametrize("place", ["Ada_12_assignsubmission_file_/{}", "ada/{}"])
+@pytest.mark.parametrize("name", ENDINGS.values(), ids=ENDINGS)
+def test_a_notebook_with_another_ending_counts(tmp_path, course, place, name):
+    bob = place.replace("ada", "bob").replace("12", "13").format(f"{FIRST}.ipynb")
+    contents = {place.format(name): ADA, bob: BOB}
+    contents[place.format("notes.txt")] = b'{"cells": "none"}'
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    ids = ("12", "13") if "assign" in place else ("ada", "bob")
+    assert placed(course) == {f"{ids[0]}/{FIRST}": ADA, f"{ids[1]}/{FIRST}": BOB}
+    assert found.problems == []
+
+
+@pytest.mark.parametrize("twice", ["김철수", "Zoë Ångström", "*"])
+def test_a_folder_named_like_the_id_made_for_another_learner_is_left(
+    tmp_path, course, twice
+):
+    made_up = safe_id(twice)
+    contents = {f"{twice}/{FIRST}.ipynb": ADA, f"{made_up}/{FIRST}.ipynb": BOB}
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert placed(course) == {f"{made_up}/{FIRST}": ADA}
+    assert fates(found)[Fate.FOR_A_PERSON] == [f"{made_up}/{FIRST}.ipynb"]
+    assert any("the id that was made for" in line for line in found.problems)

@@ -28,6 +28,10 @@ LEARNERS = [
 STRAYS = ["Untitled.ipynb", "Untitled1.ipynb", "Copy of {}.ipynb", "{} (2).ipynb"]
 STRAYS += ["final_v2.ipynb", "my homework.ipynb", "{}.ipynb", "solution.zip"]
 OWN_NAMES = ["{}", "Untitled", "2nd try", "3. final", "{} (1)", "Copy of {}", "1"]
+# Words and dates that people add, and no learner.
+CORRECTED = ["{}_corrected", "{}_v1x", "20260328_{}", "2026-03-28_{}", "{}-Copy1"]
+CORRECTED += ["{}__20261104104101", "20260328090000_{}", "{}.ipynb의 사본"]
+FORMS = [["{0}_{1}{2}", "{0} - {1}{2}", "{0} {1}{2}"], ["{1}_{0}", "20260328_{1}_{0}"]]
 OTHERS = ["notes.txt", "data.csv", "scan.pdf", "submission.html"]
 WRAPPERS = ["", "Lesson 1/", "Submissions/", "Week 2/Lesson 1/", "과제/"]
 SECTIONS = ["", "", "Section A/", "Section B/", "late/", "Group 3/"]
@@ -74,6 +78,11 @@ class Class:
         self.count = self.clock = 0
         way = self.chance.choice([*LMS, "folders", "names", "mixed", "mixed", "alone"])
         self.way, self.wrapper = way, self.chance.choice(WRAPPERS)
+        self.forms = self.chance.choice(FORMS)
+        if way == "folders":
+            self.own_names = OWN_NAMES + self.chance.sample(CORRECTED, 1)
+        else:
+            self.own_names = OWN_NAMES
         self.learners = self.chance.sample(LEARNERS, self.chance.randint(2, 6))
         for number, learner in enumerate(self.learners):
             section = self.chance.choice(SECTIONS if way not in LMS else [""])
@@ -126,10 +135,12 @@ class Class:
                 self.newest[learner, lesson] = data
 
     def own_name(self, lesson):
-        return self.chance.choice(OWN_NAMES).format(lesson)
+        return self.chance.choice(self.own_names).format(lesson)
 
     def path_of(self, learner, number, lesson, section, end):
         own = self.own_name(lesson) + end
+        if self.way == "Canvas":  # which tells names apart
+            own = f"{self.own_name(lesson)}-{self.clock}{end}"
         if self.way in LMS:
             return self.wrapper + LMS[self.way].format(
                 name=learner.replace("_", ""),
@@ -147,8 +158,7 @@ class Class:
         if way == "folders":
             return f"{self.wrapper}{section}{learner}/{self.chance.choice(MINE)}{own}"
         again = self.chance.choice(["", " (1)", " (2)", "-1"])
-        names = ["{0}_{1}{2}", "{0} - {1}{2}", "{0} {1}{2}", "{1}_{0}"]
-        name = self.chance.choice(names + ["{0}"] * (end == ".zip"))
+        name = self.chance.choice(self.forms + ["{0}"] * (end == ".zip"))
         return self.wrapper + section + name.format(learner, lesson, again) + end
 
     def id_of(self, learner):
@@ -216,6 +226,37 @@ def test_every_file_is_accounted_for_and_stays_its_learners(
         assert len(left) == len(generated.strays), (about, found.problems)
         for path in generated.strays:
             assert any(path in name for name in left), (about, path)
+
+
+@pytest.mark.parametrize("first", range(0, ARCHIVES, 100))
+def test_no_learners_are_fewer_than_folders(tmp_path, source, first):
+    """Whatever their files are called, each folder has a learner or needs a person."""
+    words = ["ada", "bob", "li", "essay", "v1x", "20260328", "2026-03-28", "한글"]
+    names = [form.format(LESSONS[0]) for form in OWN_NAMES + CORRECTED]
+    for form in ("{}_{}", "{1}_{0}", "{1} - {0}", "{}"):
+        names += [form.format(word, LESSONS[0]) for word in words]
+    for seed in range(first, min(first + 100, ARCHIVES)):
+        chance, files = random.Random(seed), {}
+        two = chance.sample(names, 2)
+        for folder in chance.sample(LEARNERS + words, chance.randint(1, 5)):
+            for _ in range(chance.randint(1, 2)):
+                name = f"{folder}/{chance.choice(MINE)}{chance.choice(two)}.ipynb"
+                when = 2024, 1, 1 + len(files), 9, 0, 0
+                files[name] = notebook(name, LESSONS[0]), when
+        course = tmp_path / str(seed)
+        course.mkdir()
+        (course / "source").symlink_to(source)
+        given = tmp_path / "submissions.zip"
+        given.write_bytes(zipped(files))
+        found = collect([given], course, LESSONS)
+        folders = {path.partition("/")[0] for path in files}
+        kept = (Fate.COUNTS, Fate.FOR_A_PERSON)
+        assert folders == {
+            path.split("/")[1] for path, fate in found.account if fate in kept
+        }, (seed, found.problems)
+        num_learners = len({student for student, _ in found.placed})
+        asked = any(fate is Fate.FOR_A_PERSON for _, fate in found.account)
+        assert num_learners >= len(folders) or asked, (seed, found.problems)
 
 
 def test_a_file_that_is_not_accounted_for_stops_all(tmp_path, source, monkeypatch):

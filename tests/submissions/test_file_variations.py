@@ -109,6 +109,19 @@ def format_3(facts):
     return json.loads(json.dumps(nbformat.v4.downgrade(nbformat.from_dict(facts))))
 
 
+def format_3_of_several_sheets(facts):
+    """Has its lines one by one, a heading, and a cell of HTML."""
+    facts = format_3(facts)
+    [sheet] = facts["worksheets"]
+    for one in sheet["cells"]:
+        if "input" in one:
+            one["input"] = one["input"].splitlines(True)
+    heading = {"cell_type": "heading", "level": 2, "source": ["Mine"], "metadata": {}}
+    html = {"cell_type": "html", "source": "<b>Mine</b>", "metadata": {}}
+    facts["worksheets"] = [{"cells": [heading, html]}, sheet]
+    return facts
+
+
 def saved_in_colab(facts):
     user = {"displayName": "Ada Lovelace", "photoUrl": "https://example.org/ada.jpg"}
     facts["metadata"] = {"accelerator": "TPU", "colab": {"name": "Ada Lovelace"}}
@@ -369,6 +382,11 @@ REPAIRED = {
         "replaced by",
     ),
     "format 3": (format_3, NOTE, "converted to format 4"),
+    "format 3, several sheets": (
+        format_3_of_several_sheets,
+        NOTE,
+        "converted to format 4",
+    ),
     "no ids": (lambda facts: minor(5)(facts), NOTE, "unique id: 16."),
     "one id for all": (each(lambda c, n: c.update(id="x")), NOTE, "unique id: 15."),
     "entries that are no cells": (
@@ -483,6 +501,12 @@ NO_NOTEBOOK = {
     "far future": (NOTEBOOK.replace(b"4,", b"99,") % b"[{}]", "format is unknown"),
     "format that is text": (NOTEBOOK.replace(b"4,", b'"4",') % b"[]", "is unknown"),
     "damaged format 3": (b'{"nbformat": 3, "worksheets": 1}', "format is unknown"),
+    "format 3 of a list": (b'{"nbformat": 3, "worksheets": [[]]}', "format is unknown"),
+    "format 3 of nothing": (
+        b'{"nbformat": 3, "worksheets": [{"cells": [1]}]}',
+        "format is unknown",
+    ),
+    "format of tomorrow": (b'{"nbformat": 5, "cells": []}', "format is unknown"),
     "nested lists": (b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
     "nested cells": (NOTEBOOK % (b"[" * 10**5 + b"]" * 10**5), "nested too deeply"),
     "thousands of cells": (NOTEBOOK % (b"[" + b"{}," * 5000 + b"{}]"), "5,001 cells"),

@@ -31,6 +31,20 @@ def parsed(data) -> SubmittedFile:
     return found
 
 
+@pytest.mark.parametrize("num_cells", [2001, 70_000])
+def test_cells_of_format_3_are_counted_before_they_are_converted(
+    monkeypatch, num_cells
+):
+    def convert(*_, **__):
+        raise AssertionError("converting many cells takes minutes")
+
+    monkeypatch.setattr(nbformat, "reads", convert)
+    cells = [{"cell_type": "code", "input": "x", "outputs": [{}] * 10}] * num_cells
+    facts = {"nbformat": 3, "metadata": {}, "worksheets": [{"cells": cells}]}
+    [reason] = parsed(data_of(facts)).reasons
+    assert f"has {num_cells:,} cells; the limit is 2,000" in reason
+
+
 @pytest.mark.parametrize("bad", ["\0", "\ud800", "\udfff\0"], ids=ascii)
 def test_characters_that_no_program_can_hold_are_removed(facts, bad):
     cell(facts, "double")["source"] = f"{ANSWERS['double']}  # a{bad}"

@@ -86,7 +86,7 @@ class Cluster:
         else:
             place.mkdir()
         if change:
-            with open(place / change, "a") as file:
+            with open(place / change, "a", encoding="utf-8") as file:
                 file.write("# changed\n")
         words = ["dask_worker", self.address, "--nthreads", "1", "--no-dashboard"]
         words += ["--memory-limit", "0", *["--no-nanny"] * (not restarts)]

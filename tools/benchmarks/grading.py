@@ -146,7 +146,10 @@ def write_class(
 
 def busy_seconds() -> float:
     """Returns the CPU seconds that all processes of this machine have used."""
-    ticks = [int(word) for word in Path("/proc/stat").read_text().split()[1:9]]
+    ticks = [
+        int(word)
+        for word in Path("/proc/stat").read_text(encoding="utf-8").split()[1:9]
+    ]
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
 
 
@@ -256,7 +259,9 @@ def floor(folder: Path, lessons: dict[str, Any]) -> dict[str, tuple[float, float
                 cells.append(own[step.name].source if step.name in own else source)
             cells += [cell.source for cell in checked.values()]
             with tempfile.TemporaryDirectory() as place:
-                Path(place, "cells.json").write_text(json.dumps(cells))
+                Path(place, "cells.json").write_text(
+                    json.dumps(cells), encoding="utf-8"
+                )
                 script = FLOOR.format(lessons=str(ROOT / "lessons"))
                 words = [sys.executable, "-c", script, "cells.json"]
                 out = subprocess.run(

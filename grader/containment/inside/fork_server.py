@@ -76,7 +76,7 @@ def enter_box(
     """
     try:
         if request["group"]:
-            Path(request["group"]).write_text("0")
+            Path(request["group"]).write_text("0", encoding="utf-8")
         if libc.setns(os.pidfd_open(request["box"]), request["namespaces"]):
             raise OSError(ctypes.get_errno(), "setns")
         child = os.fork()

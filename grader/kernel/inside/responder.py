@@ -82,7 +82,7 @@ def free_compiled_programs() -> None:
     What is used again is compiled or read again.
     """
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
         if pages * os.sysconf("SC_PAGE_SIZE") < ENOUGH_MIB * 2**20:
             return
     except OSError:  # not Linux

@@ -84,12 +84,15 @@ class Shell(InteractiveShell):
     async def run_code(self, code_obj, result=None, *, async_=False):
         """Goes on after a statement that needs what this process does not have.
 
-        That is a package, a magic of such a package, or a name that a demonstration
-        defines, which need not have run: the rest of the cell may do without it.
+        That is a package, a magic of such a package, a keyboard, or a name that a
+        demonstration defines, which need not have run: the rest of the cell may do
+        without it.
         """
         failed = await super().run_code(code_obj, result, async_=async_)
-        why = getattr(result, "error_in_exec", None)
-        return failed and not isinstance(why, ImportError | NameError | UsageError)
+        return failed and not isinstance(
+            getattr(result, "error_in_exec", None),
+            ImportError | NameError | UsageError | StdinNotImplementedError,
+        )
 
     def _showtraceback(self, etype, evalue, stb):
         try:
