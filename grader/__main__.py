@@ -81,10 +81,12 @@ def make_parser() -> argparse.ArgumentParser:
         about = "of your own lessons; it is made if it does not exist"
         kind.add_argument("--folder", type=Path, required=True, help=about)
     check = command("check", run_check, "Grade your own notebooks in lessons/.")
-    for by_lesson in (build, check):
-        by_lesson.add_argument(
-            "lessons", nargs="*", help="for example 01; default: all"
-        )
+    about = "for example 01; default: all"
+    build.add_argument("lessons", nargs="*", help=about)
+    about = "for example 01; or one and an exercise in it: 02 masked_mean; default: all"
+    check.add_argument("lessons", nargs="*", help=about)
+    about = "of one exercise: print the result as JSON, not as a card"
+    check.add_argument("--json", dest="as_json", action="store_true", help=about)
     check.add_argument(
         "--name", default="", help="on the certificate; default: a line to write on"
     )
@@ -248,11 +250,19 @@ def run_new(kind: str, name: str, folder: Path, lesson: str = "") -> None:
     print(f"Next: {next_step}")
 
 
-def run_check(lessons: Sequence[str], name: str) -> None:
+def run_check(lessons: Sequence[str], name: str, as_json: bool) -> None:
     from grader.learner import progress
     from grader.learner.own_work import check_own
-    from grader.pages.terminal import cards_of_failures, table
+    from grader.pages.terminal import cards_of_failures, plain_card, table
+    from grader.results import to_json
 
+    *lesson, last = lessons or [""]
+    if lesson and not last[:1].isdigit():  # an exercise
+        [result] = check_own(lesson, exercise=last)
+        print(to_json(result) if as_json else plain_card(result.exercises[0]))
+        return
+    if as_json:
+        raise ValueError("--json needs an exercise: check 02 masked_mean --json")
     for result in check_own(lessons):
         print(table(result))
         for card in cards_of_failures(result):

@@ -121,7 +121,7 @@ except RuntimeError as error:
 # ### Exercise 1.1: launch_env
 #
 # Code for a cluster is written and tested where there is no cluster. [JAX's `shard_map`
-# notebook](https://docs.jax.dev/en/latest/notebooks/shard_map.html) begins by
+# notebook](https://docs.jax.dev/en/latest/201/shard-map.html) begins by
 # simulating eight devices, and so do tests that run on a machine without a GPU. As you
 # have just seen, a running process cannot change its mind, so whoever starts it
 # prepares its environment first. The difficulty is that `XLA_FLAGS` is one string for

@@ -695,7 +695,7 @@ def sharded_update(weights, velocity, grads, axis_name, lr, beta):
 # %% [markdown]
 # ## Now in the wild
 #
-# - [JAX's guide to shard_map](https://docs.jax.dev/en/latest/notebooks/shard_map.html):
+# - [JAX's guide to shard_map](https://docs.jax.dev/en/latest/201/shard-map.html):
 #   these collectives, with their pictures.
 # - [The scaling book's chapter on
 #   sharding](https://jax-ml.github.io/scaling-book/sharding/): what collectives cost on

@@ -606,7 +606,7 @@ def tensor_parallel_mlp(params, x, mesh_shape):
 # ## Now in the wild
 #
 # - [JAX on parallel
-#   programming](https://docs.jax.dev/en/latest/sharded-computation.html).
+#   programming](https://docs.jax.dev/en/latest/201/sharding.html).
 # - [Flax on many devices](https://flax.readthedocs.io/en/latest/guides/flax_gspmd.html)
 #   trains this model; here it is in `solutions/references/dot_relu_dot.py`.
 # - [How to Scale Your Model](https://jax-ml.github.io/scaling-book/), the book to read
@@ -1211,7 +1211,7 @@ def explicit_mlp(params, x):
 # Compare with exercise 4.4: three constraints per layer have become one argument, and
 # JAX would have refused to run without it. Types also travel through `jax.grad` and
 # `lax.scan`, so a layout mistake in a loop is an error in the line that makes it.
-# [JAX's guide](https://docs.jax.dev/en/latest/notebooks/explicit-sharding.html) has the
+# [JAX's guide](https://docs.jax.dev/en/latest/201/sharding.html) has the
 # rules of each operation. Try to leave `out_sharding` out and read the error: it names
 # both operands and the axis.
 
@@ -1454,7 +1454,7 @@ def overlapped_matmul(x, w, axis_name):
 # and collects a term at each stop, overlaps the reduce-scatter of exercise 4.9. And if
 # the travelling pieces are keys and values instead of weights, you have [ring
 # attention](https://arxiv.org/abs/2310.01889), the bonus of lesson 2. JAX's [shard_map
-# notebook](https://docs.jax.dev/en/latest/notebooks/shard_map.html) goes on from here,
+# notebook](https://docs.jax.dev/en/latest/201/shard-map.html) goes on from here,
 # with pieces that travel in both directions.
 
 # %% [markdown]

@@ -1315,7 +1315,7 @@ checklist(
 # ## Now in the wild
 #
 # - [Orbax](https://orbax.readthedocs.io/): the manager's other options.
-# - [JAX on several processes](https://docs.jax.dev/en/latest/multi_process.html); on
+# - [JAX on several processes](https://docs.jax.dev/en/latest/501/multiprocess.html); on
 #   SLURM, Kubernetes and TPU pods: `docs/clusters.md` here.
 # - [MaxText](https://github.com/AI-Hypercomputer/maxtext) trains language models with
 #   these parts, [Grain](https://github.com/google/grain) among them.

@@ -36,7 +36,7 @@ LIMITS_PAGE = ROOT / "docs" / "handbook" / "limits.md"
 SCALE_PAGE = ROOT / "docs" / "grading-at-scale.md"
 TEXTS = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-    for path in [*READMES, ROOT / "CONTRIBUTING.md", *DOCS]
+    for path in [*READMES, ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *DOCS]
 }
 # Each row of the page's tables, and its figures from the code, in the page's order.
 LIMITS = Limits()
@@ -163,6 +163,29 @@ def test_supported_pythons_are_those_that_the_course_accepts(name):
 def test_each_path_that_is_named_exists(name):
     named = [p for p in PATH.findall(TEXTS[name]) if not PLACEHOLDER.search(p)]
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def addresses():
+    """Collects what the pages and the lessons link to."""
+    sources = [*(ROOT / "solutions").glob("*.py"), ROOT / "CITATION.cff"]
+    texts = [path.read_text(encoding="utf-8") for path in sources]
+    joined = [re.sub(r"\n# *", "\n", text) for text in texts]
+    found = re.findall(
+        r"https?://[^\s)>\"'`|{}]+", "\n".join([*TEXTS.values(), *joined])
+    )
+    return {address.rstrip(".,;:").partition("#")[0] for address in found}
+
+
+def test_each_address_is_listed_once_somebody_has_looked_at_it():
+    listed = (ROOT / "tests" / "addresses.txt").read_text(encoding="utf-8").splitlines()
+    assert sorted(addresses()) == listed
+
+
+def test_no_page_of_jax_is_linked_that_has_moved():
+    moved = (
+        r"docs\.jax\.dev/en/latest/(notebooks/|multi_process|sharded-|parallel|fault)"
+    )
+    assert [one for one in addresses() if re.search(moved, one)] == []
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -81,6 +81,13 @@ def checks(notebook: NotebookNode) -> dict[str, NotebookNode]:
     }
 
 
+def with_check_of(lesson: NotebookNode, exercise: str) -> NotebookNode:
+    """Copies a lesson without the checks of all other exercises."""
+    others = {cell.id for name, cell in checks(lesson).items() if name != exercise}
+    cells = [cell for cell in lesson.cells if cell.id not in others]
+    return NotebookNode(lesson | {"cells": cells})
+
+
 def points_for(check: NotebookNode) -> float:
     """Returns the points that a passed check gives, a bonus included."""
     bonus = check.metadata.get(COURSE, {}).get("bonus", 0)

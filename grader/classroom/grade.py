@@ -8,11 +8,10 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from nbformat import NotebookNode
 from tqdm import tqdm
 
 from grader.atomic_files import write
-from grader.authoring.release import checks
+from grader.authoring.release import checks, with_check_of
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.lateness import (
@@ -219,7 +218,7 @@ def regrade(
         options = {"most": len(jobs), "workers": workers, "trusted": trusted}
         lessons = classroom.lessons
         if exercise and not apply:
-            lessons = {name: with_one(lessons[name], exercise) for name in lessons}
+            lessons = {name: with_check_of(lessons[name], exercise) for name in lessons}
         with open_executor(lessons, limits, scheduler, **options) as executor:
             found = {jobs[one.job]: one for one in graded(executor, list(jobs))}
         num_changed, records = 0, {}
@@ -262,13 +261,6 @@ def regrade(
         else:
             print("Nothing was written. To apply this: the same command with --apply.")
     return 0 if all(one.record for one in found.values()) else 1
-
-
-def with_one(lesson: NotebookNode, exercise: str) -> NotebookNode:
-    """Copies a lesson without the checks of all other exercises."""
-    others = {cell.id for name, cell in checks(lesson).items() if name != exercise}
-    cells = [cell for cell in lesson.cells if cell.id not in others]
-    return NotebookNode(lesson | {"cells": cells})
 
 
 def has_tried(record: Record | None, exercise: str) -> bool:

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from coursekit import i18n
 from grader import ROOT
 from grader.authoring.build import answer_in, own_path, read, released_path
-from grader.authoring.release import checks, lesson_paths
+from grader.authoring.release import checks, lesson_paths, with_check_of
 from grader.containment.limits import Limits
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
@@ -42,14 +42,17 @@ def copy_note(copy: Path, path: Path, root: Path) -> str:
     )
 
 
-def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:
+def check_own(
+    names: Iterable[str] = (), root: Path = ROOT, exercise: str = ""
+) -> Iterator[Result]:
     """Grades one's own notebooks one by one, by the code that grades a class.
 
-    They are in lessons/, or in another language's folder. Nothing is contained: it is
-    one's own code.
+    They are in lessons/, or in another language's folder. With an `exercise`, no other
+    one is checked. Nothing is contained: it is one's own code.
 
     Raises:
-        ValueError: an unknown lesson, or a file that is missing or no notebook.
+        ValueError: an unknown lesson or exercise, or a file that is missing or no
+            notebook.
     """
     for source in lesson_paths(names, root):
         path = own_path(source, root)
@@ -60,6 +63,12 @@ def check_own(names: Iterable[str] = (), root: Path = ROOT) -> Iterator[Result]:
         if submitted.notebook is None:
             raise ValueError(f"{path}: {' '.join(submitted.reasons)}")
         lesson = read(source, root)
+        if exercise and exercise not in (known := checks(lesson)):
+            raise ValueError(
+                f'{source.stem} has no exercise "{exercise}". Its exercises are '
+                f"{', '.join(known)}."
+            )
+        lesson = with_check_of(lesson, exercise) if exercise else lesson
         judge, total = JudgeProcess(lesson, trusted=True), len(checks(lesson))
         bar = tqdm(total=total, desc=source.stem, unit="exercise", disable=None)
         with bar, contextlib.closing(judge):

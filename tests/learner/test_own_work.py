@@ -1,5 +1,6 @@
 """Learners check their own notebooks: a table, or one line that says what to do."""
 
+import json
 import os
 import subprocess
 import sys
@@ -87,6 +88,29 @@ def test_own_notebook_is_graded_from_its_file(tmp_path):
     assert [" ".join(row.split()) for row in rows] == [
         *("The result is wrong.", "called negate(3)", "seen 3", "expected -3")
     ]
+
+
+def test_one_exercise_is_checked_alone_and_others_are_named(tmp_path):
+    root = tmp_path / "course"
+    notebook = release(tiny.lesson(root))
+    exercises(notebook)["negate"].source = "def negate(x):\n    return x"
+    nbformat.write(notebook, root / "lessons" / "01_tiny.ipynb")
+    [result] = check_own(["01"], root, exercise="negate")
+    [one] = result.exercises
+    assert (one.exercise, one.outcome, one.points) == ("negate", Outcome.FAILED, 0)
+    with pytest.raises(ValueError, match=r'no exercise "nega".*double, negate'):
+        [*check_own(["01"], root, exercise="nega")]
+
+
+def test_a_terminal_shows_one_exercises_card_or_its_json():
+    command = [sys.executable, "-m", "grader", "check", "02", "masked_mean"]
+    card, written = (
+        subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True)
+        for more in ((), ("--json",))
+    )
+    assert card.stdout.startswith("masked_mean  not attempted yet")
+    [one] = json.loads(written.stdout)["exercises"]
+    assert (one["exercise"], one["outcome"]) == ("masked_mean", "not attempted yet")
 
 
 def test_the_notebook_that_was_saved_last_is_graded(tmp_path):

@@ -1143,7 +1143,7 @@ def watched_saves(folder, num_devices):
     save = ocp.CheckpointManager.save
 
     def saving(manager, step, *arguments, **options):
-        lines = log.read_text().splitlines() if log.exists() else []
+        lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
         early.extend({step} - {json.loads(line)["step"] for line in lines})
         with contextlib.suppress(Exception):  # another item, or another way to save
             params = options["args"].state.item["params"]
@@ -1245,7 +1245,10 @@ def begin(changes, num_processes):  # in processes, or here
 
 def handed_on(files, changes, shift):  # log lines marked, the parameters shifted
     log = Path(folder := unpacked(files), "metrics.jsonl")
-    log.write_text(log.read_text().replace("}", ', "before": true}'))
+    log.write_text(
+        log.read_text(encoding="utf-8").replace("}", ', "before": true}'),
+        encoding="utf-8",
+    )
     checkpoints = f"{folder}/checkpoints"
     if shift:
         config = config_of(folder, **changes)
@@ -1259,7 +1262,7 @@ def handed_on(files, changes, shift):  # log lines marked, the parameters shifte
 
 
 def left_by_run(files, changes):  # what its log and its checkpoints hold
-    text = Path(folder := unpacked(files), "metrics.jsonl").read_text()
+    text = Path(folder := unpacked(files), "metrics.jsonl").read_text(encoding="utf-8")
     rows = [json.loads(line) for line in text.splitlines()]
     steps, losses = (np.array([row[name] for row in rows]) for name in ("step", "loss"))
     saved = kept_steps(f"{folder}/checkpoints", settings_of(config_of("", **changes)))
@@ -1453,7 +1456,7 @@ def fit_at_work():
     folder, speeds, changes = tempfile.mkdtemp(), {}, {"num_steps": 200}
     for num_devices, num_steps in ((8, 100), (4, 200)):  # of one run
         params = fit(config_of(folder, num_devices=num_devices, num_steps=num_steps))
-        lines = Path(folder, "metrics.jsonl").read_text().splitlines()
+        lines = Path(folder, "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in lines]
         took = rows[-1]["seconds"] - rows[-51]["seconds"]
         speeds[f"{num_devices} simulated devices"] = 50 * 64 / took
