@@ -69,7 +69,8 @@ def export(
     grades = {one: final for one, final in results.items() if final}
     path = to or classroom.folder / "grading" / "grades.csv"
     people = read_people(classroom.roster)
-    expected = [student for student in people if people[student].get(ON_ROSTER)]
+    expected = {student for student in people if people[student].get(ON_ROSTER)}
+    expected &= classroom.members(section) if section else expected
     lessons = sorted({one.lesson for one in results})
     submitted = {(one.lesson, one.student) for one in results}
     missing = sorted({*itertools.product(lessons, expected)} - submitted)

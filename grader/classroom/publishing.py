@@ -63,10 +63,13 @@ def publish(classroom: Classroom, submission: Submission, record: Record) -> Rec
     """
     before = classroom.publication(submission)
     earlier = classroom.store.get(before.key)
+    it_stays = bool(earlier) and stays(earlier, record)
     if earlier:  # else what a lost gradebook had on it would be lost for good
-        entries_of(classroom, {submission: before})
+        unreadable = record.key if it_stays else before.unreadable
+        known = dataclasses.replace(before, unreadable=unreadable)
+        entries_of(classroom, {submission: known})
     is_new_file = bool(earlier) and is_other_file(earlier, record)
-    if earlier and stays(earlier, record):
+    if it_stays:
         facts = {"unreadable": record.key, "time": before.time}
         now = Publication(earlier.key, before.better, **facts)
         record, is_new_file = earlier, False

@@ -235,11 +235,17 @@ def what_is(beginning: str) -> str:
     return "This is plain text, not a notebook."
 
 
+def is_cut_word(error: json.JSONDecodeError, left: int) -> bool:
+    """Tells whether a text ends within an escape, or a word such as `null`."""
+    return left < 6 and error.msg.startswith(("Invalid", "Expecting value"))
+
+
 def damage(error: json.JSONDecodeError) -> str:
     """Says where a notebook's file is damaged, and what to do."""
     if re.search(r"(?m)^[ \t]*<<<<<<< ", error.doc):
         return f"{CONFLICT} {SAVE}"
-    if error.pos == len(error.doc) or error.msg.startswith("Unterminated string"):
+    left = len(error.doc.rstrip()) - error.pos
+    if left <= 0 or error.msg.startswith("Unterminated") or is_cut_word(error, left):
         again = "Upload it once more, or save it again."
         return f"The file breaks off in line {error.lineno}. {again}"
     return f"The file is damaged in line {error.lineno}: this is no notebook. {SAVE}"

@@ -265,7 +265,7 @@ def statement(*names: str) -> Iterator[None]:
             raise ValueError(f'{run.exercise} does not state "{name}"')
     try:
         yield
-    except (NotAttempted, BrokenCheck):
+    except (NotAttempted, BrokenCheck, NotDefined):
         raise
     except NotPassed as problem:
         if not current():

@@ -15,8 +15,10 @@ from unittest import mock
 import jax
 import jax.export
 import numpy as np
+from jax.extend.core import jaxpr_as_fun
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
+from jax.interpreters.partial_eval import dce_jaxpr
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from .learner import namespaces_of
@@ -74,8 +76,7 @@ def exported(
     flat, kinds, result = flattened(function, arguments)
 
     def work():
-        # Facts about inputs name their places, those of unused ones, too.
-        return jax.export.export(jax.jit(flat, keep_unused=True))(*kinds)
+        return jax.export.export(with_all_inputs(flat, kinds))(*kinds)
 
     if not as_it_is:
         return trace(function, work), result[0]
@@ -86,8 +87,19 @@ def exported(
 def lowered(function: Callable, arguments: Sequence) -> Any:
     """Lowers `function` for its arrays' shapes, where JAX exports nothing of pmap."""
     flat, kinds, _ = flattened(function, arguments)
-    jitted = jax.jit(flat, keep_unused=True)
-    return trace(function, lambda: jitted.lower(*kinds))
+    return trace(function, lambda: with_all_inputs(flat, kinds).lower(*kinds))
+
+
+def with_all_inputs(flat: Callable, kinds: Sequence) -> Callable:
+    """Jits a function without what nobody uses, except for its inputs.
+
+    Facts about inputs name their places, those of unused ones, too. JAX drops either
+    both or none.
+    """
+    closed = jax.jit(flat).trace(*kinds).jaxpr
+    every = [True] * len(closed.out_avals)
+    used, _ = dce_jaxpr(closed.jaxpr, every, instantiate=True)
+    return jax.jit(jaxpr_as_fun(closed.replace(jaxpr=used)), keep_unused=True)
 
 
 @functools.cache

@@ -68,10 +68,13 @@ def test_a_learner_may_be_in_several_sections(tmp_path):
 
 
 def test_only_one_section_is_graded_and_all_that_came_in_is_collected(folder):
+    with open(folder / "roster.csv", "a", encoding="utf-8") as file:
+        file.write("eve,\n")
+    printed(roster, folder / "class", [folder / "roster.csv"])
     path = folder / "more.zip"
     path.write_bytes(zipped({f"eve_{NAME}.ipynb": b"{}"}))
     lines = grade(folder, path, section="monday")
-    assert "1 file: 1 counts." in lines.text or "1 files: 1 count" in lines.text
+    assert "1 file: 1 counts." in lines.text
     assert {*graded_in(lines)} == {"ada", "cy"}
     assert "2 submissions: 0 graded before, 2 to grade" in lines.text
     assert {*graded_in(grade(folder, section="Friday"))} == {"bob"}
@@ -89,7 +92,7 @@ def test_each_section_has_a_report_and_the_class_has_one(folder):
 
 def test_a_class_of_one_section_has_one_report(folder):
     (folder / "roster.csv").write_text("id,section\nada,Monday\n")
-    printed(roster, folder / "class", [folder / "roster.csv"])
+    printed(roster, folder / "class", [folder / "roster.csv"], replace=True)
     people = folder / "class" / "grading" / "people.csv"
     people.write_text("id,name,section\nada,Ada,Monday\n")
     grade(folder)

@@ -290,6 +290,14 @@ def truncated(facts):
     return data[: len(data) * 2 // 3]
 
 
+def cut_after(part):
+    def cut(facts):
+        data = data_of(facts)
+        return data[: data.index(part) + len(part)]
+
+    return cut
+
+
 def nested_metadata(facts):
     deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
     facts["metadata"] = "DEEP"
@@ -538,6 +546,9 @@ NO_FILE = {
     "200 MB": (huge, f'"{FILE}" has 200 MB; the limit is 64 MB. Clear its outputs'),
     "nested metadata": (nested_metadata, "nested too deeply"),
     "truncated": (truncated, "breaks off in line"),
+    "truncated in a word": (cut_after(b'"execution_count": nu'), "breaks off in line"),
+    "truncated after a space": (cut_after(b'"execution_count": '), "breaks off in"),
+    "truncated in an escape": (cut_after(b"\\"), "breaks off in line"),
     "merge conflict in a notebook": (conflict, "a Git merge conflict. Resolve it."),
     "another lesson": (
         changed(another_lesson),
