@@ -340,7 +340,7 @@ def cases_of_reshard_rows_to_columns():
         for num_devices, shape, dtype, what in (
             (1, (3, 1), float, devices),
             (8, (2, 16), int, split),  # as many rows as columns
-            (8, (3, 8), complex, split),
+            (8, (8, 8), complex, split),  # a device holds no more columns than rows
             (8, (1, 8), bool, devices),
         ):
             x = rng.random((num_devices, *shape)) * 2e9  # whole numbers beyond float32

@@ -190,12 +190,14 @@ def cases_of_predict_layout():
             names = rng.permutation(["x", "rows", "stage", "pod"]).tolist()
             more, what = (7, unasked) if count < 2 else (1, ())  # than 8 devices
             sizes = rng.permutation([1, 2, 3, more]).tolist()
-            spec = [None, names[0], tuple(names[1:3]), (names[3],)]
+            less = count % 2 * int(rng.integers(1, 4))
+            what = missing if less else what
+            # What several axes make of a size is the essential statement's alone.
+            several = names[1] if what else tuple(names[1:3])
+            spec = [None, names[0], several, (names[3],)]
             spec = tuple(spec[place] for place in rng.permutation(4))
             shape = tuple(42 * int(n) for n in rng.integers(1, 30, 4))
-            less = count % 2 * int(rng.integers(1, 4))
             mesh_shape = dict(sorted(zip(names, sizes, strict=True)))
-            what = missing if less else what
             yield Case(shape, mesh_shape, spec[: 4 - less], statements=what)
         large = {"data": 512, "model": 8, "stage": 5}
         for shape, spec in (

@@ -77,6 +77,7 @@ from pipeline_step import (  # tasks and tests import them from here
     name_of,
     named,
     plan_of,
+    planned,
     prepare,
     rows_between,
     set_position,
@@ -1048,7 +1049,9 @@ def read_mesh(text: str) -> dict[str, int]:
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--directory", required=True, help="where the run's files are")
+    parser.add_argument("--directory", help="where the run's files are")
+    text = "only plan a step for chips such as h100:2x8 or v5p:4x4x4; train nothing"
+    parser.add_argument("--plan", metavar="CHIPS", help=text)
     text = "such as data=4,model=2; default: all devices as data"
     parser.add_argument("--mesh", type=read_mesh, default={}, help=text)
     parser.add_argument("--log", default="json", choices=LOGGERS)
@@ -1068,13 +1071,20 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
             )
             names = ("--task", "--model") if name == "--task" else (name,)
             parser.add_argument(*names, type=kind, default=field.default, help=text)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if not (options.directory or options.plan):
+        parser.error("--directory is missing: where the run's files are to be")
+    return options
 
 
 def main() -> int:
     """Runs the command line; returns the exit code."""
     options = parse()
     try:
+        if options.plan:
+            os.environ["JAX_PLATFORMS"] = "cpu"
+            print(planned(config_of(options), options.plan))
+            return 0
         if options.report:
             print(write_report(Path(options.directory)))
             return 0
@@ -1094,6 +1104,11 @@ def main() -> int:
         sys.stderr.flush()
         os._exit(code)  # an orderly end would wait for the other processes
     return code
+
+
+def config_of(options: argparse.Namespace) -> Config:
+    names = [field.name for field in dataclasses.fields(Config)]
+    return Config(**{name: getattr(options, name) for name in names})
 
 
 def train(options: argparse.Namespace) -> int:
@@ -1118,8 +1133,7 @@ def train(options: argparse.Namespace) -> int:
     if not jax.config.jax_compilation_cache_dir:  # a resumed run need not compile
         cache = Path(options.directory).absolute() / "compiled"
         jax.config.update("jax_compilation_cache_dir", str(cache))
-    names = [field.name for field in dataclasses.fields(Config)]
-    config = Config(**{name: getattr(options, name) for name in names})
+    config = config_of(options)
     result = fit(config, options.log, not options.quiet)
     if jax.process_index():
         return STOPPED * result["stopped"]

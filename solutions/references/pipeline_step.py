@@ -267,7 +267,7 @@ def own_settings(kind: type, text: str) -> dict[str, Any]:
     return found
 
 
-def check_config(config: Config) -> None:
+def check_config(config: Config, devices: list | None = None) -> None:
     """Raises `RunError` for settings that do not fit together or the machine."""
     counts = ("num_steps", "batch_size", "num_microbatches", "steps_per_call")
     least = dict.fromkeys((*counts, "save_every", "keep", "hidden"), 1)
@@ -296,8 +296,9 @@ def check_config(config: Config) -> None:
             )
     if unknown := set(config.mesh) - {"data", "model"}:
         raise RunError(f"Unknown mesh axis {sorted(unknown)}: use data and model.")
-    num_devices, num_processes = jax.device_count(), jax.process_count()
-    sizes = mesh_sizes(config)
+    num_devices = len(devices or jax.devices())
+    num_processes = 1 if devices else jax.process_count()
+    sizes = mesh_sizes(config, num_devices)
     needed = sizes[0] * sizes[1]
     mesh = f"A mesh of data={sizes[0]}, model={sizes[1]}"
     if min(sizes) < 1:
@@ -474,9 +475,9 @@ def check_loss(task: Task, params: Any, rows: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def mesh_sizes(config: Config) -> tuple[int, int]:
+def mesh_sizes(config: Config, num_devices: int) -> tuple[int, int]:
     """Returns the devices along "data" and "model"; all along "data" where none is said."""
-    whole = {} if config.mesh else {"data": jax.device_count()}
+    whole = {} if config.mesh else {"data": num_devices}
     sizes = {"data": 1, "model": 1} | whole | config.mesh
     return sizes["data"], sizes["model"]
 
@@ -489,8 +490,9 @@ def make_mesh(config: Config, devices: list | None = None) -> Mesh:
 
     Source: JAX's `mesh_utils.create_hybrid_device_mesh`.
     """
-    sizes, types = mesh_sizes(config), (AxisType.Auto,) * 2
-    used = (devices or jax.devices())[: math.prod(sizes)]
+    devices, types = devices or jax.devices(), (AxisType.Auto,) * 2
+    sizes = mesh_sizes(config, len(devices))
+    used = devices[: math.prod(sizes)]
     slices = collections.Counter(map(slice_of, used))
     if len(slices) == 1:
         return jax.make_mesh(sizes, ("data", "model"), axis_types=types, devices=used)
@@ -1019,18 +1021,19 @@ class Prepared:
     batch: Any  # likewise
 
 
-def prepare(config: Config) -> Prepared:
+def prepare(config: Config, devices: list | None = None) -> Prepared:
     """Checks settings, data, specs and loss, and makes the step.
 
-    `prepared.step.lower(prepared.state, prepared.batch)` is the program of the run.
+    `prepared.step.lower(prepared.state, prepared.batch)` is the program of the run, on
+    `devices` that may be no more than planned.
 
     Raises:
         RunError: something does not fit; the text names it and the remedy.
     """
     if not config.schedule_steps:
         config = dataclasses.replace(config, schedule_steps=config.num_steps)
-    check_config(config)
-    task, mesh = make_task(config), make_mesh(config)
+    check_config(config, devices)
+    task, mesh = make_task(config), make_mesh(config, devices)
     train, held_out = load(task)
     check_rows(config, train, held_out)
     init, state = first_state(task, mesh)
@@ -1052,6 +1055,32 @@ def prepare(config: Config) -> Prepared:
     step = make_train_step(task, mesh)
     made = (task, mesh, train, held_out, fingerprint, init, step, state, batch)
     return Prepared(config, *made)
+
+
+def planned(config: Config, on: str) -> str:
+    """Plans a step of the run on chips such as "h100:2x8"; nothing is allocated or run.
+
+    Raises:
+        RunError: the package that plans is missing, or something does not fit.
+    """
+    sys.path.append(str(Path(__file__).resolve().parents[2] / "lessons"))
+    try:
+        from coursekit.plan import PlanError, devices, plan
+    except ImportError:
+        raise RunError(
+            "--plan needs the course's package coursekit. Put the course's folder "
+            "lessons/ on PYTHONPATH."
+        ) from None
+    once = dataclasses.replace(config, steps_per_call=1)
+    try:
+        run = prepare(once, devices(on))
+        found = plan(run.step, run.state, run.batch, on=on)
+    except PlanError as error:  # of unknown chips, for instance
+        raise RunError(str(error)) from error
+    rows = config.batch_size / found.seconds
+    length = run.task.tokens_per_row
+    speed = f"{rows:,.0f} rows" + f", {rows * length:,.0f} tokens" * (length > 1)
+    return f"{found}\n{speed} a second, if the input keeps up (a model)"
 
 
 def plan_of(run: Prepared, compiled: Any) -> dict[str, list]:

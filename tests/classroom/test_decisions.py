@@ -100,7 +100,8 @@ def test_extra_credit_is_added_and_the_verdict_of_the_checks_stays(folder):
     decide(folder, "ada", "double", None, extra=0.5)
     grade(folder)
     said = words(page(folder, "ada"))
-    assert "3 of 3 and 0.5 bonus points" in said and "double Right 1.5 of 1 point" in said
+    assert "3 of 3 and 0.5 bonus points" in said
+    assert "double Right 1.5 of 1 point" in said
     assert "Extra credit from a person: 0.5." in said
     assert exported(folder, "ada")["score"] == "3.5"
 

@@ -766,3 +766,28 @@ def test_a_mesh_that_cannot_be_read_is_shown(tmp_path):
     done = command("--directory", tmp_path, "--mesh", "8")
     assert (done.returncode, done.stdout) == (2, "")
     assert "data=4,model=2" in done.stderr
+
+
+def test_a_run_is_planned_for_chips_that_are_not_there():
+    done = command("--plan", "h100:2x4", "--hidden", "256", "--batch-size", "64")
+    assert done.returncode == 0, done.stderr
+    first, *_, last = done.stdout.splitlines()
+    assert first.startswith("h100:2x4: ") and first.endswith(" GiB a chip, fits")
+    assert 'state["opt_state"]' in done.stdout
+    assert "all-reduce of f32[256,256] along data (network)" in done.stdout
+    assert last.endswith("rows a second, if the input keeps up (a model)")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["a100:8"], "There is no chip 'a100' in the table"),
+        (["h100:2", "--mesh", "data=4"], "needs 4 devices; there are 2"),
+        (["h100:8", "--batch-size", "63"], "does not divide by 8 devices"),
+    ],
+)
+def test_what_cannot_be_planned_is_said_in_a_line(arguments, said):
+    done = command("--plan", *arguments)
+    assert done.returncode == 2 and done.stdout == ""
+    [line] = done.stderr.strip().splitlines()
+    assert said in line
