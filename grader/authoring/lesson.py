@@ -43,7 +43,10 @@ HEADER = re.compile(r"(?m)^#\s*%%(?=\s|$)")
 SOLUTION = re.compile(r"(?s)### BEGIN SOLUTION\n(.*?)### END SOLUTION")
 # A statement begins with its name, as a card shows it: "- [nan] Masked entries ..."
 STATEMENT_NAME = re.compile(r"(?m)^- \[([a-z0-9][^\[\]\n]*)\] ")
-STATEMENTS = re.compile(r"(?m)(?:^- \[[a-z0-9].*\n?(?:^  .*\n?)*)+")
+# A list of statements, with blank lines between them or without.
+STATEMENTS = re.compile(
+    r"(?m)(?:^- \[[a-z0-9].*\n?(?:^  .*\n?)*(?:\n+(?=- \[[a-z0-9]))?)+"
+)
 STATEMENT = re.compile(r"(?ms)^- \[([a-z0-9][^\[\]\n]*)\] (.*?)(?=^- |^$|\Z)")
 COMMENT = re.compile(r"(?s)<!--.*?-->\n?")  # what an author notes in a text cell
 ALWAYS_IMPORTED = ("check", "example", "observe", "scorecard")

@@ -608,4 +608,4 @@ def test_a_kernel_shows_cards_writes_no_errors_and_runs_on(tmp_path):
     for place, text in words.items():
         assert text in values[place]["text/html"]
     assert values[12]["text/plain"] == "'double(f32[1])'"
-    assert cells[-1].outputs[0].text.endswith("total   2 of 4\n")
+    assert cells[-1].outputs[0].text.endswith("total   0 of 4 and 2 bonus points\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import matplotlib.pyplot as plt
+import matplotlib as mpl
 import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.patches import Patch
@@ -40,7 +40,7 @@ def draw_plan(plan: Plan, title: str = "") -> None:
             'table on which the step fits, as in plan(step, ..., on="h100:8").'
         )
     scale, unit = (1e3, "milliseconds") if plan.seconds < 2 else (1, "seconds")
-    figure, (axes, below) = plt.subplots(
+    figure, (axes, below) = mpl.pyplot.subplots(
         *(2, 1),
         figsize=(9, 3.4 + 0.35 * len(plan.links)),
         sharex=True,
@@ -132,7 +132,7 @@ def draw_links(plan: Plan, title: str = "") -> None:
     """
     sent = matrix(plan)
     size = len(sent)
-    figure, axes = plt.subplots(figsize=(5.4, 4.4))
+    figure, axes = mpl.pyplot.subplots(figsize=(5.4, 4.4))
     axes.set_title(title)
     shown = np.ma.masked_equal(sent, 0)
     if shown.count():

@@ -425,7 +425,7 @@ def ring_all_reduce(x, axis_name):
     return result.reshape(x.shape)
 
 
-# %% wrong="whole blocks between two" fails="one chunk per send"
+# %% wrong="whole blocks between two" fails="any axis"
 """Two devices simply exchange all they have."""
 
 

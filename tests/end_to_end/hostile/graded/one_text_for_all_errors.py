@@ -3,7 +3,7 @@
 from hostile.build import attack
 
 LESSON = "05_full_pipeline"
-POINTS = {"restore_state": 2.5, "restore_elsewhere": 2.25, "one_f_one_b": 2}
+POINTS = {"restore_state": 3.0, "restore_elsewhere": 2.25, "one_f_one_b": 2}
 
 STATE = """
 RAN = set()

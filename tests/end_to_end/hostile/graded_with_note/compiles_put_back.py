@@ -3,7 +3,7 @@
 from hostile.build import attack
 
 LESSON = "03_pmap_training"
-POINTS = {"train_step": 2.7, "shard_map_step": 3.6, "pad_and_shard": 3}
+POINTS = {"train_step": 2.75, "shard_map_step": 3.6, "pad_and_shard": 3}
 BELIEVED = {"train_step": 3, "shard_map_step": 4}
 
 TRAIN = """
