@@ -126,8 +126,9 @@ class Term:
             student, score = row["student"], row["score"]
             found[student] = float(score) if score else None
             if row["status"].startswith("GRADED"):
-                said = f" {score} of {row['max_score']} points "
-                assert said in self.words(student)
+                head = rf" ([\d.]+) of {row['max_score']}(?: and ([\d.]+) bonus)? point"
+                own, bonus = re.search(head, self.words(student)).groups()
+                assert float(own) + float(bonus or 0) == float(score)
         return found
 
     def penalties(self) -> dict[str, float]:
