@@ -197,14 +197,26 @@ from coursekit.script import write_script
     assert there == here == "Facts(step=5)"
 
 
-def by_shell(folder, cells):
+def by_shell(folder, cells, history=True):
     """Runs cells in IPython's shell, without a kernel; returns what it said."""
     lessons = str(Path(script.__file__).parents[1])
     shell = f"import sys\nsys.path.insert(0, {lessons!r})\n"
     shell += "from IPython.core.interactiveshell import InteractiveShell as Shell\n"
     shell += f"for cell in {cells!r}:\n"
-    shell += "    Shell.instance().run_cell(cell, store_history=True)"
+    shell += f"    Shell.instance().run_cell(cell, store_history={history})"
     return run(folder / "shell.py", text=shell)
+
+
+def test_a_client_that_asks_for_no_history_has_its_cells_written(tmp_path):
+    """As nbval does, which tests the notebooks."""
+    path, there = tmp_path / "run.py", tmp_path / "there"
+    cells = ["from coursekit.script import write_script\nADDED = 2"]
+    cells += ["def double(x):\n    return 2 * x"]
+    cells += ["def save(path):\n    open(path, 'w').write(str(double(ADDED)))"]
+    cells += [f"write_script({str(path)!r}, save)"]
+    done = by_shell(tmp_path, cells, history=False)
+    assert run(path, json.dumps({"path": str(there)})).returncode == 0, done.stdout
+    assert there.read_text() == "4"
 
 
 def test_values_of_every_kind_come_along_as_the_cells_left_them(tmp_path):
