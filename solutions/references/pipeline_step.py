@@ -1065,7 +1065,7 @@ def planned(config: Config, on: str) -> str:
     """
     sys.path.append(str(Path(__file__).resolve().parents[2] / "lessons"))
     try:
-        from coursekit.plan import PlanError, devices, plan
+        from coursekit import plan as planning
     except ImportError:
         raise RunError(
             "--plan needs the course's package coursekit. Put the course's folder "
@@ -1073,9 +1073,9 @@ def planned(config: Config, on: str) -> str:
         ) from None
     once = dataclasses.replace(config, steps_per_call=1)
     try:
-        run = prepare(once, devices(on))
-        found = plan(run.step, run.state, run.batch, on=on)
-    except PlanError as error:  # of unknown chips, for instance
+        run = prepare(once, planning.devices(on))
+        found = planning.plan(run.step, run.state, run.batch, on=on)
+    except planning.PlanError as error:  # of unknown chips, for instance
         raise RunError(str(error)) from error
     rows = config.batch_size / found.seconds
     length = run.task.tokens_per_row
