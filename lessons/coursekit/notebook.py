@@ -24,8 +24,8 @@ from .observe import observe
 from .outcomes import BrokenCheck, NotAttempted, NotPassed, Verdict
 from .tracing import collectives
 
-__all__ = ["check", "checklist", "collectives", "example", "observe", "scorecard"]
-__all__ += _pictures
+__all__ = ["check", "checklist", "collectives", "example", "needs", "observe"]
+__all__ += ["scorecard", *_pictures]
 MOST_DEVICES = 8  # that hidden cases use
 _results: dict[str, Verdict] = {}
 _calls: list[tuple[Observation, Example]] = []  # what the running check observes
@@ -122,6 +122,26 @@ def verdict_of(
         return failed(exercise, BrokenCheck, f"{type(error).__name__}: {error}")
     with progress(exercise, has_hidden), compiled_fast():
         return module.run(exercise, has_hidden, remember)
+
+
+def needs(*exercises: str) -> Callable[[Callable[[], None]], None]:
+    """Runs the function below it, at once, with what a learner wrote for exercises.
+
+    It waits until their last checks have found all essential statements to hold. Until
+    then it says which of them are missing, so that a notebook runs from top to bottom.
+    """
+    missing = [
+        one for one in exercises if one not in _results or not _results[one].share
+    ]
+
+    def run(cell: Callable[[], None]) -> None:
+        if missing:
+            names = ", ".join(missing)
+            print(translated(f"This cell runs your own code. First solve: {names}."))
+        else:
+            cell()
+
+    return run
 
 
 def failed(exercise: str, kind: type[NotPassed], headline: str) -> Verdict:

@@ -186,6 +186,31 @@ def test_a_part_of_it_gets_a_part_of_the_points_and_no_solution(shell):
     assert "Our solution" not in texts
 
 
+AT_WORK = """\
+@needs("double", "negate")
+def _():
+    print("at work:", negate(double(np.float32(3))))
+"""
+
+
+def test_a_cell_runs_the_learners_functions_once_their_checks_pass(shell, capsys):
+    def printed():
+        run(shell, "import numpy as np", AT_WORK)
+        return capsys.readouterr().out
+
+    waits = "This cell runs your own code. First solve: {}.\n"
+    assert printed() == waits.format("double, negate")
+    told(shell, RIGHT[1], exercise="negate")
+    told(shell, FOR_TWO)  # it fails an essential statement
+    capsys.readouterr()
+    assert printed() == waits.format("double")
+    told(
+        shell, "import jax.numpy as jnp\ndef double(x):\n    return 2 * jnp.asarray(x)"
+    )
+    capsys.readouterr()  # partly right: it lacks a side statement
+    assert printed() == "at work: -6.0\n"
+
+
 def test_a_class_may_ask_for_all_or_nothing(shell, monkeypatch):
     monkeypatch.setattr(learner, "partial_credit", False)
     source = "import jax.numpy as jnp\ndef double(x):\n    return 2 * jnp.asarray(x)\n"
