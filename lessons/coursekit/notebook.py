@@ -24,8 +24,16 @@ from .observe import observe
 from .outcomes import BrokenCheck, NotAttempted, NotPassed, Verdict
 from .tracing import collectives
 
-__all__ = ["check", "checklist", "collectives", "example", "needs", "observe"]
-__all__ += ["scorecard", *_pictures]
+__all__ = [
+    "check",
+    "checklist",
+    "collectives",
+    "example",
+    "needs",
+    "observe",
+    "scorecard",
+]
+__all__ += _pictures
 MOST_DEVICES = 8  # that hidden cases use
 _results: dict[str, Verdict] = {}
 _calls: list[tuple[Observation, Example]] = []  # what the running check observes
