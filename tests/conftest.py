@@ -26,6 +26,9 @@ import jax
 gc.set_threshold(100_000)
 atexit.register(gc.freeze)
 
+# No test cuts the power, and syncing thousands of small files takes minutes.
+os.fsync = lambda file: None
+
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

@@ -1,13 +1,11 @@
-"""Draws the pictures of the READMEs, in docs/pictures/, and of plans.
+"""Draws the pictures of the READMEs, in docs/pictures/ and docs/planning/.
 
-An array on a mesh is the one that a solved lesson draws; a plan is that of the example
-in docs/planning.md, and a ring is an animation. A card comes from Chromium,
-light and dark: right values, computed on one device. Each card carries a digest of the
-page that it shows, so that a test notices without a browser when what the check says
-has changed.
+A plan is that of the example in docs/planning.md, and a ring is an animation. A card
+comes from Chromium, light and dark: right values, computed on one device. Each card
+carries a digest of the page that it shows, so that a test notices without a browser
+when what the check says has changed.
 """
 
-import base64
 import contextlib
 import hashlib
 import io
@@ -17,7 +15,6 @@ from unittest import mock
 
 import jax
 import matplotlib.pyplot as plt
-import nbformat
 import numpy as np
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
@@ -27,7 +24,6 @@ sys.path[:0] = [str(ROOT / name) for name in ("tests/lessons", "tests", "lessons
 
 from coursekit import draw, learner, notebook, setup
 
-ARRAY = "04_sharding_api", 'x, P("data", "model")'  # a lesson, a picture's title
 LESSON, EXERCISE, ANSWER = "01_pmap_spmd", "parallel_predict", "one big product"
 FOLDER = ROOT / "docs" / "pictures"
 PLANS = ROOT / "docs" / "planning"
@@ -42,16 +38,6 @@ PAGE = """\
 </style>
 {card}
 """
-
-
-def array():
-    """Returns the lesson's first picture of the title."""
-    lesson, title = ARRAY
-    notebook = nbformat.read(ROOT / "solutions" / f"{lesson}.ipynb", 4)
-    outputs = [one for cell in notebook.cells for one in cell.get("outputs", ())]
-    drawn = [one for one in outputs if "image/png" in one.get("data", {})]
-    titled = (one.metadata["image/png"]["alt"].startswith(title) for one in drawn)
-    return base64.b64decode(drawn[[*titled].index(True)].data["image/png"])
 
 
 def pages():
@@ -117,7 +103,6 @@ def digest_in(path):
 def main():
     from servers import browser_page
 
-    (FOLDER / "array.png").write_bytes(array())
     (PLANS / "plan.png").write_bytes(plan())
     (PLANS / "ring.svg").write_text(ring(), encoding="utf-8")
     with browser_page(width=WIDTH, scale=2) as browser:

@@ -371,9 +371,17 @@ def folded(summary: str, text: str) -> str:
 
 def repository_address(root: Path = ROOT) -> str:
     """Reads the course's address from pyproject.toml; only a fork changes it."""
+    return settings(root)["repository"].rstrip("/")
+
+
+def revision(root: Path = ROOT) -> str:
+    """Reads which branch or tag learners open, from pyproject.toml."""
+    return settings(root).get("revision", "main")
+
+
+def settings(root: Path) -> dict[str, str]:
     path = coursekit.course_of(root) / "pyproject.toml"
-    settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    return settings["tool"]["course"]["repository"].rstrip("/")
+    return tomllib.loads(path.read_text(encoding="utf-8"))["tool"]["course"]
 
 
 def setup_source(path: Path, repository: str) -> str:
@@ -387,13 +395,15 @@ def setup_source(path: Path, repository: str) -> str:
     course = coursekit.course_of(path.parents[1])
     modules = coursekit.read(course)
     version = version_of(modules)
-    in_archive = f"{repository.rpartition('/')[2]}-main/lessons"  # of GitHub's making
+    name, tag = repository.rpartition("/")[2], revision(course)
+    # In GitHub's archive the folder of v1.0 is called 1.0.
+    in_archive = f"{name}-{re.sub(r'^v(?=[0-9])', '', tag)}/lessons"
     names = sorted({*ALWAYS_IMPORTED, *used & coursekit.names_for_notebooks(modules)})
     return (
         (course / coursekit.SETUP_CELL)
         .read_text(encoding="utf-8")
         .strip()
-        .replace("COURSEKIT_URL", f"{repository}/archive/refs/heads/main.zip")
+        .replace("COURSEKIT_URL", f"{repository}/archive/{tag}.zip")
         .replace("COURSEKIT_FOLDER", in_archive)
         .replace("COURSEKIT_VERSION", version)
         .replace("COURSE_LESSON", path.stem)
@@ -411,6 +421,6 @@ def names_of_setup(path: Path) -> set[str]:
 def colab_badge(repository: str, lesson: str) -> str:
     """Writes the Markdown badge that opens a lesson in Colab."""
     owner_and_name = "/".join(repository.split("/")[-2:])
-    target = f"github/{owner_and_name}/blob/main/lessons/{lesson}.ipynb"
+    target = f"github/{owner_and_name}/blob/{revision()}/lessons/{lesson}.ipynb"
     image = "https://colab.research.google.com/assets/colab-badge.svg"
     return f"[![Open in Colab]({image})](https://colab.research.google.com/{target})"

@@ -64,5 +64,7 @@ def environment_of_a_child() -> dict[str, str]:
 
 
 def in_colab() -> bool:
+    if "KAGGLE_KERNEL_RUN_TYPE" in os.environ:  # whose image is made from Colab's
+        return False
     names = ("google", "google.colab")  # the first may be another package's
     return names[1] in sys.modules or all(map(importlib.util.find_spec, names))

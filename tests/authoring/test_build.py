@@ -310,7 +310,7 @@ def test_new_repository_reaches_badges_and_set_up(course):
     for name in (SOLVED, RELEASED):
         cells = nbformat.read(course / name, as_version=4).cells
         assert "/grace/tiny-course/blob/main/lessons/01_tiny" in cells[0].source
-        assert "/grace/tiny-course/archive/refs/heads/main" in cells[1].source
+        assert "/grace/tiny-course/archive/main.zip" in cells[1].source
     assert stale(root=course) == {}
 
 

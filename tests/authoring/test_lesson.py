@@ -70,7 +70,7 @@ def test_setup_imports_nothing_that_only_a_text_or_another_package_names(tmp_pat
 
 def test_setup_fetches_the_package_from_the_repository(lesson):
     setup = cell_of(lesson, "setup").source
-    address = f"{tiny.REPOSITORY}/archive/refs/heads/main.zip"
+    address = f"{tiny.REPOSITORY}/archive/main.zip"
     assert f'URL, FOLDER = "{address}", "tiny-course-main/lessons"\n' in setup
     assert f'VERSION = "{version_of(coursekit.read())}"\n' in setup
 
@@ -80,12 +80,20 @@ def test_setup_of_our_lessons_fetches_from_our_repository(path):
     address = repository_address()
     setup = cell_of(read_lesson(path, address), "setup").source
     version = version_of(coursekit.read())
-    archive = f'"{address}/archive/refs/heads/main.zip", "course.zip"'
+    archive = f'"{address}/archive/main.zip", "course.zip"'
     name = address.rpartition("/")[2]
     assert f'urlretrieve({archive})[0] + "/{name}-main/lessons"' in setup
     assert f'made_for="{version}"' in setup
     assert f'with_devices(8, lesson="{path.stem}"' in setup
     assert "COURSE_" not in setup and "COURSEKIT_" not in setup
+
+
+def test_a_release_opens_and_fetches_its_own_tag(tmp_path):
+    path = tiny.write_course(tmp_path / "course")
+    settings = path.parents[1] / "pyproject.toml"
+    settings.write_text(settings.read_text() + 'revision = "v1.2"\n')
+    setup = cell_of(read_lesson(path, tiny.REPOSITORY), "setup").source
+    assert f'"{tiny.REPOSITORY}/archive/v1.2.zip", "tiny-course-1.2/lessons"' in setup
 
 
 def test_repository_address_ends_without_a_slash(tmp_path):

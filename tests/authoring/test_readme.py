@@ -11,7 +11,7 @@ from grader.authoring.build import released_path
 from grader.authoring.lesson import colab_badge, repository_address
 from grader.authoring.release import lesson_paths, title
 from grader.authoring.translation import languages
-from tools.draw_pictures import array, digest, digest_in, pages, ring
+from tools.draw_pictures import digest, digest_in, pages, ring
 
 # (file, the lessons' folder seen from it, language)
 READMES = [("README.md", "lessons/", ""), ("lessons/README.md", "", "")]
@@ -36,12 +36,6 @@ def test_readme_lists_every_lesson_in_order_with_its_badge(readme, folder, langu
     assert listed == wanted, write
 
 
-def test_devices_picture_is_the_one_that_the_solved_lesson_draws():
-    path = ROOT / "docs" / "pictures" / "array.png"
-    write = f"{path} is old: run `python tools/draw_pictures.py`."
-    assert path.read_bytes() == array(), write
-
-
 def test_ring_is_animated_as_today():
     path = ROOT / "docs" / "planning" / "ring.svg"
     write = f"{path} is old: run `python tools/draw_pictures.py`."
@@ -57,7 +51,7 @@ def test_card_is_what_the_check_says_today():
     }, write
 
 
-PICTURE = re.compile(r'(?:src|srcset)="([^"]+)"|!\[[^]]*\]\(([^)]+\.png)\)')
+PICTURE = re.compile(r'(?:src|srcset)="([^"]+)"|!\[[^]]*\]\(([^)]+\.(?:png|svg))\)')
 
 
 @pytest.mark.parametrize("page", ["README.md", "README.ko.md", "docs/index.md"])
@@ -66,7 +60,10 @@ def test_page_opens_with_the_pictures_and_what_they_show(page):
     top, rest = re.split(r"(?m)^## |```\{include}", text, maxsplit=1)
     shown = [(ROOT / page).parent / (a or b) for a, b in PICTURE.findall(top)]
     shown += [ROOT / "docs" / name for name in re.findall(r"\{image} (\S+)", top)]
-    assert {*shown} == {*(ROOT / "docs" / "pictures").iterdir()}
-    assert len(re.findall(r'alt="[^"]{40,}"|:alt: .{40,}|!\[[^]]{40,}]', top)) >= 2
+    folders = [ROOT / "docs" / name for name in ("pictures", "planning")]
+    assert {*shown} == {path for folder in folders for path in folder.iterdir()}
+    assert len(re.findall(r'alt="[^"]{40,}"|:alt: .{40,}|!\[[^]]{40,}]', top)) >= 3
     assert "make lab" in top
+    words, _, _ = top.partition("make lab")  # for whom, and where to begin
+    assert re.search("lesson 1|1강", words) and ".svg" not in words
     assert ".png" not in rest

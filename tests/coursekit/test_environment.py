@@ -65,6 +65,8 @@ def test_colab_is_known_by_its_own_module(monkeypatch):
     assert not in_colab()
     monkeypatch.setitem(sys.modules, "google.colab", types.ModuleType("colab"))
     assert in_colab()
+    monkeypatch.setenv("KAGGLE_KERNEL_RUN_TYPE", "Interactive")
+    assert not in_colab()
 
 
 def test_another_package_of_the_name_google_is_not_colab(tmp_path):

@@ -1,4 +1,4 @@
-"""The lesson works from its notebook file alone in Colab.
+"""The lesson works from its notebook file alone in Colab and on Kaggle.
 
 A local server stands in for the repository, an empty package for Colab's own, which the
 kernel imports before the first cell, as Colab's kernel does. The notebook's address is
@@ -54,7 +54,7 @@ class Repository(http.server.BaseHTTPRequestHandler):
     """Serves the course's archive under the path that it has on GitHub."""
 
     def do_GET(self):
-        is_known = self.path == "/archive/refs/heads/main.zip"
+        is_known = self.path == "/archive/main.zip"
         self.send_response(200 if is_known else 404)
         self.end_headers()
         self.wfile.write(self.server.archive if is_known else b"")
@@ -92,16 +92,15 @@ def folder(tmp_path):
 
 @pytest.fixture
 def run(server, folder, tmp_path):
-    def run(path, *, before="", after="", **variables):
+    def run(path, *, before="", after="", on_kaggle=False, **variables):
         package = tmp_path / "packages" / "google" / "colab"
-        package.mkdir(parents=True)
-        # "google" itself stays a namespace, which other packages share.
-        for name in ("__init__", "output"):  # JAX's debugger imports the second
-            (package / f"{name}.py").write_text("")
+        if not on_kaggle:
+            package.mkdir(parents=True)
+            # "google" itself stays a namespace, which other packages share.
+            for name in ("__init__", "output"):  # JAX's debugger imports the second
+                (package / f"{name}.py").write_text("")
         address = f"http://127.0.0.1:{server.server_port}"
-        text = re.sub(
-            r"https://[^\"{]*(?=/archive/refs)", address, path.read_text("utf-8")
-        )
+        text = re.sub(r"https://[^\"{]*(?=/archive/)", address, path.read_text("utf-8"))
         notebook = nbformat.reads(text, as_version=4)
         if before or after:  # the set-up cell alone, between these
             first, last = map(nbformat.v4.new_code_cell, (before, after))
@@ -111,13 +110,17 @@ def run(server, folder, tmp_path):
             k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))
         }
         env |= {"PYTHONPATH": str(package.parent.parent), "IPYTHONDIR": str(tmp_path)}
-        colab = "--InteractiveShellApp.exec_lines=import google.colab"
+        arguments = ["--log-level=ERROR"]
+        if on_kaggle:
+            env["KAGGLE_KERNEL_RUN_TYPE"] = "Interactive"
+        else:
+            arguments += ["--InteractiveShellApp.exec_lines=import google.colab"]
         client = NotebookClient(
             notebook,
             timeout=120,
             allow_errors=True,
             coalesce_streams=True,
-            extra_arguments=["--log-level=ERROR", colab],
+            extra_arguments=arguments,
             resources={"metadata": {"path": str(folder)}},
         )
         client.execute(env=env | variables)
@@ -130,7 +133,7 @@ def run(server, folder, tmp_path):
 def one_request(requests, folder):
     """Each test's notebook asks once, and keeps nothing but what it got."""
     yield
-    assert requests == ["GET /archive/refs/heads/main.zip 200"]
+    assert requests == ["GET /archive/main.zip 200"]
     assert [path.name for path in folder.iterdir()] == [ARCHIVE]
 
 
@@ -183,6 +186,12 @@ def test_untouched_lesson_runs_to_its_end_without_a_point(path, run):
         assert f'aria-label="{name}: not attempted yet, ' in card
         assert "still holds its stub." in card
     assert re.search(r"total +0 of", printed(cells[-1]))
+
+
+def test_kaggle_fetches_the_course_and_keeps_a_platform_that_is_named(run):
+    after = "import os; print(os.environ['JAX_PLATFORMS'], len(jax.devices()))"
+    cells = run(LESSONS[0], before="1", after=after, on_kaggle=True)
+    assert (printed(cells[1]), printed(cells[2])) == (READY, "cpu 8\n")
 
 
 def test_jax_that_had_started_asks_for_a_restart_of_the_session(run):
