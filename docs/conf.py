@@ -1,6 +1,8 @@
 """Sphinx's settings for the website; `make site` runs it."""
 
+import html
 import os
+import re
 
 from grader.authoring.lesson import repository_address
 from tools.website import EXTRA, FOLDERS, LISTS
@@ -40,6 +42,25 @@ html_copy_source = False
 html_show_sphinx = False
 
 
+def add_social_card(app, page, template, context, doctree):
+    """Says what a page shows where somebody links to it."""
+    owner, name = repository_address().split("/")[-2:]
+    site = f"https://{owner}.github.io/{name}"
+    facts = {
+        "og:title": context.get("title") or project,
+        "og:description": "Write distributed JAX training yourself, on eight simulated "
+        "devices, with checks that see what each device holds, computes and sends.",
+        "og:type": "website",
+        "og:image": f"{site}/_images/card-light.png",
+        "og:url": f"{site}/{page}.html",
+    }
+    tags = [
+        f'<meta property="{name}" content="{html.escape(re.sub("<[^>]*>", "", text))}">'
+        for name, text in facts.items()
+    ]
+    context["metatags"] = "\n".join([context.get("metatags", ""), *tags])
+
+
 def set_language(app, page, template, context, doctree):
     """Says a lesson page's language, and where the same page is in another one."""
     folder, _, name = page.rpartition("/")
@@ -62,3 +83,4 @@ def setup(app):
     """Called by Sphinx."""
     app.connect("autodoc-process-signature", write_factories)
     app.connect("html-page-context", set_language)
+    app.connect("html-page-context", add_social_card)

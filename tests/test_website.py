@@ -114,6 +114,23 @@ def test_no_page_holds_a_solution_or_a_hidden_test(site):
             assert f"### {mark}" not in text or "api" in path.parts, path
 
 
+def test_a_link_to_a_page_shows_what_it_is_about(site):
+    for name in ("index.html", LESSON):
+        facts = BeautifulSoup((site / name).read_text("utf-8"), "html.parser")
+        of = {
+            one["property"]: one["content"]
+            for one in facts.find_all("meta", property=True)
+        }
+        assert "distributed JAX training" in of["og:description"]
+        picture = of["og:image"].rpartition("/")[2]
+        assert (site / "_images" / picture).exists()
+
+
+def test_a_korean_page_names_a_pictures_description_in_korean(site):
+    text = (site / "lessons" / "ko" / f"{NAME}.html").read_text("utf-8")
+    assert "말로 보기" in text and "In words" not in text
+
+
 def images(cell):
     """Lists the pictures among a page's outputs, as HTML."""
     found = [output.get("data", {}).get("text/html", "") for output in cell.outputs]

@@ -37,6 +37,7 @@ TEXTS = {  # on the pages
     "solved": {"en": "Solved notebook", "ko": "풀이 노트북"},
     "setup": {"en": "Show the set-up", "ko": "준비 코드 보기"},
     "scorecard": {"en": "Show the scorecard's code", "ko": "점수표 코드 보기"},
+    "words": {"en": ">In words<", "ko": ">말로 보기<"},  # above a picture's description
 }
 BADGE = re.compile(r"\[!\[[^]]*\]\([^)]*\)\]\((https://colab\.[^)]*)\)")
 EXTRA = "_extra"  # files of the site that Sphinx only copies
@@ -155,6 +156,10 @@ def page(
             cell.metadata.mystnb = {"code_prompt_show": TEXTS[kind][language]}
         if kind == "demonstration":
             cell.outputs = list(shown(cell.id, outputs.get(cell.id, []), pictures))
+            for output in cell.outputs:
+                if text := output.get("data", {}).get("text/html"):
+                    words = TEXTS["words"]["en"], TEXTS["words"][language]
+                    output.data["text/html"] = text.replace(*words)
     return made
 
 
