@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from coursekit.i18n import plural
 from grader.atomic_files import write
 from grader.authoring.release import checks, with_check_of
 from grader.classroom import gradebook
@@ -240,10 +241,10 @@ def regrade(
                 others = [line for line in lines if not line.startswith(start)]
                 lines = [line for line in lines if line.startswith(start)]
                 if others:
-                    plural = "" if len(others) == 1 else "s"
+                    count = len(others)
                     lines.append(
-                        f"{len(others)} more difference{plural}, so it is not applied: "
-                        "regrade it without --exercise"
+                        f"{count} more difference{plural(count)}, so it is not applied:"
+                        " regrade it without --exercise"
                     )
             for line in lines:
                 print(f"{submission}: {line}")

@@ -15,6 +15,7 @@ import nbformat
 import psutil
 from nbformat import NotebookNode
 
+from coursekit.i18n import plural
 from grader import ROOT
 from grader.authoring.release import dumps, exercises
 from grader.containment.backend import backend
@@ -56,7 +57,7 @@ class LocalExecutor:
             how += f"; {tree()}"
             fork_server(start=True)
         more = ", more while cores are idle" if spare else ""
-        self.description = f"with {workers} worker{'s' * (workers != 1)}{more} ({how})"
+        self.description = f"with {workers} worker{plural(workers)}{more} ({how})"
         self.lessons, self.limits, self.trusted = lessons, limits, trusted
         self.workers, self.spare = workers, spare
         self.pool = ThreadPoolExecutor(workers + spare, "grader")

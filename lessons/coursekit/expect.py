@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, NoReturn
 import jax
 import numpy as np
 
+from .context import current_context
+from .i18n import plural
 from .observation import Observation, Opaque, describe, leaves, plain, ranges, same
 from .outcomes import NOT_WRITTEN, NotAttempted, Raised, Wrong
 from .processes import count_devices
@@ -220,8 +222,8 @@ def expect_entries(seen: Observation, entries: Mapping[str, Any]) -> None:
 def expect_child_devices(seen: Observation, num_devices: int) -> None:
     """Raises unless a process in the returned environment sees `num_devices`."""
     expect_entries(seen, {})
-    count = count_devices(seen.value)
-    headline = f"A fresh process saw {count} device{'' if count == 1 else 's'}."
+    count = (current_context().count_devices or count_devices)(seen.value)
+    headline = f"A fresh process saw {count} device{plural(count)}."
     if isinstance(count, str):
         headline = "JAX did not start in a fresh process with this environment."
     flags = f'XLA_FLAGS="{seen.value.get("XLA_FLAGS", "")}"'

@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from .expect import Causes, expect, expect_result, explained, wrong
+from .i18n import plural
 from .observation import Collective, Observation, Shard, bounds, describe, leaves
 from .traced_program import EVERY_DEVICE, ONE_DEVICE
 
@@ -43,13 +44,12 @@ def expect_devices(
         pieces = seen.layout.get(path, ())
         name = f"result{path}" if path else "The result"
         rows = [piece.index[0] if piece.index else (0, 1) for piece in pieces]
-        plural = "s" if len(pieces) > 1 else ""
         if not pieces:
             headline, was = f"{name} is on no device.", f"{describe(leaf)} on the host"
         elif len(pieces) != num_devices:
-            count = len(pieces)
-            headline = f"{name} lives on {count} device{plural}, not on {num_devices}."
-            was = f"{describe(leaf)} on {count} device{plural}"
+            count, s = len(pieces), plural(len(pieces))
+            headline = f"{name} lives on {count} device{s}, not on {num_devices}."
+            was = f"{describe(leaf)} on {count} device{s}"
         elif sorted(rows) != [(row, row + 1) for row in range(num_devices)]:
             headline = f"{name} is not split along its leading axis."
             start, stop = rows[0]
@@ -128,6 +128,8 @@ def expect_parts(
         was, expected = block(found.get(device)), block(wanted.get(device))
         if was != expected:
             headline = f"Device {device} holds {was} of {name}."
+            if device not in found:
+                headline = f"Device {device} holds nothing of {name}."
             layouts = shape, dict(found), dict(wanted)
             wrong(seen, headline, expected=expected, layouts=layouts, **more)
 
@@ -317,7 +319,7 @@ def expect_dtypes(
 def expect_kept_program(seen: Observation, at_most: int = 0) -> None:
     """Raises where the call compiled anew, although an earlier one had its shapes."""
     count = seen.num_compiles
-    headline = f"The call compiled {count} program{'s' if count > 1 else ''} again."
+    headline = f"The call compiled {count} program{plural(count)} again."
     expected = "the program that an earlier call with these shapes compiled"
     expect(seen, count <= at_most, headline, expected=expected)
 
