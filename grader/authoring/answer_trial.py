@@ -20,8 +20,8 @@ TRIAL = """\
 del {name}
 {answer}
 check("{name}")
-from coursekit import notebook as _notebook
-_verdict = _notebook._results["{name}"]
+from coursekit.context import current_context as _current_context
+_verdict = _current_context().results["{name}"]
 _failed = [one for one in _verdict.statements if one.standing == "fails"]
 _failed = {{one.name: dict(one.rows).get("likely", "") for one in _failed}}
 {solution}

@@ -10,6 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from coursekit import i18n
+from coursekit.context import current_context
 from grader import ROOT
 from grader.authoring.build import answer_in, own_path, read, released_path
 from grader.authoring.release import checks, lesson_paths, with_check_of
@@ -87,5 +88,6 @@ def check_own(
         result = dataclasses.replace(result, notes=(*result.notes, *notes))
         language = path.parent.name
         # The caller shows the result in the language of the notebook.
-        i18n.chosen = language if i18n.is_spoken(language) else ""
+        spoken = language if i18n.is_spoken(language) else ""
+        current_context().language = spoken
         yield result

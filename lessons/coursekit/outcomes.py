@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from .context import current_context
 from .learner import NotDefined
 
 NOT_WRITTEN = "not written yet"  # what the stub of a released exercise raises
@@ -15,7 +16,6 @@ ON_EXAMPLES = "right on the examples"  # hidden cases were not at hand
 HOLDS, FAILS, UNTRIED, LATER = "holds", "fails", "untried", "later"
 BROKEN = "broken"  # its check failed by itself
 ESSENTIAL_SHARE = 0.5  # of an exercise's points
-_running: list[Run] = []  # the check that runs now, if any
 
 
 class NotPassed(Exception):
@@ -283,7 +283,7 @@ def statement(*names: str) -> Iterator[None]:
 
 def current() -> Run | None:
     """Returns the check that runs now, if any."""
-    return _running[-1] if _running else None
+    return current_context().run
 
 
 def carry_out(run: Run, parts: Mapping[bool, Callable[[], None]]) -> Verdict:
@@ -292,7 +292,8 @@ def carry_out(run: Run, parts: Mapping[bool, Callable[[], None]]) -> Verdict:
     Hidden cases are tried only while points are left. Nothing that an answer does is
     raised, but an interrupt.
     """
-    _running.append(run)
+    context = current_context()
+    before, context.run = context.run, run
     try:
         for run.is_hidden, part in parts.items():
             if not run.can_end:
@@ -302,7 +303,7 @@ def carry_out(run: Run, parts: Mapping[bool, Callable[[], None]]) -> Verdict:
         shown = {"headline": problem.headline, "rows": rows}
         return Verdict(run.exercise, problem.outcome, 0.0, **shown)
     finally:
-        _running.remove(run)
+        context.run = before
     return run.verdict(with_hidden=True in parts)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .context import current_context
 from .expect import (
     Difference,
     cause_of_nan_and_inf,
@@ -52,11 +53,12 @@ LARGEST = 1e30  # of what an altered case gives
 LIKE_SOLUTION = "what the solution gives here, up to rounding"  # values stay hidden
 NOISE = 8  # times what rounding the inputs does to the solution's result
 PATTERNS = 6  # in which each input is rounded up or down: of one, effects may cancel
-solutions: Mapping[str, Any] = {}  # by name: see `CheckModule.compare_with`
-learner: Mapping[str, Any] = {}  # what the learner's names mean
-observers = {"learner": observe, "solution": observe}
-seed = 0  # of the generated cases
-_known: dict[tuple, Observation] = {}  # what the solution does in each case
+
+
+def __getattr__(name: str) -> Any:
+    if name == "seed":  # by which a lesson's check draws cases of its own
+        return current_context().seed
+    raise AttributeError(name)
 
 
 def expect_like_solution(
@@ -109,12 +111,13 @@ def expect_like_solution(
     all_named = tuple(dict.fromkeys(itertools.chain(*proven)))
     facts = {fact: named(names) for fact, names in facts.items()}
     # What a learner has bound to a name may have another one, or none.
-    names = [name for name, value in learner.items() if value is function]
+    context = current_context()
+    names = [name for name, value in context.functions.items() if value is function]
     name = getattr(function, "__name__", "")
     name = names[0] if names and name not in names else name
-    if name not in solutions:
+    if name not in context.solutions:
         raise ValueError(f"the solution of {name} is known to the grader only")
-    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    rng = np.random.default_rng([context.seed, zlib.crc32(name.encode())])
     of_program = OF_PROGRAM & {*facts}
     earlier: set[str] = set()  # the shapes of the calls so far
     right: dict[str, bool] = {}  # whether the last call of these shapes was right
@@ -139,13 +142,14 @@ def expect_like_solution(
         is_known = of_program == {"own_rows"} and case.shapes in earlier
         traced = bool(of_program) and not (compiled or is_known)
         how = {"traced": traced, "compiled": compiled}
-        solved = observed_solution(solutions[name], case, how)
+        solved = observed_solution(name, case, how)
         if case.is_altered and not (solved.error is None and is_bounded(solved.value)):
             continue
         if solved.error is not None and "error" not in facts:
             text = f"the solution raises {solved.error.text} for {solved.call}"
             raise ValueError(text)
-        seen = observers["learner"](function, *case.arguments, axis=case.axis, **how)
+        watch = context.observe_learner or observe
+        seen = watch(function, *case.arguments, axis=case.axis, **how)
         comparable = {*COMPARE} - {"own_rows" if is_known else ""}
         comparable -= set() if case.shapes in earlier else {"compiles"}
         earlier.add(case.shapes)
@@ -164,7 +168,7 @@ def expect_like_solution(
                 for wanted, was in alike
             ):
                 with statement(*facts["memory"]):
-                    compare_memory(seen, solved, case, solutions[name])
+                    compare_memory(seen, solved, case, name)
             was_right, num_right = right.get(case.shapes), 0
             values = parts or {"": all_named[:1]}
             for part, names in values.items():
@@ -175,7 +179,7 @@ def expect_like_solution(
                 with statement(*names):
                     expect_result(seen)
                     if parts:
-                        compare_value(seen, solved, case, solutions[name], part)
+                        compare_value(seen, solved, case, name, part)
                     alike.append((solved.value, seen.value))
                     num_right += 1
             right[case.shapes] = num_right == len(values)
@@ -188,20 +192,19 @@ def expect_like_solution(
         pass  # a fact that no case of this class has shown, such as an error
 
 
-def observed_solution(
-    solution: Callable, case: Case, how: Mapping[str, bool]
-) -> Observation:
-    run = observers["solution"]
-    key = solution, run, case.digest, *how.values()
-    if key not in _known:
-        _known[key] = run(solution, *case.arguments, axis=case.axis, **how)
-    return _known[key]
+def observed_solution(name: str, case: Case, how: Mapping[str, bool]) -> Observation:
+    context = current_context()
+    key = name, case.digest, *how.items()
+    if key not in context.known:
+        watch, solution = context.observe_solution or observe, context.solutions[name]
+        context.known[key] = watch(solution, *case.arguments, axis=case.axis, **how)
+    return context.known[key]
 
 
-def rounded_results(solution: Callable, case: Case) -> list[dict[str, Any]]:
+def rounded_results(name: str, case: Case) -> list[dict[str, Any]]:
     """Returns the solution's results where each number of the arguments is rounded."""
     moved = (rounded(case.arguments, pattern) for pattern in range(PATTERNS))
-    found = [observed_solution(solution, case.altered(one), {}) for one in moved]
+    found = [observed_solution(name, case.altered(one), {}) for one in moved]
     return [dict(leaves(one.value)) for one in found]
 
 
@@ -217,7 +220,7 @@ def is_bounded(value: Any) -> bool:
 
 
 def compare_value(
-    seen: Observation, solved: Observation, case: Case, solution: Callable, part: str
+    seen: Observation, solved: Observation, case: Case, name: str, part: str
 ) -> None:
     """Compares a part of the result: exactly in form, its numbers within the tolerance.
 
@@ -245,7 +248,7 @@ def compare_value(
         if case.rtol is not None or not is_float(leaf):
             problem = differs(case.atol or 0)
         elif problem := differs(tolerance(leaf, [])):
-            moved = moved or rounded_results(solution, case)
+            moved = moved or rounded_results(name, case)
             problem = differs(tolerance(leaf, [one.get(path) for one in moved]))
         if problem:
             general = cause_of_nan_and_inf(seen.value, solved.value)

@@ -25,7 +25,6 @@ from jax.experimental.compilation_cache import compilation_cache
 from known_answers import FOLDER, known_answers
 from solved_lesson import EVERY, SLOW, SOURCES, Lesson
 
-from coursekit import reference_checks
 from coursekit.i18n import translated
 from coursekit.outcomes import FAILS, LATER
 from grader.results import Outcome
@@ -169,7 +168,7 @@ class Answers:
         self, seed, lesson, monkeypatch
     ):
         # Each class has one of its own.
-        monkeypatch.setattr(reference_checks, "seed", seed)
+        monkeypatch.setattr(lesson.judge.context, "seed", seed)
         for exercise in {*lesson.exercises} - {*SLOW}:
             own = known_answers(self.path.stem, exercise, "right")
             answer = own[seed % len(own)]
