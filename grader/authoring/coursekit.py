@@ -40,7 +40,7 @@ def read_common(root: Path = ROOT) -> dict[str, str]:
 def names_for_notebooks(modules: Mapping[str, str]) -> set[str]:
     """Lists what `coursekit.notebook` offers, without importing it."""
     text = modules["notebook.py"] + modules["draw/__init__.py"]
-    lists = re.findall(r"(?ms)^__all__ = \[(.*?)\]", text)
+    lists = re.findall(r"(?ms)^__all__ \+?= \[(.*?)\]", text)
     return {*re.findall(r'"(\w+)"', "".join(lists))}
 
 
