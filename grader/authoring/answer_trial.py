@@ -11,8 +11,8 @@ from nbformat import NotebookNode
 
 from coursekit.outcomes import RIGHT
 from grader.authoring.known_answers import KnownAnswer
-from grader.authoring.release import exercises
 from grader.authoring.rules import BuildError, Problem
+from grader.lessons.release import exercises
 
 # Tries an answer alone, and defines the solution again. The value is what the check
 # found: the outcome, what went wrong first, the statements that fail, likely causes.

@@ -17,7 +17,6 @@ from nbformat import NotebookNode
 
 from coursekit.setup import version_of
 from grader import ROOT
-from grader.authoring import coursekit
 from grader.authoring.check_source import (
     ExerciseCheck,
     bound_names,
@@ -27,7 +26,6 @@ from grader.authoring.check_source import (
     read_checks,
     visible_source,
 )
-from grader.authoring.release import CHECK_PREFIX, COURSE, with_checks
 from grader.authoring.rules import (
     MAX_LINES,
     MAX_SOLUTION_LINES,
@@ -36,6 +34,8 @@ from grader.authoring.rules import (
     SourceError,
     problem,
 )
+from grader.lessons import coursekit
+from grader.lessons.release import CHECK_PREFIX, COURSE, with_checks
 
 MARKS = ("setup", "exercise", "hints", "check", "built", "scorecard")
 TEXTS = ("hints", "built")  # marks of text cells

@@ -21,9 +21,9 @@ from babel.messages.extract import extract_from_file
 from nbformat import NotebookNode
 
 from grader import ROOT, CourseError
-from grader.authoring import coursekit
 from grader.authoring.check_source import read_checks, visible_source
-from grader.authoring.release import dumps, title
+from grader.lessons import coursekit
+from grader.lessons.release import dumps, title
 
 # The learner's modules with messages; pictures keep their English labels.
 MESSAGE_MODULES = "setup outcomes card notebook observation observe expect".split()

@@ -12,7 +12,6 @@ from tqdm import tqdm
 
 from coursekit.i18n import plural
 from grader.atomic_files import write
-from grader.authoring.release import checks, with_check_of
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.lateness import (
@@ -30,6 +29,7 @@ from grader.classroom.publishing import (
 )
 from grader.classroom.roster import add_names, ids_known, strangers
 from grader.containment.limits import Limits
+from grader.lessons.release import checks, with_check_of
 from grader.pages.terminal import differences, print_statuses, summary
 from grader.results import Outcome, Record, Result
 from grader.submissions.collecting import Collection, collect

@@ -17,7 +17,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader.utils import compute_checksum
 
-from grader.authoring.release import (
+from grader.lessons.release import (
     CHECK_PREFIX,
     exercises,
     nbgrader_metadata,

@@ -22,7 +22,7 @@ from nbformat import NotebookNode
 from coursekit.i18n import plural
 from grader import ROOT, CourseError
 from grader.atomic_files import write_file
-from grader.authoring.release import lesson_number, lesson_paths
+from grader.lessons.release import lesson_number, lesson_paths
 from grader.submissions.archives import (
     MAX_TOTAL,
     Archive,

@@ -17,7 +17,6 @@ from nbformat import NotebookNode
 
 from coursekit.i18n import plural
 from grader import ROOT
-from grader.authoring.release import dumps, exercises
 from grader.containment.backend import backend
 from grader.containment.cgroup import tree
 from grader.containment.limits import Limits
@@ -25,6 +24,7 @@ from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
 from grader.kernel import compile_cache
 from grader.kernel.learner_box import fork_server
+from grader.lessons.release import dumps, exercises
 from grader.results import Record
 from grader.submissions.read_submission import parse_submission
 from grader.workers.jobs import Job

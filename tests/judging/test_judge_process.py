@@ -13,11 +13,11 @@ import tiny
 from coursekit.checks import CheckModule
 from coursekit.observation import Opaque
 from coursekit.observe import observe
-from grader.authoring.release import checks, exercises
 from grader.judging.judge import Judge
 from grader.judging.judge_process import JudgeError, JudgeProcess, material
 from grader.judging.observer import Remote
 from grader.kernel.inside.wire import decode, encode, encode_observation
+from grader.lessons.release import checks, exercises
 
 IMPORTS = """\
 import numpy as np

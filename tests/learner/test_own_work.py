@@ -12,8 +12,8 @@ import tiny
 from coursekit import i18n
 from coursekit.context import current_context
 from grader import ROOT
-from grader.authoring.release import exercises, release
 from grader.learner.own_work import check_own
+from grader.lessons.release import exercises, release
 from grader.pages.terminal import cards_of_failures, table
 from grader.results import ExerciseResult, Outcome, Result
 

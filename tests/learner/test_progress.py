@@ -15,9 +15,9 @@ from servers import axe_violations, browser_page
 from coursekit.context import current_context
 from coursekit.outcomes import FAILS
 from grader.__main__ import main
-from grader.authoring.release import release
 from grader.learner import progress
 from grader.learner.progress import save, write_pages
+from grader.lessons.release import release
 from grader.results import ExerciseResult, Outcome, Result, StatementResult
 
 RIGHT = ExerciseResult("double", Outcome.PASSED, 1, 1, worth=1, share=1.0)
