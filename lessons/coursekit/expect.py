@@ -134,6 +134,8 @@ def expect(
 ) -> None:
     """Raises `Wrong(headline)` unless `holds` is true.
 
+    Example: `expect(seen, not seen.layout, "The result is on a device.")`
+
     Args:
         seen: an observation, of a call that must have returned.
         holds: what must be true.
@@ -175,6 +177,8 @@ def expect_error(
 ) -> None:
     """Raises unless the call raised `kind` and its text names all of `mentions`.
 
+    Example: `expect_error(observe(shard_batch, rows, 3), "ValueError", [len(rows), 3])`
+
     A text that names more than `MAX_NUMBERS` different numbers names none.
     """
     _expect_attempt(seen)
@@ -207,7 +211,10 @@ def expect_unchanged(seen: Observation) -> None:
 
 
 def expect_entries(seen: Observation, entries: Mapping[str, Any]) -> None:
-    """Raises `Wrong` unless the result is a dict that holds all of `entries`."""
+    """Raises `Wrong` unless the result is a dict that holds all of `entries`.
+
+    Example: `expect_entries(observe(launch_env, env, 8), {"HOME": "/home/ada"})`
+    """
     headline = f"The result is {describe(seen.value)}, not a dict."
     expect(seen, isinstance(seen.value, dict), headline, expected="a dict")
     for key, wanted in entries.items():
@@ -233,7 +240,10 @@ def expect_child_devices(seen: Observation, num_devices: int) -> None:
 
 
 def expect_shapes(seen: Observation, expected: Any, part: str = "") -> None:
-    """Compares the result's structure, shapes and dtypes, not its values."""
+    """Compares the result's structure, shapes and dtypes, not its values.
+
+    Example: `expect_shapes(seen, {"w": np.zeros((8, 64), np.float32)})`
+    """
     expect_result(seen)
     problem = difference(seen.value, plain(expected), 0, None, seen.layout, part)
     if problem:
@@ -251,6 +261,8 @@ def expect_close(
     causes: Causes | None = None,
 ) -> None:
     """Compares the result with `expected`: structure, shapes, dtypes, values.
+
+    Example: `expect_close(seen, x.mean(0), mistakes={"a sum, not a mean": x.sum(0)})`
 
     Only the leaves below `part` count, a path such as "[0]". A float64 leaf of
     `expected` is a reference for any floating dtype; other dtypes must agree.

@@ -37,7 +37,10 @@ def expect_devices(
     *,
     causes: Causes | None = None,
 ) -> None:
-    """Raises unless each of `num_devices` devices holds one row of every array."""
+    """Raises unless each of `num_devices` devices holds one row of every array.
+
+    Example: `expect_devices(observe(shard_batch, batch, 8), 8)`
+    """
     expect_result(seen)
     wanted = f"{num_devices} devices with one row of the leading axis each"
     for path, leaf in leaves(seen.value):
@@ -92,6 +95,8 @@ def expect_layout(
     causes: Causes | None = None,
 ) -> None:
     """Raises unless arrays are sharded over a mesh of the first devices by their specs.
+
+    Example: `expect_layout(seen, {"w1": ('["w1"]', (None, "x"))}, (2, 4), ("y", "x"))`
 
     Args:
         seen: an observation.
@@ -162,6 +167,8 @@ def expect_arrays(
 ) -> None:
     """Limits the arrays in the program: their elements, or one shape of them.
 
+    Example: `expect_arrays(seen, largest=w.size - 1)`, or `never=w.shape`
+
     Inside a mapped function, and in a compiled program, an array counts with one
     device's block. Shapes that differ in the order of their axes, in axes of size 1 or
     by flattening count as the same.
@@ -188,6 +195,8 @@ def same_numbers(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
 def expect_held(seen: Observation, at_most: int, what: str) -> None:
     """Limits how many numbers the program holds at a time, of those that it computes.
 
+    Example: `expect_held(seen, 7 * rows**2, "Scores of several blocks")`
+
     Args:
         seen: an observation with `traced=True`.
         at_most: the numbers.
@@ -208,6 +217,8 @@ def expect_collectives(
     causes: Causes | None = None,
 ) -> None:
     """Checks which collectives the program runs.
+
+    Example: `expect_collectives(seen, {"all-reduce": 1}, in_loop=False)`
 
     Args:
         seen: an observation with `traced=True` or `compiled=True`.
@@ -245,7 +256,10 @@ def expect_moved(
     at_least: float = 0,
     causes: Causes | None = None,
 ) -> None:
-    """Limits the bytes that a device sends in all (`Collective.bytes_moved`)."""
+    """Limits the bytes that a device sends in all (`Collective.bytes_moved`).
+
+    Example: `expect_moved(seen, at_most=1.01 * 2 * w.nbytes * 7 / 8)`
+    """
     found = expect_traced(seen)
     was = "; ".join(map(str, found)) or "no collective"
     moved = sum(one.bytes_moved for one in found)
@@ -269,6 +283,8 @@ def expect_one_sync(
     num_steps: int = 1,
 ) -> None:
     """Limits what is sent to one all-reduce of loss and gradients per step, plus 1 %.
+
+    Example: `expect_one_sync(observe(step, params, x, y, traced=True), params, 8)`
 
     Args:
         seen: an observation with `traced=True` or `compiled=True`.

@@ -55,6 +55,8 @@ def observe(
     Nothing that the function raises escapes, except a keyboard interrupt; what it
     prints is shown after the call.
 
+    Example: `observe(pmean_of, x, axis="i", traced=True).collectives`
+
     Args:
         function: what a learner wrote.
         arguments: its arguments, in order.

@@ -253,6 +253,8 @@ class Run:
 def statement(*names: str) -> Iterator[None]:
     """Says which statements the expectations in a `with` block are about.
 
+    Example: `with statement("twice"): expect_close(observe(double, x), 2 * x)`
+
     One that is not met ends the block, and the check goes on behind it. All of the
     names fail with it.
 

@@ -73,6 +73,8 @@ def expect_like_solution(
 ) -> None:
     """Raises unless `function` does what the solution of the same name does.
 
+    Example: `expect_like_solution(double, cases, value="twice", free=FREE)`
+
     Args:
         function: what a learner wrote, or a function of the lesson that calls it.
         cases: yields the calls to compare, from a generator of random numbers.
