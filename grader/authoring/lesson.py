@@ -15,6 +15,7 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
+from coursekit.outcomes import share_of_each
 from coursekit.setup import version_of
 from grader import ROOT
 from grader.authoring.check_source import (
@@ -349,7 +350,8 @@ def table_of(statements: str, check: ExerciseCheck, rules: Mapping[str, str]) ->
     for name in check.statements:
         worth = "essential"
         if name in check.others:
-            worth = f"{round(check.points / 2 / len(check.others), 2):g}"
+            share = share_of_each(len(check.others))
+            worth = f"{round(check.points * share, 2):g}"
         label = name if name in check.others else f"**{name}**"
         rows.append(f"| {label} | {one_line(stated[name])} | {worth} |")
     return "\n".join(rows) + "\n"

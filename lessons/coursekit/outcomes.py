@@ -118,6 +118,11 @@ class Verdict:
     rows: tuple[tuple[str, str], ...] = ()
 
 
+def share_of_each(num_others: int) -> float:
+    """Returns what each statement that is not essential is worth, of all points."""
+    return (1 - ESSENTIAL_SHARE) / max(1, num_others)
+
+
 class Run:
     """One run of a check: collects what its expectations say of each statement.
 
@@ -141,7 +146,7 @@ class Run:
         self.to_beat = to_beat
         self.exercise, self.essential = exercise, essential
         self.names = (*essential, *others)
-        self.other_share = (1 - ESSENTIAL_SHARE) / max(1, len(others))
+        self.other_share = share_of_each(len(others))
         self.on_failure = on_failure
         self.failures: dict[str, NotPassed] = {}
         self.raised: list[Any] = []  # the calls that did
