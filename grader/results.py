@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from coursekit.i18n import plural
 from coursekit.outcomes import BROKEN, StatementResult, Verdict
 
 
@@ -169,11 +170,10 @@ def late_text(result: Result) -> str:
         return ""
     said = f"This was submitted {result.late}."
     if result.penalty and result.score is not None:
-        plural = "" if result.penalty == 1 else "s"
         said = (
             f"This was submitted {result.late}: a penalty of {result.penalty:g} "
-            f"point{plural} is deducted from the {result.points:g} earned, which "
-            f"leaves {result.score:g}."
+            f"point{plural(result.penalty)} is deducted from the {result.points:g} "
+            f"earned, which leaves {result.score:g}."
         )
     due = f"It was due on {result.due}."
     return f"{said} {due}" if result.due else said

@@ -12,10 +12,10 @@ import nbformat
 import tiny
 from nbformat import NotebookNode
 
-from grader.authoring.release import exercises, release
 from grader.classroom.course import make_course
 from grader.containment.backend import backend
 from grader.containment.limits import ContainmentError
+from grader.lessons.release import exercises, release
 
 RIGHT = {
     "double": "def double(x):\n    return x + x",

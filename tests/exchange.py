@@ -8,7 +8,7 @@ import tiny
 from servers import jupyter_env
 
 from grader import ROOT
-from grader.authoring.release import exercises
+from grader.lessons.release import exercises
 
 NAME = tiny.NAME
 COURSE = "distributed-jax"

@@ -10,9 +10,9 @@ import tiny
 from classes import RIGHT, answered, hand_in, printed
 from nbgrader.api import Gradebook
 
-from grader.authoring.release import checks
 from grader.classroom import grade as grading
 from grader.judging.grade_submission import nothing_to_grade
+from grader.lessons.release import checks
 from grader.results import ExerciseResult, Outcome, Record, Result, Status
 from grader.submissions.answers import extract_answers, why_other_lesson
 from grader.workers.jobs import FinishedJob

@@ -13,7 +13,6 @@ import pytest
 from coursekit.setup import PYTHONS
 from grader import ROOT
 from grader.__main__ import parse
-from grader.authoring.release import checks, nbgrader_metadata
 from grader.classroom import spreadsheet
 from grader.containment.limits import Limits
 from grader.judging import (
@@ -23,6 +22,7 @@ from grader.judging import (
     trial,
 )
 from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
+from grader.lessons.release import checks, nbgrader_metadata
 from grader.results import Status
 from grader.submissions import archives, read_submission
 from grader.workers import executor

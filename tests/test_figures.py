@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from grader.authoring.release import lesson_paths
+from grader.lessons.release import lesson_paths
 from tools.benchmarks import figures
 
 MEASURED = json.loads(figures.FILE.read_text(encoding="utf-8"))

@@ -72,7 +72,7 @@ def test_a_notebooks_script_is_written_and_run(locale_environment, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("locale_environment", ["ko_KR", "en_US"], indirect=True)
+@pytest.mark.parametrize("locale_environment", ["ko_KR"], indirect=True)
 def test_a_class_is_kept(locale_environment):
     tests = ("classroom/test_enrollment.py", "classroom/test_export_template.py")
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]

@@ -6,7 +6,7 @@ import pytest
 
 from grader import ROOT
 from grader.authoring.check_source import read_checks
-from grader.authoring.release import lesson_number, lesson_paths
+from grader.lessons.release import lesson_number, lesson_paths
 
 PAGE = (ROOT / "docs" / "handbook" / "oral-questions.md").read_text(encoding="utf-8")
 SECTIONS = re.split(r"(?m)^\*\*(\d+\.\d+ `\w+`)\*\*$", PAGE.split("\n## Lesson 1\n")[1])

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from grader.authoring import coursekit
 from grader.authoring.lesson import read_lesson
+from grader.lessons import coursekit
 
 REPOSITORY = "https://example.org/ada/tiny-course"
 NAME = "01_tiny"

@@ -21,11 +21,11 @@ from hostile.corpus_lesson import NAME, in_stock_form, write_course
 from tqdm import tqdm
 
 from grader.authoring.lesson import read_lesson
-from grader.authoring.release import dumps, without_grading_facts
 from grader.classroom.course import make_course
 from grader.containment.backend import backend, contained
 from grader.containment.box import Box
 from grader.containment.limits import Limits
+from grader.lessons.release import dumps, without_grading_facts
 from grader.results import Status
 
 TABLE = END_TO_END / "hostile" / "COMPARISON.md"

@@ -22,7 +22,8 @@ from PIL.PngImagePlugin import PngInfo
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / name) for name in ("tests/lessons", "tests", "lessons", "")]
 
-from coursekit import draw, learner, notebook, setup
+from coursekit import draw, notebook, setup
+from coursekit.context import current_context
 
 LESSON, EXERCISE, ANSWER = "01_pmap_spmd", "parallel_predict", "one big product"
 FOLDER = ROOT / "docs" / "pictures"
@@ -50,7 +51,7 @@ def pages():
         lesson = Lesson(ROOT / "solutions" / f"{LESSON}.py")
         run(answer.source, f"<{answer}>", lesson.namespace)
         with (
-            mock.patch.object(learner, "lesson", LESSON),
+            mock.patch.object(current_context(), "lesson", LESSON),
             mock.patch.object(notebook, "namespace", lambda: lesson.namespace),
         ):
             card = notebook.check(EXERCISE)._repr_html_()

@@ -104,7 +104,7 @@ lesson = read_lesson(
 )
 judge = Judge(lambda question: judge.solution.ask(question), material(lesson))
 judge.module.namespace["observe"] = watched(judge.observer.observe)
-reference_checks.observers["learner"] = judge.module.namespace["observe"]
+judge.context.observe_learner = judge.module.namespace["observe"]
 total = collections.Counter()
 for name in options.exercises or judge.module.checks:
     check = judge.module.checks[name]

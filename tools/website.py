@@ -24,8 +24,8 @@ from PIL import Image
 from grader import ROOT, CourseError
 from grader.atomic_files import write, write_file
 from grader.authoring.lesson import repository_address
-from grader.authoring.release import dumps, lesson_paths, nbgrader_metadata
 from grader.authoring.translation import languages
+from grader.lessons.release import dumps, lesson_paths, nbgrader_metadata
 
 # The folders of the released notebooks and of their pages, and their languages.
 FOLDERS = {"lessons": "en"} | {f"lessons/{name}": name for name in languages()}

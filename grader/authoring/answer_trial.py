@@ -11,8 +11,8 @@ from nbformat import NotebookNode
 
 from coursekit.outcomes import RIGHT
 from grader.authoring.known_answers import KnownAnswer
-from grader.authoring.release import exercises
 from grader.authoring.rules import BuildError, Problem
+from grader.lessons.release import exercises
 
 # Tries an answer alone, and defines the solution again. The value is what the check
 # found: the outcome, what went wrong first, the statements that fail, likely causes.
@@ -20,8 +20,8 @@ TRIAL = """\
 del {name}
 {answer}
 check("{name}")
-from coursekit import notebook as _notebook
-_verdict = _notebook._results["{name}"]
+from coursekit.context import current_context as _current_context
+_verdict = _current_context().results["{name}"]
 _failed = [one for one in _verdict.statements if one.standing == "fails"]
 _failed = {{one.name: dict(one.rows).get("likely", "") for one in _failed}}
 {solution}

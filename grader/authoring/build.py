@@ -22,7 +22,6 @@ from coursekit.outcomes import LATER, RIGHT
 from coursekit.setup import version_of
 from grader import ROOT
 from grader.atomic_files import write_file
-from grader.authoring import coursekit
 from grader.authoring.answer_trial import refuse_wrong_answers, trial_cell
 from grader.authoring.check_source import checks_path, parse, visible_source
 from grader.authoring.execution import execute
@@ -33,7 +32,10 @@ from grader.authoring.known_answers import (
     problems_of_answers,
 )
 from grader.authoring.lesson import noted, read_lesson, repository_address
-from grader.authoring.release import (
+from grader.authoring.rules import BuildError, SourceError
+from grader.authoring.translation import languages, translated_files
+from grader.lessons import coursekit
+from grader.lessons.release import (
     checks,
     dumps,
     lesson_paths,
@@ -42,8 +44,6 @@ from grader.authoring.release import (
     release,
     without_hidden,
 )
-from grader.authoring.rules import BuildError, SourceError
-from grader.authoring.translation import languages, translated_files
 
 COMMAND = "python -m grader build"
 

@@ -10,8 +10,8 @@ import symtable
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from grader.authoring import coursekit
 from grader.authoring.rules import Problem, SourceError, problem
+from grader.lessons import coursekit
 
 
 @dataclasses.dataclass

@@ -6,7 +6,6 @@ Untrusted code runs in a `Session`.
 from __future__ import annotations
 
 import copy
-import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +13,8 @@ from pathlib import Path
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from grader.authoring import coursekit
+from grader.lessons import coursekit
+from grader.lessons.environment import environment
 
 CELL_TIMEOUT_S = 120
 
@@ -49,11 +49,3 @@ def execute(
         )
         client.execute(env=environment(folder))
     return notebook
-
-
-def environment(folder: str | Path) -> dict[str, str]:
-    """Copies our environment without what changes JAX or the language of messages."""
-    settings = ("XLA_", "JAX_", "COURSE_")
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(settings)}
-    # A profile of the user's could run start-up files before the lesson.
-    return {**kept, "IPYTHONDIR": str(Path(folder) / ".ipython")}

@@ -15,9 +15,9 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
+from coursekit.outcomes import share_of_each
 from coursekit.setup import version_of
 from grader import ROOT
-from grader.authoring import coursekit
 from grader.authoring.check_source import (
     ExerciseCheck,
     bound_names,
@@ -27,7 +27,6 @@ from grader.authoring.check_source import (
     read_checks,
     visible_source,
 )
-from grader.authoring.release import CHECK_PREFIX, COURSE, with_checks
 from grader.authoring.rules import (
     MAX_LINES,
     MAX_SOLUTION_LINES,
@@ -36,6 +35,8 @@ from grader.authoring.rules import (
     SourceError,
     problem,
 )
+from grader.lessons import coursekit
+from grader.lessons.release import CHECK_PREFIX, COURSE, with_checks
 
 MARKS = ("setup", "exercise", "hints", "check", "built", "scorecard")
 TEXTS = ("hints", "built")  # marks of text cells
@@ -349,7 +350,8 @@ def table_of(statements: str, check: ExerciseCheck, rules: Mapping[str, str]) ->
     for name in check.statements:
         worth = "essential"
         if name in check.others:
-            worth = f"{round(check.points / 2 / len(check.others), 2):g}"
+            share = share_of_each(len(check.others))
+            worth = f"{round(check.points * share, 2):g}"
         label = name if name in check.others else f"**{name}**"
         rows.append(f"| {label} | {one_line(stated[name])} | {worth} |")
     return "\n".join(rows) + "\n"

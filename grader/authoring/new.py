@@ -15,10 +15,10 @@ from pathlib import Path
 from grader import ROOT, CourseError
 from grader.atomic_files import write
 from grader.authoring.check_source import bound_names, checks_path, parse
-from grader.authoring.coursekit import course_of
 from grader.authoring.known_answers import answers_folder, cells_in
 from grader.authoring.lesson import names_of_setup
-from grader.authoring.release import lesson_number, lesson_paths, names_lesson
+from grader.lessons.coursekit import course_of
+from grader.lessons.release import lesson_number, lesson_paths, names_lesson
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"[a-z][a-z0-9_]*")

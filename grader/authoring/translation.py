@@ -21,9 +21,9 @@ from babel.messages.extract import extract_from_file
 from nbformat import NotebookNode
 
 from grader import ROOT, CourseError
-from grader.authoring import coursekit
 from grader.authoring.check_source import read_checks, visible_source
-from grader.authoring.release import dumps, title
+from grader.lessons import coursekit
+from grader.lessons.release import dumps, title
 
 # The learner's modules with messages; pictures keep their English labels.
 MESSAGE_MODULES = "setup outcomes card notebook observation observe expect".split()
@@ -37,7 +37,7 @@ PAGE_FILES = {".py": "python", ".j2": "jinja2"}  # in grader/pages, as Babel rea
 SENTENCE = re.compile(r"(?s)[\w{].*([.?](?: \{\d+\})?$|: )")
 # Messages that look like names in code.
 SHORT_TEXTS = "called seen expected likely where wrong right total holds fails".split()
-SHORT_TEXTS += "later again essential devices microbatches nothing".split()
+SHORT_TEXTS += "later again essential nothing".split()
 SHORT_TEXTS += ["In words", "{1} of {2}", "late, as the LMS says"]
 SHORT_TEXTS += ["{1} day{2} late", "{1} hour{2} late", "{1} minute{2} late"]
 SHORT_TEXTS += ["less than a minute late"]

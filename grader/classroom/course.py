@@ -16,16 +16,16 @@ from nbformat import NotebookNode
 
 from grader import ROOT
 from grader.atomic_files import read_text, write
-from grader.authoring import coursekit
 from grader.authoring.build import read, refuse_unbuilt
-from grader.authoring.release import (
+from grader.classroom.folder import CONFIG, SEED
+from grader.lessons import coursekit
+from grader.lessons.release import (
     checks,
     dumps,
     lesson_paths,
     points_for,
     without_grading_facts,
 )
-from grader.classroom.folder import CONFIG, SEED
 
 PRIVATE = Path("grading", "private-lessons.txt")  # the folders that they are from
 NO_PART = "partial_credit=False"  # what the set-up cell of such a lesson says

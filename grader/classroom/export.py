@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from grader.authoring.release import lesson_number, title
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.publishing import about_lateness, results_of
 from grader.classroom.roster import (
@@ -24,6 +23,7 @@ from grader.classroom.roster import (
     read_people,
 )
 from grader.classroom.spreadsheet import Table, cell_text, read_table, text_cell
+from grader.lessons.release import lesson_number, title
 from grader.results import Result, Status, late_text
 
 COLUMNS = "student name lesson status score max_score late note".split()

@@ -18,9 +18,9 @@ from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
 
 from grader.atomic_files import read_text, write
-from grader.authoring.release import hidden_source, names_lesson, with_checks
 from grader.classroom.roster import find_student, read_names, read_people, read_sections
 from grader.classroom.store import Store
+from grader.lessons.release import hidden_source, names_lesson, with_checks
 from grader.results import Record
 
 CONFIG = "nbgrader_config.py"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from coursekit.i18n import plural
 from grader.atomic_files import write
-from grader.authoring.release import checks, with_check_of
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.lateness import (
@@ -29,6 +29,7 @@ from grader.classroom.publishing import (
 )
 from grader.classroom.roster import add_names, ids_known, strangers
 from grader.containment.limits import Limits
+from grader.lessons.release import checks, with_check_of
 from grader.pages.terminal import differences, print_statuses, summary
 from grader.results import Outcome, Record, Result
 from grader.submissions.collecting import Collection, collect
@@ -240,10 +241,10 @@ def regrade(
                 others = [line for line in lines if not line.startswith(start)]
                 lines = [line for line in lines if line.startswith(start)]
                 if others:
-                    plural = "" if len(others) == 1 else "s"
+                    count = len(others)
                     lines.append(
-                        f"{len(others)} more difference{plural}, so it is not applied: "
-                        "regrade it without --exercise"
+                        f"{count} more difference{plural(count)}, so it is not applied:"
+                        " regrade it without --exercise"
                     )
             for line in lines:
                 print(f"{submission}: {line}")

@@ -32,9 +32,9 @@ from tqdm import tqdm
 
 from grader import CourseError
 from grader.atomic_files import read_text, write
-from grader.authoring.release import CHECK_PREFIX, checks, nbgrader_metadata, release
 from grader.classroom.folder import Classroom, Publication, Submission
 from grader.classroom.lateness import NOT_LATE, Late, Lateness
+from grader.lessons.release import CHECK_PREFIX, checks, nbgrader_metadata, release
 from grader.results import Outcome, Result, Status
 
 say = tqdm.write  # above a bar, if there is one

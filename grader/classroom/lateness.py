@@ -20,6 +20,7 @@ from nbgrader.api import SubmittedNotebook
 from nbgrader.plugins import LateSubmissionPlugin
 from nbgrader.preprocessors import AssignLatePenalties
 
+from coursekit.i18n import plural
 from grader.atomic_files import read_text, write
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.roster import read_people
@@ -279,5 +280,5 @@ def in_words(seconds: float) -> str:
     """Writes a time roughly: "2 days", "5 hours", "1 minute"."""
     for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if number := int(seconds // size):
-            return f"{number} {unit}{'s' * (number > 1)}"
+            return f"{number} {unit}{plural(number)}"
     return "less than a minute"

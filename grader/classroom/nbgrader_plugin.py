@@ -14,7 +14,6 @@ from typing import Any
 from nbconvert.exporters import Exporter, NotebookExporter
 
 from grader import CourseError
-from grader.authoring.release import RELEASE_CONFIG, dumps, release
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.grade import read_jobs
@@ -26,6 +25,7 @@ from grader.classroom.publishing import (
     write_page,
 )
 from grader.containment.limits import Limits
+from grader.lessons.release import RELEASE_CONFIG, dumps, release
 from grader.results import Record
 from grader.workers.executor import grade_jobs
 from grader.workers.local_executor import LocalExecutor

@@ -14,7 +14,6 @@ from nbformat import NotebookNode
 from tqdm import tqdm
 
 from grader.atomic_files import write
-from grader.authoring.release import checks, dumps, exercises, release, title
 from grader.classroom import gradebook
 from grader.classroom.final_result import EMPTY, final_result
 from grader.classroom.folder import Classroom, Publication, Submission
@@ -27,6 +26,7 @@ from grader.classroom.lateness import (
     time_of_change,
 )
 from grader.classroom.roster import read_sections
+from grader.lessons.release import checks, dumps, exercises, release, title
 from grader.pages.class_report import ClassReport
 from grader.pages.feedback import card, feedback_page
 from grader.results import ExerciseResult, Record, Result, Status, late_text

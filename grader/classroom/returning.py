@@ -15,7 +15,6 @@ from nbgrader.utils import temp_attrs
 
 from grader import CourseError
 from grader.atomic_files import packed, read_text, write_file
-from grader.authoring.release import dumps
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.lateness import small_text
 from grader.classroom.publishing import (
@@ -25,6 +24,7 @@ from grader.classroom.publishing import (
     publish_reports,
     results_of,
 )
+from grader.lessons.release import dumps
 from grader.pages.wording import score_of
 from grader.results import Result
 from grader.submissions.clean_text import clean_text

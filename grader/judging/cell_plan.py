@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from nbformat import NotebookNode
 
-from grader.authoring.release import exercises, nbgrader_metadata, release
+from grader.lessons.release import exercises, nbgrader_metadata, release
 from grader.submissions.definitions import (
     MAX_SOURCE,
     UNREADABLE,

@@ -200,7 +200,7 @@ class Inspection(TracedProgram):
             version = stablehlo.get_current_version()
             self.data = bytes(serialize_portable_artifact(module, version, True))
 
-    def see(self, operation: Any) -> Any:
+    def record(self, operation: Any) -> Any:
         dialect, _, name = operation.name.partition(".")
         if dialect not in DIALECTS or name in BARRED:
             self.problems.append(f"uses {operation.name}")
@@ -212,20 +212,20 @@ class Inspection(TracedProgram):
             self.problems.append("sorts by what may be no order")
         elif operation.name == "func.func" and not len(operation.regions[0].blocks):
             self.problems.append("calls a function that it does not hold")
-        return super().see(operation)
+        return super().record(operation)
 
-    def count(self) -> tuple[Collective, ...]:
-        found = () if self.problems else super().count()
-        if any((one.times or 0) > MAX_TIMES for one in found):
+    def count_collectives(self) -> tuple[Collective, ...]:
+        collectives = () if self.problems else super().count_collectives()
+        if any((collective.times or 0) > MAX_TIMES for collective in collectives):
             self.problems.append("runs a collective more often than it could")
-        return found
+        return collectives
 
     def call(self, name: Any, safe: re.Pattern) -> None:
         name = mlir.ir.StringAttr(name).value
         if not safe.fullmatch(name):
             self.problems.append(f"calls {name[:100]!r}")
 
-    def array(self, value: Any) -> None:
+    def record_array(self, value: Any) -> None:
         try:
             kind = mlir.ir.RankedTensorType(value.type)
         except ValueError:  # a token, a tuple, an array of unknown rank
@@ -233,7 +233,7 @@ class Inspection(TracedProgram):
         if kind is None or not kind.has_static_shape or kind.encoding is not None:
             self.problems.append("computes what is no array of a fixed shape")
         else:
-            super().array(value)
+            super().record_array(value)
 
 
 def is_order(sort: Any) -> bool:

@@ -9,11 +9,11 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from grader.authoring.release import checks, nbgrader_metadata, points_for
 from grader.containment.limits import Limits
 from grader.judging.judge_process import JudgeProcess
 from grader.judging.tampering import signs
 from grader.judging.trial import CheckedExercise, Trial
+from grader.lessons.release import checks, nbgrader_metadata, points_for
 from grader.results import (
     ExerciseResult,
     Outcome,

@@ -7,7 +7,6 @@ Learners' programs run in children of this process.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import gc
@@ -20,8 +19,10 @@ from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
-from coursekit import expect, outcomes, reference_checks
+from coursekit import outcomes
 from coursekit.checks import CheckModule
+from coursekit.context import Context, within
+from coursekit.processes import count_devices
 from grader.judging.observer import NoObservation, Observer, Remote
 from grader.judging.program_process import ProgramProcess
 from grader.kernel.inside import responder
@@ -45,27 +46,27 @@ class Judge:
         self.functions = material["functions"]
         solved: dict[str, Any] = {"__name__": "__solution__"}
         own = (material["setup"], *material["definitions"], *material["solutions"])
-        with contextlib.redirect_stdout(io.StringIO()):
+        self.context = Context(seed=material["seed"])
+        self.observer = Observer(ask, run_program)
+        with within(self.context), contextlib.redirect_stdout(io.StringIO()):
             for source in own:
                 exec(source, solved)
-        self.observer = Observer(ask, run_program)
-        self.module = CheckModule(material["checks"], "<checks>", self.observer.observe)
-        for source in material["hidden"].values():
-            self.module.add_hidden(source)
-        # A learner's functions are names here; the lesson's own are what they are.
-        remote = {name: Remote(name) for name in self.functions}
-        self.module.bind(solved | remote)
-        # What the solution does is observed in the same way, but in this process.
-        ours = self.module.compare_with(solved, {})
-        functions = collections.ChainMap(ours.namespace, solved)
-        self.solution = Observer(lambda question: answer(question, functions))
-        reference_checks.observers |= {
-            "solution": lambda f, *arguments, **how: self.solution.observe(
-                Remote(f.__name__), *arguments, **how
+            self.module = CheckModule(
+                material["checks"], "<checks>", self.observer.observe
             )
-        }
-        reference_checks.seed = material["seed"]
-        expect.count_devices = remembered(expect.count_devices)
+            for source in material["hidden"].values():
+                self.module.add_hidden(source)
+            # A learner's functions are names here; the lesson's own are what they are.
+            remote = {name: Remote(name) for name in self.functions}
+            self.module.bind(solved | remote)
+            self.module.compare_with(solved, {})
+        # What the solution does is observed in the same way, but in this process.
+        functions = self.context.solutions
+        self.solution = Observer(lambda question: answer(question, functions))
+        self.context.observe_solution = lambda f, *arguments, **how: (
+            self.solution.observe(Remote(f.__name__), *arguments, **how)
+        )
+        self.context.count_devices = remembered(count_devices)
 
     def check(self, exercise: str, to_beat: float | None = None) -> dict[str, Any]:
         """Runs one check; returns its verdict as plain data; for `to_beat` see `Run`.
@@ -76,7 +77,7 @@ class Judge:
         self.observer.begin_check()
         self.solution.begin_check()
         try:
-            with contextlib.redirect_stdout(io.StringIO()):
+            with within(self.context), contextlib.redirect_stdout(io.StringIO()):
                 found = self.module.run(exercise, to_beat=to_beat)
         except NoObservation as end:
             is_missing = end.kind == "missing"

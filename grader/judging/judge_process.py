@@ -10,8 +10,6 @@ from typing import Any
 from nbformat import NotebookNode
 
 from grader import ROOT, CourseError
-from grader.authoring import coursekit
-from grader.authoring.release import checks, exercises, hidden_source
 from grader.containment.box import Box
 from grader.containment.deadline import LONGEST
 from grader.containment.limits import DEFAULT_WALL_S, Limits
@@ -19,6 +17,8 @@ from grader.containment.process import PythonProcess
 from grader.judging.cell_plan import steps
 from grader.kernel import compile_cache
 from grader.kernel.learner_box import PYTHONPATH, fork_server, trusted_environment
+from grader.lessons import coursekit
+from grader.lessons.release import checks, exercises, hidden_source
 from grader.submissions.definitions import defined
 
 MODULE = "grader.judging.judge"

@@ -21,7 +21,6 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from grader.authoring.release import checks
 from grader.containment.limits import Limits
 from grader.judging.cell_plan import Step, are_independent, steps, stubs
 from grader.judging.judge_process import JudgeProcess
@@ -31,6 +30,7 @@ from grader.kernel.session import (
     SessionEnded,
     SessionError,
 )
+from grader.lessons.release import checks
 from grader.results import Outcome
 from grader.submissions.answers import first_line
 

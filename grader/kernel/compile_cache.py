@@ -31,7 +31,7 @@ FAST_COMPILE_FLAGS = (
 def variables(folder: Path | str = INSIDE, *, writes: bool = False) -> dict[str, str]:
     """Returns the variables that let JAX read, or also write, programs in a folder.
 
-    What is not found there is compiled without optimization, as what is there was.
+    Cache misses are compiled without optimization, like the cached programs.
     """
     return {
         "JAX_COMPILATION_CACHE_DIR": str(folder),

@@ -8,13 +8,13 @@ import threading
 from pathlib import Path
 
 from grader import ROOT
-from grader.authoring import coursekit
-from grader.authoring.execution import environment
 from grader.containment.backend import backend
 from grader.containment.box import Box
 from grader.containment.fork_server import ForkServer
 from grader.containment.limits import Limits
 from grader.kernel import compile_cache
+from grader.lessons import coursekit
+from grader.lessons.environment import environment
 
 # Where a judge, or a trusted process, finds our modules.
 PYTHONPATH = os.pathsep.join([str(ROOT / "lessons"), str(ROOT)])

@@ -19,12 +19,12 @@ from typing import Any
 from coursekit.outcomes import HOLDS, StatementResult
 from grader import ROOT
 from grader.atomic_files import write, write_file
-from grader.authoring import coursekit
 from grader.authoring.build import lesson_sources, read
-from grader.authoring.release import lesson_paths
 from grader.containment.limits import Limits
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
+from grader.lessons import coursekit
+from grader.lessons.release import lesson_paths
 from grader.results import ExerciseResult, Result, Status
 from grader.submissions.read_submission import read_submission
 

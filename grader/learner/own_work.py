@@ -10,12 +10,13 @@ from pathlib import Path
 from tqdm import tqdm
 
 from coursekit import i18n
+from coursekit.context import current_context
 from grader import ROOT
 from grader.authoring.build import answer_in, own_path, read, released_path
-from grader.authoring.release import checks, lesson_paths, with_check_of
 from grader.containment.limits import Limits
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
+from grader.lessons.release import checks, lesson_paths, with_check_of
 from grader.results import Result
 from grader.submissions.lms_names import fit
 from grader.submissions.read_submission import read_submission
@@ -87,5 +88,6 @@ def check_own(
         result = dataclasses.replace(result, notes=(*result.notes, *notes))
         language = path.parent.name
         # The caller shows the result in the language of the notebook.
-        i18n.chosen = language if i18n.is_spoken(language) else ""
+        spoken = language if i18n.is_spoken(language) else ""
+        current_context().language = spoken
         yield result

@@ -12,7 +12,7 @@ from grader import ROOT
 from grader.atomic_files import write
 from grader.authoring.build import own_path, read
 from grader.authoring.lesson import repository_address
-from grader.authoring.release import (
+from grader.lessons.release import (
     checks,
     lesson_number,
     lesson_paths,

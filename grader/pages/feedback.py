@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from typing import Any
-from unittest import mock
 
 from markupsafe import Markup
 
@@ -37,7 +36,7 @@ def feedback_page(result: Result, *, title: str, student: str) -> str:
     something to do, the page says so and shows what was received: no score, no outcome,
     no evidence.
     """
-    with mock.patch.object(i18n, "chosen", result.language):
+    with i18n.speaking(result.language):
         return _page(result, title, student)
 
 

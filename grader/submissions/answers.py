@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import collections
 import copy
+import functools
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import nbformat
 from nbformat import NotebookNode
 from nbgrader.utils import compute_checksum
 
-from grader.authoring.release import (
+from grader.lessons.release import (
     CHECK_PREFIX,
     exercises,
     nbgrader_metadata,
@@ -200,6 +201,47 @@ class AnswerCell:
     note: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A cell that may answer an exercise.
+
+    Attributes:
+        place: its position.
+        cell: itself.
+        mark: the exercise that the cell's id or comment names, or "".
+        name: the exercise.
+        stubs: the code of cells that nobody has worked on.
+    """
+
+    place: int
+    cell: NotebookNode
+    mark: str
+    name: str
+    stubs: Collection[str]
+
+    @property
+    def is_own(self) -> bool:
+        return self.mark == self.name
+
+    @functools.cached_property
+    def is_worked_on(self) -> bool:
+        return code_of(self.cell.source) not in self.stubs
+
+    @functools.cached_property
+    def defines(self) -> bool:
+        return defines(self.cell, self.name)
+
+    @functools.cached_property
+    def assigns(self) -> bool:
+        return assigns(self.cell, self.name)
+
+    @property
+    def is_whole(self) -> bool:
+        """Tells whether it is a worked-on cell of the exercise that defines it."""
+        is_answer = self.is_own and self.is_worked_on and is_code(self.cell)
+        return is_answer and (self.defines or self.assigns)
+
+
 def find_answer(
     name: str, cells: list[NotebookNode], marked: list[str], stub: str
 ) -> AnswerCell:
@@ -210,40 +252,50 @@ def find_answer(
     is between them and the check, which then checked it; the cell of another exercise,
     if there is nothing else.
     """
-    own = [i for i, mark in enumerate(marked) if mark == name]
-    free = [i for i, mark in enumerate(marked) if not (mark and own)]
-    unworked = {code_of(text) for text in ("", f"# exercise: {name}", stub)}
-
-    def worked_on(places: list[int]) -> list[int]:
-        return [i for i in places if code_of(cells[i].source) not in unworked]
-
-    code = worked_on([i for i in own if is_code(cells[i])])
-    whole = [i for i in code if defines(cells[i], name) or assigns(cells[i], name)]
-    loose = [i for i in free if defines(cells[i], name)]
-    assigned = [i for i in free if assigns(cells[i], name) and not own]
-    others = [i for i, mark in enumerate(marked) if own and mark not in ("", name)]
-    beside = [i for i in others if defines(cells[i], name) or assigns(cells[i], name)]
+    stubs = {code_of(text) for text in ("", f"# exercise: {name}", stub)}
+    given = zip(range(len(cells)), cells, marked, strict=True)
+    candidates = [Candidate(*cell, name, stubs) for cell in given]
+    own = [cell for cell in candidates if cell.is_own]
+    # Cells of other exercises are looked at only where this one has none.
+    loose = [cell for cell in candidates if cell.defines and not (own and cell.mark)]
+    last = candidates[::-1]
+    whole = next((cell.place for cell in last if cell.is_whole), len(cells))
     check = next((i for i, cell in enumerate(cells) if is_check(cell, name)), -1)
-    nearer = [i for i in worked_on(loose) if whole and whole[-1] < i < check]
-    by_preference = (nearer, whole, worked_on(loose), code, worked_on(own))
-    by_preference += (worked_on(beside), own[:1], loose[:1], worked_on(assigned))
-    place = next((places[-1] for places in by_preference if places), None)
-    if place is None:
+    by_preference: list[Callable[[Candidate], bool]] = [
+        lambda cell: cell in loose and whole < cell.place < check,
+        lambda cell: cell.is_whole,
+        lambda cell: cell in loose,
+        lambda cell: cell.is_own and is_code(cell.cell),
+        lambda cell: cell.is_own,
+        lambda cell: own and cell.mark and (cell.defines or cell.assigns),
+        lambda cell: not (own or loose) and cell.assigns,
+    ]
+    fitting = (cell for fits in by_preference for cell in last if fits(cell))
+    worked_on = (cell for cell in fitting if cell.is_worked_on)
+    counts = next(worked_on, (*own, *loose, None)[0])
+    if counts is None:
         return AnswerCell(None, note=f"The cell of {name} is missing.")
-    # What was split off an answer stays, and what a nearer definition may build on.
-    kept = [i for i in code if i not in whole or place not in own]
-    below = [i for i in loose if i > min([*own, place]) and not marked[i]]
-    again = [i for i in below if not is_check(cells[i], name)]
+
+    def is_left_out(cell: Candidate) -> bool:
+        if cell.is_own:
+            # What was split off an answer stays, and what a nearer one may build on.
+            is_part = cell.is_worked_on and is_code(cell.cell)
+            return not is_part or (cell.is_whole and counts.is_own)
+        is_below = cell.place > min(found.place for found in (*own, counts))
+        is_again = cell in loose and not cell.mark and not is_check(cell.cell, name)
+        return is_below and is_again
+
+    dropped = {cell.place for cell in candidates if is_left_out(cell)} - {counts.place}
     note = ""
-    if own and place not in own:
+    if own and not counts.is_own:
         note = f"{name} has a second definition, in another cell; that one counts."
-    elif len(own) > 1 and worked_on(own):
+    elif len(own) > 1 and any(cell.is_worked_on for cell in own):
         note = f"{name} has {len(own)} cells; the last one that was worked on counts."
     elif len(own) > 1:
         note = f"{name} has {len(own)} cells; none of them was worked on."
-    elif not is_code(cells[place]):
+    elif not is_code(counts.cell):
         note = f"The cell of {name} is a text cell; its text was taken as code."
-    return AnswerCell(place, {*own, *again} - {*kept, place}, note)
+    return AnswerCell(counts.place, dropped, note)
 
 
 def added_code(

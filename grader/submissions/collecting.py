@@ -1,8 +1,8 @@
 """Collects downloads from an LMS into a course folder.
 
-Whose a file is, its path outside of any learner's own archive decides; which lesson it
-answers, its cells. Every file that came in is accounted for. Grading works on ids:
-names are only returned.
+A file's owner is decided by its path outside any learner's archive; its lesson by its
+cells. Every file that came in is accounted for. Grading works on ids: names are only
+returned.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+from coursekit.i18n import plural
 from grader import ROOT, CourseError
 from grader.atomic_files import write_file
-from grader.authoring.release import lesson_number, lesson_paths
+from grader.lessons.release import lesson_number, lesson_paths
 from grader.submissions.archives import (
     MAX_TOTAL,
     Archive,
@@ -152,7 +153,7 @@ class Collection:
         count = collections.Counter(fate for _, fate in self.account)
         parts = [f"{count[f]} {f.value[count[f] != 1]}" for f in Fate if count[f]]
         total = len(self.account)
-        return f"{total} file{'s'[: total != 1]}: {', '.join(parts) or 'none'}."
+        return f"{total} file{plural(total)}: {', '.join(parts) or 'none'}."
 
     def finish(self) -> None:
         """Names learners without a notebook, and checks the account.

@@ -12,7 +12,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from grader import ROOT
-from grader.authoring.release import exercises, release, title
+from grader.lessons.release import exercises, release, title
 from grader.submissions.answers import assigns, code_of, defines, marked_exercise
 
 FIRST_WORDS = re.compile(r"(?m)^(?:(?:async[ \t]+)?def[ \t]+)?(\w+)")

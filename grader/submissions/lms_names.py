@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grader.authoring.release import lesson_number
+from grader.lessons.release import lesson_number
 
 SAFE_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._@-]{0,62}[A-Za-z0-9_@-])?")
 SEPARATORS = re.compile(r"[ _-]*([ _-])")

@@ -18,7 +18,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from coursekit.i18n import is_spoken
-from grader.authoring.release import nbgrader_metadata
+from grader.lessons.release import nbgrader_metadata
 from grader.submissions.archives import (
     Archive,
     ListedFile,

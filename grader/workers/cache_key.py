@@ -16,13 +16,13 @@ from nbformat import NotebookNode
 
 from coursekit.setup import version_of
 from grader import ROOT
-from grader.authoring import coursekit
-from grader.authoring.release import dumps
 from grader.containment.limits import Limits
+from grader.lessons import coursekit
+from grader.lessons.release import dumps
 
 # The parts of the grader that decide a grade; the others display it or serve authors.
 DECIDING = (
-    "containment kernel judging submissions results.py authoring/release.py".split()
+    "containment kernel judging submissions results.py lessons/release.py".split()
 )
 
 

@@ -15,8 +15,8 @@ import nbformat
 import psutil
 from nbformat import NotebookNode
 
+from coursekit.i18n import plural
 from grader import ROOT
-from grader.authoring.release import dumps, exercises
 from grader.containment.backend import backend
 from grader.containment.cgroup import tree
 from grader.containment.limits import Limits
@@ -24,6 +24,7 @@ from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
 from grader.kernel import compile_cache
 from grader.kernel.learner_box import fork_server
+from grader.lessons.release import dumps, exercises
 from grader.results import Record
 from grader.submissions.read_submission import parse_submission
 from grader.workers.jobs import Job
@@ -56,7 +57,7 @@ class LocalExecutor:
             how += f"; {tree()}"
             fork_server(start=True)
         more = ", more while cores are idle" if spare else ""
-        self.description = f"with {workers} worker{'s' * (workers != 1)}{more} ({how})"
+        self.description = f"with {workers} worker{plural(workers)}{more} ({how})"
         self.lessons, self.limits, self.trusted = lessons, limits, trusted
         self.workers, self.spare = workers, spare
         self.pool = ThreadPoolExecutor(workers + spare, "grader")

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, NoReturn
 import jax
 import numpy as np
 
+from .context import current_context
+from .i18n import plural
 from .observation import Observation, Opaque, describe, leaves, plain, ranges, same
 from .outcomes import NOT_WRITTEN, NotAttempted, Raised, Wrong
 from .processes import count_devices
@@ -132,6 +134,8 @@ def expect(
 ) -> None:
     """Raises `Wrong(headline)` unless `holds` is true.
 
+    Example: `expect(seen, not seen.layout, "The result is on a device.")`
+
     Args:
         seen: an observation, of a call that must have returned.
         holds: what must be true.
@@ -173,6 +177,8 @@ def expect_error(
 ) -> None:
     """Raises unless the call raised `kind` and its text names all of `mentions`.
 
+    Example: `expect_error(observe(shard_batch, rows, 3), "ValueError", [len(rows), 3])`
+
     A text that names more than `MAX_NUMBERS` different numbers names none.
     """
     _expect_attempt(seen)
@@ -205,7 +211,10 @@ def expect_unchanged(seen: Observation) -> None:
 
 
 def expect_entries(seen: Observation, entries: Mapping[str, Any]) -> None:
-    """Raises `Wrong` unless the result is a dict that holds all of `entries`."""
+    """Raises `Wrong` unless the result is a dict that holds all of `entries`.
+
+    Example: `expect_entries(observe(launch_env, env, 8), {"HOME": "/home/ada"})`
+    """
     headline = f"The result is {describe(seen.value)}, not a dict."
     expect(seen, isinstance(seen.value, dict), headline, expected="a dict")
     for key, wanted in entries.items():
@@ -220,8 +229,8 @@ def expect_entries(seen: Observation, entries: Mapping[str, Any]) -> None:
 def expect_child_devices(seen: Observation, num_devices: int) -> None:
     """Raises unless a process in the returned environment sees `num_devices`."""
     expect_entries(seen, {})
-    count = count_devices(seen.value)
-    headline = f"A fresh process saw {count} device{'' if count == 1 else 's'}."
+    count = (current_context().count_devices or count_devices)(seen.value)
+    headline = f"A fresh process saw {count} device{plural(count)}."
     if isinstance(count, str):
         headline = "JAX did not start in a fresh process with this environment."
     flags = f'XLA_FLAGS="{seen.value.get("XLA_FLAGS", "")}"'
@@ -231,7 +240,10 @@ def expect_child_devices(seen: Observation, num_devices: int) -> None:
 
 
 def expect_shapes(seen: Observation, expected: Any, part: str = "") -> None:
-    """Compares the result's structure, shapes and dtypes, not its values."""
+    """Compares the result's structure, shapes and dtypes, not its values.
+
+    Example: `expect_shapes(seen, {"w": np.zeros((8, 64), np.float32)})`
+    """
     expect_result(seen)
     problem = difference(seen.value, plain(expected), 0, None, seen.layout, part)
     if problem:
@@ -249,6 +261,8 @@ def expect_close(
     causes: Causes | None = None,
 ) -> None:
     """Compares the result with `expected`: structure, shapes, dtypes, values.
+
+    Example: `expect_close(seen, x.mean(0), mistakes={"a sum, not a mean": x.sum(0)})`
 
     Only the leaves below `part` count, a path such as "[0]". A float64 leaf of
     `expected` is a reference for any floating dtype; other dtypes must agree.

@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from .expect import Causes, expect, expect_result, explained, wrong
+from .i18n import plural
 from .observation import Collective, Observation, Shard, bounds, describe, leaves
 from .traced_program import EVERY_DEVICE, ONE_DEVICE
 
@@ -36,20 +37,22 @@ def expect_devices(
     *,
     causes: Causes | None = None,
 ) -> None:
-    """Raises unless each of `num_devices` devices holds one row of every array."""
+    """Raises unless each of `num_devices` devices holds one row of every array.
+
+    Example: `expect_devices(observe(shard_batch, batch, 8), 8)`
+    """
     expect_result(seen)
     wanted = f"{num_devices} devices with one row of the leading axis each"
     for path, leaf in leaves(seen.value):
         pieces = seen.layout.get(path, ())
         name = f"result{path}" if path else "The result"
         rows = [piece.index[0] if piece.index else (0, 1) for piece in pieces]
-        plural = "s" if len(pieces) > 1 else ""
         if not pieces:
             headline, was = f"{name} is on no device.", f"{describe(leaf)} on the host"
         elif len(pieces) != num_devices:
-            count = len(pieces)
-            headline = f"{name} lives on {count} device{plural}, not on {num_devices}."
-            was = f"{describe(leaf)} on {count} device{plural}"
+            count, s = len(pieces), plural(len(pieces))
+            headline = f"{name} lives on {count} device{s}, not on {num_devices}."
+            was = f"{describe(leaf)} on {count} device{s}"
         elif sorted(rows) != [(row, row + 1) for row in range(num_devices)]:
             headline = f"{name} is not split along its leading axis."
             start, stop = rows[0]
@@ -93,6 +96,8 @@ def expect_layout(
 ) -> None:
     """Raises unless arrays are sharded over a mesh of the first devices by their specs.
 
+    Example: `expect_layout(seen, {"w1": ('["w1"]', (None, "x"))}, (2, 4), ("y", "x"))`
+
     Args:
         seen: an observation.
         where: for each array, by name: its path in the result and its spec, a tuple.
@@ -128,6 +133,8 @@ def expect_parts(
         was, expected = block(found.get(device)), block(wanted.get(device))
         if was != expected:
             headline = f"Device {device} holds {was} of {name}."
+            if device not in found:
+                headline = f"Device {device} holds nothing of {name}."
             layouts = shape, dict(found), dict(wanted)
             wrong(seen, headline, expected=expected, layouts=layouts, **more)
 
@@ -160,6 +167,8 @@ def expect_arrays(
 ) -> None:
     """Limits the arrays in the program: their elements, or one shape of them.
 
+    Example: `expect_arrays(seen, largest=w.size - 1)`, or `never=w.shape`
+
     Inside a mapped function, and in a compiled program, an array counts with one
     device's block. Shapes that differ in the order of their axes, in axes of size 1 or
     by flattening count as the same.
@@ -186,6 +195,8 @@ def same_numbers(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
 def expect_held(seen: Observation, at_most: int, what: str) -> None:
     """Limits how many numbers the program holds at a time, of those that it computes.
 
+    Example: `expect_held(seen, 7 * rows**2, "Scores of several blocks")`
+
     Args:
         seen: an observation with `traced=True`.
         at_most: the numbers.
@@ -206,6 +217,8 @@ def expect_collectives(
     causes: Causes | None = None,
 ) -> None:
     """Checks which collectives the program runs.
+
+    Example: `expect_collectives(seen, {"all-reduce": 1}, in_loop=False)`
 
     Args:
         seen: an observation with `traced=True` or `compiled=True`.
@@ -243,7 +256,10 @@ def expect_moved(
     at_least: float = 0,
     causes: Causes | None = None,
 ) -> None:
-    """Limits the bytes that a device sends in all (`Collective.bytes_moved`)."""
+    """Limits the bytes that a device sends in all (`Collective.bytes_moved`).
+
+    Example: `expect_moved(seen, at_most=1.01 * 2 * w.nbytes * 7 / 8)`
+    """
     found = expect_traced(seen)
     was = "; ".join(map(str, found)) or "no collective"
     moved = sum(one.bytes_moved for one in found)
@@ -267,6 +283,8 @@ def expect_one_sync(
     num_steps: int = 1,
 ) -> None:
     """Limits what is sent to one all-reduce of loss and gradients per step, plus 1 %.
+
+    Example: `expect_one_sync(observe(step, params, x, y, traced=True), params, 8)`
 
     Args:
         seen: an observation with `traced=True` or `compiled=True`.
@@ -317,7 +335,7 @@ def expect_dtypes(
 def expect_kept_program(seen: Observation, at_most: int = 0) -> None:
     """Raises where the call compiled anew, although an earlier one had its shapes."""
     count = seen.num_compiles
-    headline = f"The call compiled {count} program{'s' if count > 1 else ''} again."
+    headline = f"The call compiled {count} program{plural(count)} again."
     expected = "the program that an earlier call with these shapes compiled"
     expect(seen, count <= at_most, headline, expected=expected)
 

@@ -18,6 +18,8 @@ MANY = 4  # arrays are changed one by one where there are no more
 class Case:
     """One call on which a function is compared with the solution.
 
+    Example: `Case(x, mask, axis="i", statements="any shape", rtol=1e-4)`
+
     Attributes:
         arguments: of the call, in order.
         axis: see `observe`.

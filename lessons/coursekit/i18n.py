@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.util
@@ -9,20 +10,34 @@ import os
 import re
 import textwrap
 import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 
+from .context import current_context
+
 FILLER = "\0"
-chosen = ""  # a language that counts more than the environment's
 VALUE = re.compile(r"\{(\d+)\}")  # stands for a value in a message
+ENDING = re.compile(r"(?<=[A-Za-z])\{\d+\}")  # for the s of an English plural
 
 
 def language() -> str:
     """Names the language: COURSE_LANGUAGE, else the notebook's folder, else "en"."""
     return (
-        chosen
+        current_context().language
         or os.environ.get("COURSE_LANGUAGE")
         or (Path.cwd().name if is_spoken(Path.cwd().name) else "en")
     )
+
+
+@contextlib.contextmanager
+def speaking(name: str) -> Iterator[None]:
+    """Chooses a language, which counts more than the environment's."""
+    context = current_context()
+    before, context.language = context.language, name
+    try:
+        yield
+    finally:
+        context.language = before
 
 
 def is_spoken(name: str) -> bool:
@@ -36,7 +51,8 @@ def is_spoken(name: str) -> bool:
 def translated(text: str, into: str = "") -> str:
     """Returns a message in the learner's language; an unknown one stays as it is.
 
-    The values in a message are translated too, where they are messages themselves.
+    A value in a message is translated too, where it is a phrase of the course's. A
+    single word is a name, of a learner's maybe, and stays.
     """
     into = into or language()
     if into == "en" or not is_spoken(into):
@@ -46,13 +62,15 @@ def translated(text: str, into: str = "") -> str:
     for pattern, order, translation in patterns(into):
         found = pattern.fullmatch(text)
         if found:
-            # An English plural's s is the one value that no language takes over.
             values = (
-                "" if value == "s" else translated(value, into)
+                translated(value, into) if " " in value else value
                 for value in found.groups()
             )
             places = dict(zip(order, values, strict=True))
-            return VALUE.sub(lambda place, places=places: places[place[1]], translation)
+            # Only English has its plural's ending.
+            return VALUE.sub(
+                lambda one, places=places: places.get(one[1], ""), translation
+            )
     return text
 
 
@@ -66,7 +84,7 @@ def patterns(name: str) -> list[tuple[re.Pattern, list[str], str]]:
     messages = read_messages(name)
     words = {text: VALUE.sub("", text) for text in messages}
     return [
-        (pattern_of(text), VALUE.findall(text), messages[text])
+        (pattern_of(text), VALUE.findall(ENDING.sub("", text)), messages[text])
         for text in sorted(messages, key=lambda text: -len(words[text]))
         if VALUE.search(text)
     ]
@@ -78,9 +96,15 @@ def pattern_of(text: str) -> re.Pattern:
     Where a message has hardly a word of its own, its values are numbers: it would match
     much that is none of the course's.
     """
-    parts = VALUE.split(text)[::2]
+    parts = VALUE.split(ENDING.sub(FILLER, text))[::2]
     value = r"([\d.]*)" if len("".join(parts)) < 6 else "(.*?)"
-    return re.compile(value.join(map(re.escape, parts)), re.DOTALL)
+    pattern = value.join(map(re.escape, parts)).replace(re.escape(FILLER), "s?")
+    return re.compile(pattern, re.DOTALL)
+
+
+def plural(count: float) -> str:
+    """Returns the ending of an English plural: "devices" is `f"device{plural(2)}"`."""
+    return "" if count == 1 else "s"
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:

@@ -12,10 +12,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .context import current_context
+
 IS_CHECKS = "__checks__"  # a name in the namespace of a lesson's checks
-lesson = ""  # the one of this process's notebook; the set-up cell names it
-partial_credit = True  # or all points for all statements; the set-up cell says so
-namespaces: list[dict[str, Any]] = []  # of the notebook: whose lines a learner knows
 
 
 class NotDefined(NameError):
@@ -56,5 +55,5 @@ def bind(module: dict[str, Any], names: list[str], meanings: Mapping[str, Any]) 
 def namespaces_of(function: Callable) -> list[dict[str, Any]]:
     """Lists the namespaces whose code may run in a call: the function's own first."""
     own = getattr(inspect.unwrap(function), "__globals__", None)
-    found = [] if own is None else [own]
-    return found + [names for names in namespaces if names is not own]
+    others = [n for n in current_context().namespaces if n is not own]
+    return others if own is None else [own, *others]

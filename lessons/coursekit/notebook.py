@@ -11,9 +11,10 @@ from unittest import mock
 
 import jax
 
-from . import learner, materials
+from . import materials
 from .card import Score, html_card, text_card, total
-from .checks import CheckModule, from_cells, solutions
+from .checks import CheckModule
+from .context import Context, current_context
 from .draw import *  # noqa: F403
 from .draw import __all__ as _pictures
 from .environment import COMPILE_FAST
@@ -35,10 +36,6 @@ __all__ = [
 ]
 __all__ += _pictures
 MOST_DEVICES = 8  # that hidden cases use
-_results: dict[str, Verdict] = {}
-_calls: list[tuple[Observation, Example]] = []  # what the running check observes
-_failed: list[Example] = []  # the calls that the last check shows as failed
-_count: Callable[[int], None] | None = None  # shows how many calls a check has made
 
 
 class NoExample(Notice):
@@ -69,28 +66,28 @@ def check(exercise: str, *, points: float | None = None, show: bool = False) -> 
         points: what it is worth, if not what the lesson says.
         show: print the source of the visible examples and of the demonstration, too.
     """
+    context = current_context()
     try:
-        source, at_hand = materials.checks_of(learner.lesson)
+        module, at_hand = check_module(context)
     except FileNotFoundError:
         text = "The checks are not found: run the set-up cell first."
         return shown(failed(exercise, BrokenCheck, text))
-    module = CheckModule(source, f"<checks of {learner.lesson}>", recorded)
     if exercise not in module.checks:
         names = ", ".join(module.checks)
         text = f"There is no check of this name. There are: {names}."
         return shown(failed(exercise, BrokenCheck, text))
     if show:
         print(module.text_of(exercise))
-    learner.namespaces[:] = [notebook := namespace()]
-    module.hidden |= from_cells()
+    context.namespaces = [notebook := namespace()]
+    module.hidden |= context.hidden
     module.bind(notebook)
-    sources = materials.solutions_of(learner.lesson)
-    has_hidden = at_hand or exercise in from_cells()
+    sources = materials.solutions_of(context.lesson)
+    has_hidden = at_hand or exercise in context.hidden
     has_hidden = has_hidden and jax.device_count() >= MOST_DEVICES
-    del _calls[:], _failed[:]
-    _results.pop(exercise, None)  # an interrupted check leaves no outcome
+    context.calls, context.failed = [], []
+    context.results.pop(exercise, None)  # an interrupted check leaves no outcome
     verdict = verdict_of(module, exercise, sources, has_hidden)
-    _results[exercise] = verdict
+    context.results[exercise] = verdict
     found, solution = module.checks[exercise], ""
     if verdict.share == 1:
         solution = sources.get(exercise, "")
@@ -98,6 +95,21 @@ def check(exercise: str, *, points: float | None = None, show: bool = False) -> 
             show_at_work(module, exercise)
     points = found.points if points is None else points
     return shown(verdict, points, found.is_bonus, solution)
+
+
+def check_module(context: Context) -> tuple[CheckModule, bool]:
+    """Returns the lesson's checks, and whether hidden cases are in them.
+
+    They are run again only if their source has changed.
+
+    Raises:
+        FileNotFoundError: there is no such lesson.
+    """
+    source, at_hand = materials.checks_of(context.lesson)
+    if context.module is None or context.module.source != source:
+        name = f"<checks of {context.lesson}>"
+        context.module = CheckModule(source, name, recorded)
+    return context.module, at_hand
 
 
 def show_at_work(module: CheckModule, exercise: str) -> None:
@@ -122,7 +134,8 @@ def verdict_of(
         if exercise not in notebook:
             raise NameError(name=exercise)
         if has_hidden:
-            module.compare_with(solutions(sources, notebook, exercise), notebook)
+            solved = module.solved(sources, notebook, exercise)
+            module.compare_with(solved, notebook)
     except NameError as error:  # a solution is defined by what a cell above defines
         headline = f"{error.name} is not defined: its cell was not run."
         return failed(exercise, NotAttempted, headline)
@@ -138,9 +151,8 @@ def needs(*exercises: str) -> Callable[[Callable[[], None]], None]:
     It waits until their last checks have found all essential statements to hold. Until
     then it says which of them are missing, so that a notebook runs from top to bottom.
     """
-    missing = [
-        one for one in exercises if one not in _results or not _results[one].share
-    ]
+    results = current_context().results
+    missing = [one for one in exercises if one not in results or not results[one].share]
 
     def run(cell: Callable[[], None]) -> None:
         if missing:
@@ -187,24 +199,26 @@ def compiled_fast() -> Iterator[None]:
 
 def recorded(function: Any, *arguments: Any, **options: Any) -> Observation:
     """Observes a call, and remembers it for `example`."""
-    if _count:
-        _count(len(_calls) + 1)
+    context = current_context()
+    if context.on_call:
+        context.on_call(len(context.calls) + 1)
     seen = observe(function, *arguments, **options)
     call = Example(arguments)
     call.function, call.options = function, options
-    _calls.append((seen, call))
+    context.calls.append((seen, call))
     return seen
 
 
 def remember(problem: NotPassed) -> None:
     """Adds the line that repeats a failed call to what a learner is shown."""
-    call = next((one for seen, one in _calls if seen is problem.seen), None)
+    calls, failed = current_context().calls, current_context().failed
+    call = next((one for seen, one in calls if seen is problem.seen), None)
     if call is None:
         return
-    numbers = [n for n, one in enumerate(_failed, 1) if one is call]
+    numbers = [n for n, one in enumerate(failed, 1) if one is call]
     if not numbers:  # arrays cannot be compared by `in`
-        _failed.append(call)
-    number = numbers[0] if numbers else len(_failed)
+        failed.append(call)
+    number = numbers[0] if numbers else len(failed)
     name = getattr(call.function, "__name__", "")
     if namespace().get(name) is not call.function:
         name = f"example({number}).function"
@@ -218,12 +232,13 @@ def example(number: int) -> Example:
     Raises:
         NoExample: it showed no such call.
     """
-    if not 1 <= number <= len(_failed):
-        count = len(_failed)
+    failed = current_context().failed
+    if not 1 <= number <= len(failed):
+        count = len(failed)
         raise NoExample(
             f"There is no example {number}: the last check showed {count} failed calls."
         )
-    return _failed[number - 1]
+    return failed[number - 1]
 
 
 def namespace() -> dict[str, Any]:
@@ -247,35 +262,34 @@ def progress(exercise: str, is_long: bool) -> Iterator[None]:
 
     A front end that lets a cell ask for input has somebody in front of it.
     """
-    global _count
     kernel = getattr(shell_of_ipython() or None, "kernel", None)
     if not (is_long and getattr(kernel, "_allow_stdin", False)):
         yield
         return
     from IPython.display import HTML, display
 
-    handle = display(HTML(""), display_id=True)
+    handle, context = display(HTML(""), display_id=True), current_context()
 
     def count(calls: int) -> None:
         line = translated(f"{exercise}: call {calls} of the check ...")
         handle.update(HTML(f"<small>{line}</small>"))
 
-    _count = count
+    context.on_call = count
     try:
         yield
     finally:
-        _count = None
+        context.on_call = None
         handle.update(HTML(""))
 
 
 def scorecard() -> None:
     """Prints each exercise's latest outcome and points."""
-    source, _ = materials.checks_of(learner.lesson)
-    checks = CheckModule(source, f"<checks of {learner.lesson}>").checks
+    context = current_context()
+    checks = check_module(context)[0].checks
     width = max(map(columns, [*checks, translated("total")]))
     points = bonus = 0.0
     for exercise, found in checks.items():
-        verdict = _results.get(exercise)
+        verdict = context.results.get(exercise)
         outcome = verdict.outcome if verdict else "check not run yet"
         scored = round(found.points * verdict.share, 2) if verdict else 0
         points += scored
@@ -291,5 +305,6 @@ def scorecard() -> None:
 def checklist(items: Mapping[str, str]) -> None:
     """Prints lines with a tick where their exercise's check has passed."""
     for text, exercise in items.items():
-        passed = exercise in _results and _results[exercise].share == 1
+        results = current_context().results
+        passed = exercise in results and results[exercise].share == 1
         print(f"[{'x' if passed else ' '}] {text} ({exercise})")

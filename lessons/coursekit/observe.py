@@ -55,6 +55,8 @@ def observe(
     Nothing that the function raises escapes, except a keyboard interrupt; what it
     prints is shown after the call.
 
+    Example: `observe(pmean_of, x, axis="i", traced=True).collectives`
+
     Args:
         function: what a learner wrote.
         arguments: its arguments, in order.
@@ -246,13 +248,13 @@ def failure(error: BaseException, function: Callable) -> Failure:
     """
     frames = [*traceback.walk_tb(error.__traceback__)]
     own, *others = namespaces_of(function) or [{}]
-    found = []
-    for namespaces in ((own, *others)[IS_CHECKS in own :], (own,)):
-        found = found or [
-            (frame, line)
-            for frame, line in frames
-            if any(frame.f_globals is one for one in namespaces)
-        ]
+
+    def within(*namespaces: dict) -> list[tuple]:
+        ids = {*map(id, namespaces)}
+        return [(frame, line) for frame, line in frames if id(frame.f_globals) in ids]
+
+    found = within(*others) if IS_CHECKS in own else within(own, *others)
+    found = found or within(own)
     trace = []
     for frame, line in found[-TRACE:]:
         name = frame.f_code.co_name

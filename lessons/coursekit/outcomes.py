@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from .context import current_context
 from .learner import NotDefined
 
 NOT_WRITTEN = "not written yet"  # what the stub of a released exercise raises
@@ -15,13 +16,13 @@ ON_EXAMPLES = "right on the examples"  # hidden cases were not at hand
 HOLDS, FAILS, UNTRIED, LATER = "holds", "fails", "untried", "later"
 BROKEN = "broken"  # its check failed by itself
 ESSENTIAL_SHARE = 0.5  # of an exercise's points
-_running: list[Run] = []  # the check that runs now, if any
 
 
 class NotPassed(Exception):
     """What an expectation raises; the class is the outcome.
 
     Attributes:
+        outcome, standing: of the exercise, and of the statement, in words.
         headline: the first sentence: what went wrong.
         rows: what was called, what was seen, what was expected, the likely cause.
         seen: the observation that it is about, if any.
@@ -29,7 +30,7 @@ class NotPassed(Exception):
             as they are and as they should be; a part is a (start, stop) pair per axis.
     """
 
-    outcome = "wrong"
+    outcome, standing = "wrong", FAILS
 
     def __init__(self, headline: str, *, seen_in: Any = None, layouts=None, **rows):
         super().__init__(headline)
@@ -60,7 +61,7 @@ class Raised(NotPassed):
 class BrokenCheck(NotPassed):
     """The check itself failed: a fault of the course, never of the answer."""
 
-    outcome = "the check could not run"
+    outcome, standing = "the check could not run", BROKEN
 
     @classmethod
     def by(cls, error: Exception) -> BrokenCheck:
@@ -118,6 +119,11 @@ class Verdict:
     rows: tuple[tuple[str, str], ...] = ()
 
 
+def share_of_each(num_others: int) -> float:
+    """Returns what each statement that is not essential is worth, of all points."""
+    return (1 - ESSENTIAL_SHARE) / max(1, num_others)
+
+
 class Run:
     """One run of a check: collects what its expectations say of each statement.
 
@@ -141,7 +147,7 @@ class Run:
         self.to_beat = to_beat
         self.exercise, self.essential = exercise, essential
         self.names = (*essential, *others)
-        self.other_share = (1 - ESSENTIAL_SHARE) / max(1, len(others))
+        self.other_share = share_of_each(len(others))
         self.on_failure = on_failure
         self.failures: dict[str, NotPassed] = {}
         self.raised: list[Any] = []  # the calls that did
@@ -214,44 +220,56 @@ class Run:
         equal share of the rest, which is nothing without the essential ones. What is
         tried later is not taken away now.
         """
-        statements: list[StatementResult] = []
+        statements = tuple(self.results())
+        lost = [one for one in statements if one.standing not in (HOLDS, LATER)]
+        share, outcome = 1 - sum(one.share for one in lost), PARTLY
+        if any(one.is_essential for one in lost):
+            share, outcome = 0.0, self.first_of(self.essential).outcome
+        elif not lost:
+            outcome = RIGHT if with_hidden else ON_EXAMPLES
+        said = ()
+        if problem := self.first_of(()):
+            said = problem.headline, tuple(problem.rows.items())
+        return Verdict(self.exercise, outcome, share, statements, *said)
+
+    def first_of(self, names: Sequence[str]) -> NotPassed | None:
+        """Returns the first failure of statements, or else of any."""
+        own = [self.failures[name] for name in names if name in self.failures]
+        return next(iter([*own, *self.failures.values()]), None)
+
+    def results(self) -> Iterator[StatementResult]:
+        """Yields what was found out about each statement; a failure is shown once."""
         shown: list[NotPassed] = []
         for name in self.names:
-            problem = self.failures.get(name)
-            standing = BROKEN if isinstance(problem, BrokenCheck) else FAILS
-            if problem and any(problem is one for one in shown):
-                found = standing, "see above"
-            elif problem:
-                shown.append(problem)
-                rows = tuple(problem.rows.items())
-                found = standing, problem.headline, rows, problem.layouts
-            elif name in self.untried:
-                found = UNTRIED, "needs a right result first"
-            elif name in self.tried:
-                found = (HOLDS,)
-            elif self.has_failed or self.can_end:
-                found = UNTRIED, "tried once the essential ones hold"
-            else:
-                found = (LATER,)
             share = 0 if name in self.essential else self.other_share
-            result = StatementResult(name, name in self.essential, share, *found)
-            statements.append(result)
-        lost = [one for one in statements if one.standing not in (HOLDS, LATER)]
-        share = 1 - sum(one.share for one in lost)
-        problem = next(iter(self.failures.values()), None)
-        outcome = RIGHT if with_hidden else ON_EXAMPLES
-        if any(one.is_essential for one in lost):
-            found = [self.failures[n] for n in self.essential if n in self.failures]
-            share, outcome = 0.0, [*found, problem][0].outcome
-        elif lost:
-            outcome = PARTLY
-        said = (problem.headline, tuple(problem.rows.items())) if problem else ()
-        return Verdict(self.exercise, outcome, share, tuple(statements), *said)
+            about = name, name in self.essential, share
+            problem = self.failures.get(name)
+            if problem is None:
+                yield StatementResult(*about, *self.standing_of(name))
+            elif problem in shown:
+                yield StatementResult(*about, problem.standing, "see above")
+            else:
+                shown.append(problem)
+                evidence = tuple(problem.rows.items()), problem.layouts
+                what = problem.standing, problem.headline
+                yield StatementResult(*about, *what, *evidence)
+
+    def standing_of(self, name: str) -> tuple[str, ...]:
+        """Returns where a statement stands that has not failed, and why."""
+        if name in self.untried:
+            return UNTRIED, "needs a right result first"
+        if name in self.tried:
+            return (HOLDS,)
+        if self.has_failed or self.can_end:
+            return UNTRIED, "tried once the essential ones hold"
+        return (LATER,)
 
 
 @contextlib.contextmanager
 def statement(*names: str) -> Iterator[None]:
     """Says which statements the expectations in a `with` block are about.
+
+    Example: `with statement("twice"): expect_close(observe(double, x), 2 * x)`
 
     One that is not met ends the block, and the check goes on behind it. All of the
     names fail with it.
@@ -283,7 +301,7 @@ def statement(*names: str) -> Iterator[None]:
 
 def current() -> Run | None:
     """Returns the check that runs now, if any."""
-    return _running[-1] if _running else None
+    return current_context().run
 
 
 def carry_out(run: Run, parts: Mapping[bool, Callable[[], None]]) -> Verdict:
@@ -292,7 +310,8 @@ def carry_out(run: Run, parts: Mapping[bool, Callable[[], None]]) -> Verdict:
     Hidden cases are tried only while points are left. Nothing that an answer does is
     raised, but an interrupt.
     """
-    _running.append(run)
+    context = current_context()
+    before, context.run = context.run, run
     try:
         for run.is_hidden, part in parts.items():
             if not run.can_end:
@@ -302,7 +321,7 @@ def carry_out(run: Run, parts: Mapping[bool, Callable[[], None]]) -> Verdict:
         shown = {"headline": problem.headline, "rows": rows}
         return Verdict(run.exercise, problem.outcome, 0.0, **shown)
     finally:
-        _running.remove(run)
+        context.run = before
     return run.verdict(with_hidden=True in parts)
 
 

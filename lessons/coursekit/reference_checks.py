@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .context import current_context
 from .expect import (
     Difference,
     cause_of_nan_and_inf,
@@ -52,11 +53,12 @@ LARGEST = 1e30  # of what an altered case gives
 LIKE_SOLUTION = "what the solution gives here, up to rounding"  # values stay hidden
 NOISE = 8  # times what rounding the inputs does to the solution's result
 PATTERNS = 6  # in which each input is rounded up or down: of one, effects may cancel
-solutions: Mapping[str, Any] = {}  # by name: see `CheckModule.compare_with`
-learner: Mapping[str, Any] = {}  # what the learner's names mean
-observers = {"learner": observe, "solution": observe}
-seed = 0  # of the generated cases
-_known: dict[tuple, Observation] = {}  # what the solution does in each case
+
+
+def __getattr__(name: str) -> Any:
+    if name == "seed":  # by which a lesson's check draws cases of its own
+        return current_context().seed
+    raise AttributeError(name)
 
 
 def expect_like_solution(
@@ -70,6 +72,8 @@ def expect_like_solution(
     **facts: str | Iterable[str] | Mapping[str, str],
 ) -> None:
     """Raises unless `function` does what the solution of the same name does.
+
+    Example: `expect_like_solution(double, cases, value="twice", free=FREE)`
 
     Args:
         function: what a learner wrote, or a function of the lesson that calls it.
@@ -103,105 +107,144 @@ def expect_like_solution(
     compared = {"sent" if fact == "put_in" else fact for fact in facts} - OPTIONAL
     if compared | open_facts != {*FACTS} or open_facts & compared:
         raise ValueError(f"each of {', '.join(FACTS)} is either compared or free")
-    parts = facts.pop("value", {})
-    parts = parts if isinstance(parts, Mapping) else {"": parts}
-    proven = [*map(named, parts.values()), *map(named, facts.values())]
-    all_named = tuple(dict.fromkeys(itertools.chain(*proven)))
-    facts = {fact: named(names) for fact, names in facts.items()}
-    # What a learner has bound to a name may have another one, or none.
-    names = [name for name, value in learner.items() if value is function]
-    name = getattr(function, "__name__", "")
-    name = names[0] if names and name not in names else name
-    if name not in solutions:
-        raise ValueError(f"the solution of {name} is known to the grader only")
-    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    of_program = OF_PROGRAM & {*facts}
-    earlier: set[str] = set()  # the shapes of the calls so far
-    right: dict[str, bool] = {}  # whether the last call of these shapes was right
-    returned: list[Case] = []  # where the solution raises nothing
-    kept: dict[str, list] = {}  # by their shapes: right results, ours and the learner's
-    # First what the exercise is about: a side statement is about right answers.
-    essential = {*current().essential} if current() else set()
-
-    def is_side(case: Case) -> bool:
-        return essential.isdisjoint(case.statements or all_named)
-
-    def others() -> Iterator[Case]:
-        about = [one for one in returned if not is_side(one)]
-        yield from altered(about or returned, scales, one_by_one)
-
-    drawn = sorted(cases(rng), key=lambda one: (is_side(one), one.size))
-    for case in itertools.chain(drawn, others()):
-        run = current()
-        if run and run.is_decided({*all_named, *case.statements}):
-            continue
-        # Only a call, not a trace, may show a result that was kept for these shapes.
-        is_known = of_program == {"own_rows"} and case.shapes in earlier
-        traced = bool(of_program) and not (compiled or is_known)
-        how = {"traced": traced, "compiled": compiled}
-        solved = observed_solution(solutions[name], case, how)
-        if case.is_altered and not (solved.error is None and is_bounded(solved.value)):
-            continue
-        if solved.error is not None and "error" not in facts:
-            text = f"the solution raises {solved.error.text} for {solved.call}"
-            raise ValueError(text)
-        seen = observers["learner"](function, *case.arguments, axis=case.axis, **how)
-        comparable = {*COMPARE} - {"own_rows" if is_known else ""}
-        comparable -= set() if case.shapes in earlier else {"compiles"}
-        earlier.add(case.shapes)
-        if solved.error is not None:
-            comparable = {"arguments"}
-            # The contract names one of Python's classes, JAX may raise its own.
-            kind = next(k for k in solved.error.kinds if hasattr(builtins, k))
-            with statement(*(case.statements or facts["error"])):
-                expect_error(seen, kind, case.mentions)
-        else:
-            if not case.is_altered:
-                returned.append(case)
-            alike = kept.setdefault(case.shapes, [])
-            if "memory" in facts and any(
-                same(seen.value, was) and not same(solved.value, wanted)
-                for wanted, was in alike
-            ):
-                with statement(*facts["memory"]):
-                    compare_memory(seen, solved, case, solutions[name])
-            was_right, num_right = right.get(case.shapes), 0
-            values = parts or {"": all_named[:1]}
-            for part, names in values.items():
-                names = case.statements or named(names)
-                if case.is_altered or not was_right:
-                    rest = tuple(one for one in names if one != REMEMBERED)
-                    names = rest or (() if was_right is False else names)
-                with statement(*names):
-                    expect_result(seen)
-                    if parts:
-                        compare_value(seen, solved, case, solutions[name], part)
-                    alike.append((solved.value, seen.value))
-                    num_right += 1
-            right[case.shapes] = num_right == len(values)
-            if seen.error is not None:
-                continue
-        for fact in [fact for fact in COMPARE if fact in comparable & {*facts}]:
-            with statement(*facts[fact]):
-                COMPARE[fact](seen, solved)
-    with statement(*all_named):
+    comparison = Comparison(function, facts, compiled)
+    seed = current_context().seed, zlib.crc32(comparison.name.encode())
+    drawn = cases(np.random.default_rng(seed))
+    for case in comparison.in_order(drawn, scales, one_by_one):
+        comparison.compare(case)
+    with statement(*comparison.all_named):
         pass  # a fact that no case of this class has shown, such as an error
 
 
-def observed_solution(
-    solution: Callable, case: Case, how: Mapping[str, bool]
-) -> Observation:
-    run = observers["solution"]
-    key = solution, run, case.digest, *how.values()
-    if key not in _known:
-        _known[key] = run(solution, *case.arguments, axis=case.axis, **how)
-    return _known[key]
+class Comparison:
+    """A function's calls beside those of its solution; see `expect_like_solution`."""
+
+    def __init__(self, function: Callable, facts: dict[str, Any], compiled: bool):
+        self.function, self.compiled = function, compiled
+        self.name = name_of(function)
+        parts = facts.pop("value", {})
+        self.parts = parts if isinstance(parts, Mapping) else {"": parts}
+        proven = [*map(named, self.parts.values()), *map(named, facts.values())]
+        self.all_named = tuple(dict.fromkeys(itertools.chain(*proven)))
+        self.facts = {fact: named(names) for fact, names in facts.items()}
+        self.returned: list[Case] = []  # where the solution raises nothing
+        # By the shapes of the calls so far: whether the last one was right, and pairs
+        # of right results, the solution's and the learner's.
+        self.right: dict[str, bool] = {}
+        self.results: dict[str, list[tuple]] = {}
+
+    def is_side(self, case: Case) -> bool:
+        essential = {*current().essential} if current() else set()
+        return essential.isdisjoint(case.statements or self.all_named)
+
+    def in_order(
+        self, drawn: Iterable[Case], scales: Iterable[float], one_by_one: float
+    ) -> Iterator[Case]:
+        """Yields cases, then altered ones: first what the exercise is about.
+
+        A side statement is about right answers.
+        """
+        yield from sorted(drawn, key=lambda case: (self.is_side(case), case.size))
+        about = [case for case in self.returned if not self.is_side(case)]
+        yield from altered(about or self.returned, scales, one_by_one)
+
+    def compare(self, case: Case) -> None:
+        """Compares one call, unless nothing is left that it could decide."""
+        run, shapes = current(), case.shapes
+        if run and run.is_decided({*self.all_named, *case.statements}):
+            return
+        is_new = shapes not in self.results
+        of_program = OF_PROGRAM & {*self.facts}
+        # Only a call, not a trace, may show a result that was kept for these shapes.
+        is_known = of_program == {"own_rows"} and not is_new
+        traced = bool(of_program) and not (self.compiled or is_known)
+        how = {"traced": traced, "compiled": self.compiled}
+        solved = observed_solution(self.name, case, how)
+        if case.is_altered and not (solved.error is None and is_bounded(solved.value)):
+            return
+        if solved.error is not None and "error" not in self.facts:
+            text = f"the solution raises {solved.error.text} for {solved.call}"
+            raise ValueError(text)
+        watch = current_context().observe_learner or observe
+        seen = watch(self.function, *case.arguments, axis=case.axis, **how)
+        self.results.setdefault(shapes, [])
+        comparable = {*self.facts} - {"own_rows" if is_known else ""}
+        comparable -= {"compiles"} if is_new else set()
+        if solved.error is not None:
+            self.compare_error(seen, solved, case)
+            comparable &= {"arguments"}
+        else:
+            self.compare_result(seen, solved, case)
+            comparable -= set() if seen.error is None else {*COMPARE}
+        for fact in [fact for fact in COMPARE if fact in comparable]:
+            with statement(*self.facts[fact]):
+                COMPARE[fact](seen, solved)
+
+    def compare_error(self, seen: Observation, solved: Observation, case: Case) -> None:
+        """Demands the error's class: one of Python's, where JAX may raise its own."""
+        kind = next(k for k in solved.error.kinds if hasattr(builtins, k))
+        with statement(*(case.statements or self.facts["error"])):
+            expect_error(seen, kind, case.mentions)
+
+    def compare_result(
+        self, seen: Observation, solved: Observation, case: Case
+    ) -> None:
+        """Compares each part of a result, and the whole with earlier ones."""
+        if not case.is_altered:
+            self.returned.append(case)
+        alike = self.results[case.shapes]
+        if "memory" in self.facts and any(
+            same(seen.value, was) and not same(solved.value, wanted)
+            for wanted, was in alike
+        ):
+            with statement(*self.facts["memory"]):
+                compare_memory(seen, solved, case, self.name)
+        was_right, num_right = self.right.get(case.shapes), 0
+        values = self.parts or {"": self.all_named[:1]}
+        for part, names in values.items():
+            names = case.statements or named(names)
+            if case.is_altered or not was_right:
+                rest = tuple(one for one in names if one != REMEMBERED)
+                names = rest or (() if was_right is False else names)
+            with statement(*names):
+                expect_result(seen)
+                if self.parts:
+                    compare_value(seen, solved, case, self.name, part)
+                alike.append((solved.value, seen.value))
+                num_right += 1
+        self.right[case.shapes] = num_right == len(values)
 
 
-def rounded_results(solution: Callable, case: Case) -> list[dict[str, Any]]:
+def name_of(function: Callable) -> str:
+    """Returns the name by which the solution of a function is known.
+
+    What a learner has bound to a name may have another one, or none.
+
+    Raises:
+        ValueError: there is no solution.
+    """
+    context = current_context()
+    names = [name for name, value in context.functions.items() if value is function]
+    name = getattr(function, "__name__", "")
+    name = names[0] if names and name not in names else name
+    if name not in context.solutions:
+        raise ValueError(f"the solution of {name} is known to the grader only")
+    return name
+
+
+def observed_solution(name: str, case: Case, how: Mapping[str, bool]) -> Observation:
+    context = current_context()
+    key = name, case.digest, *how.items()
+    if key not in context.known:
+        watch, solution = context.observe_solution or observe, context.solutions[name]
+        context.known[key] = watch(solution, *case.arguments, axis=case.axis, **how)
+    return context.known[key]
+
+
+def rounded_results(name: str, case: Case) -> list[dict[str, Any]]:
     """Returns the solution's results where each number of the arguments is rounded."""
     moved = (rounded(case.arguments, pattern) for pattern in range(PATTERNS))
-    found = [observed_solution(solution, case.altered(one), {}) for one in moved]
+    found = [observed_solution(name, case.altered(one), {}) for one in moved]
     return [dict(leaves(one.value)) for one in found]
 
 
@@ -217,7 +260,7 @@ def is_bounded(value: Any) -> bool:
 
 
 def compare_value(
-    seen: Observation, solved: Observation, case: Case, solution: Callable, part: str
+    seen: Observation, solved: Observation, case: Case, name: str, part: str
 ) -> None:
     """Compares a part of the result: exactly in form, its numbers within the tolerance.
 
@@ -245,7 +288,7 @@ def compare_value(
         if case.rtol is not None or not is_float(leaf):
             problem = differs(case.atol or 0)
         elif problem := differs(tolerance(leaf, [])):
-            moved = moved or rounded_results(solution, case)
+            moved = moved or rounded_results(name, case)
             problem = differs(tolerance(leaf, [one.get(path) for one in moved]))
         if problem:
             general = cause_of_nan_and_inf(seen.value, solved.value)

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Mapping
 
-from . import learner
+from .context import current_context
 from .environment import in_colab, refused_flags, set_environment
 from .i18n import is_spoken, language, translated
 from .notice import Notice
@@ -48,7 +48,8 @@ def with_devices(
     """
     check_python(sys.version_info[:2])
     check_language(language())
-    learner.lesson, learner.partial_credit = lesson, partial_credit
+    context = current_context()
+    context.lesson, context.partial_credit = lesson, partial_credit
     earlier = set_environment(os.environ, num_devices)
     if in_colab():
         os.environ["JAX_PLATFORMS"] = "cpu"

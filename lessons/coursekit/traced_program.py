@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import math
@@ -83,31 +84,35 @@ class TracedProgram:
         self.functions: dict[str, Counts | None] = {}
         # What is known of a function or block: calls of calls may run it very often.
         self.placed: dict[str, dict[Any, int]] = {}
-        self.most: dict[Any, int] = {}
-        module.operation.walk(self.see)
-        self.collectives = self.count()
+        self.peaks: dict[Any, int] = {}
+        module.operation.walk(self.record)
+        self.collectives = self.count_collectives()
+
+    @property
+    def main(self) -> Any:
+        return self.symbols["main"].regions[0].blocks[0]
 
     @functools.cached_property
     def whole_inputs(self) -> tuple[str, ...]:
-        found = []
-        arrays = self.symbols["main"].regions[0].blocks[0].arguments
+        uses = []
+        arrays = self.main.arguments
         for array in arrays:
-            one = WholeInput(self, array_type(array)[1])
-            holds = tuple(one.ALL * (array == other) for other in arrays)
-            if one.rows > (1,):  # a single row cannot be split
-                one.follow("main", holds)
-            found.append(one.use)
-        return tuple(found)
+            followed = WholeInput(self, array_type(array)[1])
+            holds = tuple(followed.ALL * (array == other) for other in arrays)
+            if followed.rows > (1,):  # a single row cannot be split
+                followed.follow("main", holds)
+            uses.append(followed.use)
+        return tuple(uses)
 
     @functools.cached_property
     def steps(self) -> tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]:
-        placed, found = self.placement("main"), []
-        for line in self.symbols["main"].regions[0].blocks[0].operations:
+        placed, steps = self.placement("main"), []
+        for line in self.main.operations:
             whole = [value for value in line.results if not placed[value]]
             name = line.operation.name
             if name not in ("stablehlo.constant", "func.return", CONSTRAINT):
-                found.append((name, shapes_of(whole)))
-        return tuple(found)
+                steps.append((name, shapes_of(whole)))
+        return tuple(steps)
 
     def placement(self, name: str) -> dict[Any, int]:
         """Tells of a function's values whether they are placed.
@@ -133,67 +138,68 @@ class TracedProgram:
 
     @functools.cached_property
     def most_held(self) -> int:
-        return self.held(self.symbols["main"].regions[0].blocks[0])
+        return self.peak(self.main)
 
-    def held(self, block: Any) -> int:
+    def peak(self, block: Any) -> int:
         """Counts the numbers that a block holds at most, its arguments left out."""
-        if block in self.most:
-            return self.most[block]
-        last = {}  # the operation that uses a value last
+        if block in self.peaks:
+            return self.peaks[block]
+        last_use = {}  # of a value: the number of an operation
         lines = [line.operation for line in block.operations]
         for number, operation in enumerate(lines):
-            last |= dict.fromkeys(used(operation), number)
-        held, most = {}, 0
+            last_use |= dict.fromkeys(used(operation), number)
+        live, peak = {}, 0  # values that are used later, with their numbers
         for number, operation in enumerate(lines):
-            inside = max(map(self.held, self.blocks(operation)), default=0)
+            nested = max(map(self.peak, self.blocks(operation)), default=0)
             made = {v: sum(map(math.prod, shapes_of([v]))) for v in operation.results}
-            most = max(most, sum(held.values()) + max(inside, sum(made.values())))
-            held = {v: n for v, n in (held | made).items() if last.get(v, 0) > number}
-        self.most[block] = most
-        return most
+            peak = max(peak, sum(live.values()) + max(nested, sum(made.values())))
+            live |= made
+            live = {v: n for v, n in live.items() if last_use.get(v, 0) > number}
+        self.peaks[block] = peak
+        return peak
 
     @functools.cached_property
     def joined(self) -> set[tuple[int, ...]]:
-        found: set[tuple[int, ...]] = set()
-        seen = set()
+        shapes: set[tuple[int, ...]] = set()
+        visited = set()
 
-        def look(block: Any) -> None:
-            if block in seen:
+        def visit(block: Any) -> None:
+            if block in visited:
                 return
-            seen.add(block)
+            visited.add(block)
             for line in block.operations:
                 if line.operation.name == MAP:
                     continue
                 is_split = splits(line.operation, self.meshes)
-                shapes = () if is_split else shapes_of(line.operands)
-                for one in shapes_of(line.results):
-                    found.update(
+                operands = () if is_split else shapes_of(line.operands)
+                for result in shapes_of(line.results):
+                    shapes.update(
                         shape
-                        for shape in shapes
-                        if math.prod(shape) > math.prod(one) and shape[:1] != one[:1]
+                        for shape in operands
+                        if math.prod(shape) > math.prod(result)
+                        and shape[:1] != result[:1]
                     )
-                for inner in self.blocks(line.operation):
-                    look(inner)
+                for nested in self.blocks(line.operation):
+                    visit(nested)
 
-        look(self.symbols["main"].regions[0].blocks[0])
-        return found
+        visit(self.main)
+        return shapes
 
     @functools.cached_property
     def needs(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         rounds: dict[Any, set[frozenset]] = {}
-        main = self.symbols["main"].regions[0].blocks[0]
         if self.pairs:
-            inputs = enumerate(main.arguments)
+            inputs = enumerate(self.main.arguments)
             given = {array: frozenset([number]) for number, array in inputs}
-            self.flow(main, given, rounds, {})
+            self.follow_inputs(self.main, given, rounds, {})
         return tuple(
-            ("send", tuple(sorted(frozenset.union(*found))))
+            ("send", tuple(sorted(frozenset.union(*needs))))
             if operation.name == SEND
-            else ("product", tuple(sorted(frozenset.intersection(*found))))
-            for operation, found in rounds.items()
+            else ("product", tuple(sorted(frozenset.intersection(*needs))))
+            for operation, needs in rounds.items()
         )
 
-    def flow(
+    def follow_inputs(
         self, block: Any, needs: dict, rounds: dict, known: dict
     ) -> list[frozenset]:
         """Notes what sends and products of a block need; returns what its results do.
@@ -219,12 +225,12 @@ class TracedProgram:
                 if key not in known:
                     [body] = self.blocks(operation)
                     own = dict(zip(body.arguments, given, strict=True))
-                    known[key] = self.flow(body, own, rounds, known)
+                    known[key] = self.follow_inputs(body, own, rounds, known)
                 made = known[key]
             while operation.name in (MAP, LOOP):
                 body = self.blocks(operation)[-1]
                 own = dict(zip(body.arguments, given, strict=True))
-                made = self.flow(body, needs | own, rounds, known)
+                made = self.follow_inputs(body, needs | own, rounds, known)
                 carried = [*map(frozenset.union, given, made)]
                 if operation.name != LOOP or carried == given:
                     break
@@ -239,13 +245,13 @@ class TracedProgram:
 
         A round begins when the one before it has ended, so they overlap with no send.
         """
-        found: dict[Any, set[frozenset]] = {}
+        own: dict[Any, set[frozenset]] = {}
         before = {value: known - {A_SEND} for value, known in needs.items()}
-        self.flow(body, before, found, {})
-        products = [operation for operation in found if operation.name != SEND]
-        if all(A_SEND in known for one in products for known in found[one]):
-            for one in products:
-                rounds[one] = {known | {OWN_SEND} for known in rounds[one]}
+        self.follow_inputs(body, before, own, {})
+        products = [operation for operation in own if operation.name != SEND]
+        if all(A_SEND in known for product in products for known in own[product]):
+            for product in products:
+                rounds[product] = {known | {OWN_SEND} for known in rounds[product]}
 
     def blocks(self, operation: Any) -> list[Any]:
         """Lists the blocks that an operation runs, of what it calls if it is a call."""
@@ -253,7 +259,7 @@ class TracedProgram:
             operation = self.symbols[callee(operation)]
         return [block for region in operation.regions for block in region.blocks]
 
-    def see(self, operation: Any) -> Any:
+    def record(self, operation: Any) -> Any:
         """Adds one operation's dtypes and the shapes of its results."""
         name = operation.name
         if name == "sdy.mesh":
@@ -271,53 +277,47 @@ class TracedProgram:
             pairs = mlir.ir.DenseIntElementsAttr(operation.attributes[PAIRS])
             self.pairs |= set(map(tuple, np.array(pairs).tolist()))
         for result in operation.results:
-            self.array(result)
+            self.record_array(result)
         return mlir.ir.WalkResult.ADVANCE
 
-    def array(self, value: Any) -> None:
+    def record_array(self, value: Any) -> None:
         self.shapes.update(shapes_of([value]))
 
-    def count(self) -> tuple[Collective, ...]:
+    def count_collectives(self) -> tuple[Collective, ...]:
         """Lists the collectives that one run of the program takes part in."""
-        found = self.function("main")
         return tuple(
-            dataclasses.replace(one, times=times)
-            for one, times in found.items()
+            dataclasses.replace(collective, times=times)
+            for collective, times in self.count_in_function("main").items()
             if times != 0
         )
 
-    def function(self, name: str) -> Counts:
+    def count_in_function(self, name: str) -> Counts:
         """Counts the collectives of one function, those that it calls included."""
         if name not in self.functions:
             self.functions[name] = None
-            self.functions[name] = self.inside(self.symbols[name])
+            self.functions[name] = self.count_in_regions(self.symbols[name])
         if self.functions[name] is None:
             raise ValueError(f"{name} calls itself")
         return self.functions[name]
 
-    def inside(self, operation: Any) -> Counts:
-        found: Counts = {}
-        for region in operation.regions:
-            for block in region.blocks:
-                for inner in block.operations:
-                    for one, times in self.of(inner.operation).items():
-                        found[one] = added(found.get(one, 0), times)
-        return found
+    def count_in_regions(self, operation: Any) -> Counts:
+        counts: Counts = {}
+        for nested in nested_operations(operation):
+            for collective, times in self.count_in_operation(nested).items():
+                counts[collective] = added(counts.get(collective, 0), times)
+        return counts
 
-    def of(self, operation: Any) -> Counts:
+    def count_in_operation(self, operation: Any) -> Counts:
         if operation.name in KINDS:
-            found: Counts = {}
-            for operand in operation.operands:
-                one = self.collective(operation, operand)
-                found[one] = found.get(one, 0) + 1
-            return found
+            collectives = (self.collective(operation, o) for o in operation.operands)
+            return dict(collections.Counter(collectives))
         if operation.name in CALLS:
             callee = operation.attributes[CALLS[operation.name]]
-            return self.function(mlir.ir.FlatSymbolRefAttr(callee).value)
-        found = self.inside(operation)
-        if operation.name == LOOP and found:
-            return repeated(found, trip_count(operation))
-        return found
+            return self.count_in_function(mlir.ir.FlatSymbolRefAttr(callee).value)
+        counts = self.count_in_regions(operation)
+        if operation.name == LOOP and counts:
+            return repeated(counts, trip_count(operation))
+        return counts
 
     def collective(self, operation: Any, operand: Any) -> Collective:
         does = reducer(operation)
@@ -361,10 +361,10 @@ class WholeInput:
         """Follows it through a function; tells what its results hold."""
         key = name, holds
         if key not in self.known:
-            self.known[key] = self.inside(name, holds)
+            self.known[key] = self.follow_operations(name, holds)
         return self.known[key]
 
-    def inside(self, name: str, holds: tuple[int, ...]) -> tuple[int, ...]:
+    def follow_operations(self, name: str, holds: tuple[int, ...]) -> tuple[int, ...]:
         block = self.symbols[name].regions[0].blocks[0]
         known = dict(zip(block.arguments, holds, strict=True))
         # What is compiled in one piece is split from its beginning, if it is split
@@ -424,14 +424,14 @@ class WholeInput:
 
     def before_splits(self, block: Any) -> set[Any]:
         """Lists the values of a function from which a split array is computed."""
-        found: set[Any] = set()
+        split: set[Any] = set()
         for line in reversed([*block.operations]):
             operation = line.operation
             if operation.name == "func.call":
                 operation = self.symbols[callee(operation)]
-            if splits(operation, self.meshes) or found & {*line.results}:
-                found.update(line.operands)
-        return found
+            if splits(operation, self.meshes) or split & {*line.results}:
+                split.update(line.operands)
+        return split
 
 
 def returned(block: Any) -> list[Any]:
@@ -442,8 +442,8 @@ def returned(block: Any) -> list[Any]:
 def used(operation: Any) -> Iterator[Any]:
     """Yields the values that an operation uses, or another one in its regions."""
     yield from operation.operands
-    for inner in inside(operation):
-        yield from used(inner)
+    for nested in nested_operations(operation):
+        yield from used(nested)
 
 
 def shapes_of(values: Iterable[Any]) -> tuple[tuple[int, ...], ...]:
@@ -473,14 +473,15 @@ def splits(operation: Any, meshes: Meshes) -> bool:
     Before JAX 0.8, `pmap` cuts by the device's number, the only unsigned index.
     """
     if operation.name == "stablehlo.dynamic_slice":
-        return any(array_type(one)[0] == "u32" for one in [*operation.operands][1:])
+        _, *starts = operation.operands
+        return any(array_type(start)[0] == "u32" for start in starts)
     if operation.name == "stablehlo.custom_call":
         return places(operation) and "devices=" in str(operation)
     if operation.name == CONSTRAINT:
         return num_parts(operation, "sharding", meshes) > 1
     if operation.name == MAP:
         return num_parts(operation, "manual_axes", meshes) > 1
-    return any(splits(one, meshes) for one in inside(operation))
+    return any(splits(nested, meshes) for nested in nested_operations(operation))
 
 
 def replicates(constraint: Any, meshes: Meshes) -> bool:
@@ -507,10 +508,12 @@ def places(operation: Any) -> bool:
     """Tells whether an operation says which device holds what, the whole array even."""
     if operation.name == "stablehlo.custom_call":
         return "@Sharding" in str(operation)
-    return operation.name in (MAP, CONSTRAINT) or any(map(places, inside(operation)))
+    return operation.name in (MAP, CONSTRAINT) or any(
+        map(places, nested_operations(operation))
+    )
 
 
-def inside(operation: Any) -> list[Any]:
+def nested_operations(operation: Any) -> list[Any]:
     """Lists the operations in an operation's regions."""
     blocks = [block for region in operation.regions for block in region.blocks]
     return [line.operation for block in blocks for line in block.operations]
@@ -532,18 +535,18 @@ def largest_group(pairs: Any) -> int:
     return max(map(len, groups.values()), default=1)
 
 
-def added(one: int | None, other: int | None) -> int | None:
+def added(count: int | None, more: int | None) -> int | None:
     """Adds two counts, of which either may be unknown."""
-    return None if None in (one, other) else one + other
+    return None if None in (count, more) else count + more
 
 
 def repeated(counts: Counts, trips: int | None) -> Counts:
     """Counts the collectives of a loop; how often it runs may be unknown."""
     return {
-        dataclasses.replace(one, in_loop=True): (
+        dataclasses.replace(collective, in_loop=True): (
             None if None in (times, trips) else times * trips
         )
-        for one, times in counts.items()
+        for collective, times in counts.items()
     }
 
 

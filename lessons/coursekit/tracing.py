@@ -263,8 +263,8 @@ def with_stand_ins(function: Callable, work: Callable[[], Any]) -> Any:
     Where the code sets a mesh, `work` starts again inside that mesh. What the code
     prints is not shown.
     """
-    # Keeps what JAX remembers of a trace, in which `tracing` replaced something, from
-    # calls: in another setting it looks for another trace.
+    # JAX caches traces per config: a different default_device keeps patched traces from
+    # being reused by real calls.
     apart = jax.default_device(jax.devices()[0])
     with silence(), apart:
         try:

@@ -28,8 +28,8 @@ from grader.authoring.build import (
     stale,
 )
 from grader.authoring.check_source import visible_source
-from grader.authoring.release import checks
 from grader.authoring.rules import SourceError
+from grader.lessons.release import checks
 
 SOLVED, RELEASED = "solutions/01_tiny.ipynb", "lessons/01_tiny.ipynb"
 SOURCE, CHECKS = "solutions/01_tiny.py", "solutions/checks/01_tiny.py"

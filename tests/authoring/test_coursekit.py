@@ -11,7 +11,7 @@ import pytest
 from coursekit import notebook, setup
 from coursekit.setup import version_of
 from grader import ROOT
-from grader.authoring import coursekit
+from grader.lessons import coursekit
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 from nbgrader.preprocessors import CheckCellMetadata
 
 from coursekit.setup import version_of
-from grader.authoring import coursekit
 from grader.authoring.check_source import checks_path, read_checks, visible_source
 from grader.authoring.lesson import read_lesson, repository_address
-from grader.authoring.release import lesson_paths, points_for
+from grader.lessons import coursekit
+from grader.lessons.release import lesson_paths, points_for
 
 DEMO = 'print("a demonstration")\n'
 

@@ -15,7 +15,7 @@ from grader.authoring.build import read_lessons
 from grader.authoring.known_answers import answers_to
 from grader.authoring.lesson import read_cells
 from grader.authoring.new import new_exercise, new_lesson
-from grader.authoring.release import checks, exercises, lesson_paths
+from grader.lessons.release import checks, exercises, lesson_paths
 
 
 @pytest.fixture

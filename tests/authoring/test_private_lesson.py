@@ -14,14 +14,14 @@ from grader import ROOT
 from grader.__main__ import main
 from grader.authoring import build as building
 from grader.authoring.build import build, stale
-from grader.authoring.coursekit import read as modules
 from grader.authoring.new import new_exercise, new_lesson
-from grader.authoring.release import exercises
 from grader.authoring.rules import BuildError
 from grader.classroom.course import make_course
 from grader.classroom.export import export
 from grader.classroom.folder import Classroom
 from grader.classroom.grade import grade
+from grader.lessons.coursekit import read as modules
+from grader.lessons.release import exercises
 
 NAME, SOURCE = "06_padding", "solutions/06_padding.py"
 CHECKS, ANSWERS = "solutions/checks/06_padding.py", "solutions/answers/06_padding"

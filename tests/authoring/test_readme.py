@@ -9,8 +9,8 @@ import pytest
 from grader import ROOT
 from grader.authoring.build import released_path
 from grader.authoring.lesson import colab_badge, repository_address
-from grader.authoring.release import lesson_paths, title
 from grader.authoring.translation import languages
+from grader.lessons.release import lesson_paths, title
 from tools.draw_pictures import digest, digest_in, pages, ring
 
 # (file, the lessons' folder seen from it, language)

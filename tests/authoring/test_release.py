@@ -8,7 +8,7 @@ import pytest
 import tiny
 from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 
-from grader.authoring.release import (
+from grader.lessons.release import (
     STUB,
     checks,
     exercises,

@@ -8,7 +8,6 @@ import tiny
 
 from grader import ROOT, CourseError
 from grader.authoring.build import build, read, stale
-from grader.authoring.release import exercises, lesson_paths, release
 from grader.authoring.translation import (
     COMMON,
     all_texts,
@@ -19,6 +18,7 @@ from grader.authoring.translation import (
     rewritten,
     translations,
 )
+from grader.lessons.release import exercises, lesson_paths, release
 from grader.submissions.answers import extract_answers
 
 CATALOGUES = [

@@ -13,12 +13,12 @@ from nbgrader.api import Gradebook
 from nbgrader.utils import determine_grade
 
 from grader.__main__ import main, parse
-from grader.authoring.release import checks
 from grader.classroom.course import make_course
 from grader.classroom.explain import explain
 from grader.classroom.export import export
 from grader.classroom.final_result import with_points
 from grader.classroom.grade import grade
+from grader.lessons.release import checks
 from grader.results import ExerciseResult, Outcome
 
 NAME = tiny.NAME

@@ -17,7 +17,7 @@ from nbgrader.api import Gradebook
 from servers import jupyter_env
 
 from grader import ROOT
-from grader.authoring.release import checks, exercises
+from grader.lessons.release import checks, exercises
 
 NAME = tiny.NAME
 NEGATE = "def negate(x):\n    return 0 - x"

@@ -20,7 +20,6 @@ import printed
 import pytest
 
 from grader import ROOT
-from grader.authoring import coursekit
 from grader.containment import backend as backend_module
 from grader.containment import box, docker
 from grader.containment.backend import backend, contained
@@ -30,6 +29,7 @@ from grader.containment.limits import ContainmentError, Limits
 from grader.kernel import session as sessions
 from grader.kernel.learner_box import INSIDE, fork_server, learner_packages
 from grader.kernel.session import Session
+from grader.lessons import coursekit
 
 SECRET = "a-secret-of-the-grader"
 COURSE = ("solutions", "tests", "grader", "lessons", "pyproject.toml", ".git")

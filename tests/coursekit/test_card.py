@@ -8,8 +8,9 @@ from xml.etree import ElementTree
 import pytest
 from contrast import contrast
 
-from coursekit import card, i18n
+from coursekit import card
 from coursekit.card import Score, html_card, text_card, total
+from coursekit.context import current_context
 from coursekit.i18n import columns
 from coursekit.outcomes import (
     BROKEN,
@@ -360,7 +361,7 @@ def korean(monkeypatch):
     module.MESSAGES = MESSAGES
     module.__spec__ = types.SimpleNamespace()
     monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(i18n, "chosen", "zz")
+    monkeypatch.setattr(current_context(), "language", "zz")
 
 
 def test_a_card_speaks_the_learners_language(korean):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coursekit import checks, learner, reference_checks
-from coursekit.checks import CheckModule
+from coursekit.checks import CheckModule, Solutions
+from coursekit.context import Context, current_context, within
 from coursekit.observe import observe
 
 SOURCE = '''\
@@ -52,13 +52,10 @@ def _():
 
 
 @pytest.fixture(autouse=True)
-def apart(monkeypatch):
+def context():
     """Nothing that other tests have defined, and nothing left for them."""
-    for name, value in {"_hidden": {}, "_solutions": []}.items():
-        monkeypatch.setattr(checks, name, value)
-    for name in ("solutions", "learner", "observers"):
-        monkeypatch.setattr(reference_checks, name, {})
-    monkeypatch.setattr(learner, "partial_credit", True)
+    with within(Context()) as found:
+        yield found
 
 
 def module(source=SOURCE, **meanings):
@@ -106,8 +103,8 @@ def test_the_same_module_serves_one_answer_after_the_other():
     assert made.run("double").outcome == "right"
 
 
-def test_a_class_may_ask_for_all_or_nothing(monkeypatch):
-    monkeypatch.setattr(learner, "partial_credit", False)
+def test_a_class_may_ask_for_all_or_nothing(context):
+    context.partial_credit = False
     verdict = module(double=small).run("double")
     assert (verdict.outcome, verdict.share) == ("wrong", 0)
     assert all(one.is_essential for one in verdict.statements)
@@ -119,13 +116,13 @@ def test_hidden_cases_of_a_cell_use_the_modules_names():
     assert made.run("negate").outcome == "right"
     made.add_hidden(CELL)
     assert made.run("negate").outcome == "wrong"
-    assert checks.from_cells() == {}  # none of a notebook's own
+    assert current_context().hidden == {}  # none of a notebook's own
 
 
-def test_a_notebooks_own_cells_may_define_hidden_cases():
+def test_a_notebooks_own_cells_may_define_hidden_cases(context):
     exec(CELL, {})
     made = module(negate=lambda x: -x if x == 3 else x)
-    made.hidden |= checks.from_cells()
+    made.hidden |= context.hidden
     assert made.run("negate").outcome == "wrong"
     assert [*made.hidden] == ["double", "negate"]
 
@@ -137,7 +134,7 @@ def test_solutions_are_run_beside_the_notebooks_names(capsys):
         "size": "SIZE = FACTOR",
     }
     exec(CELL, {})  # a solution in a cell
-    found = checks.solutions(sources, notebook)
+    found = Solutions(sources, notebook).of("double")
     assert (found["double"](4), found["SIZE"], found["negate"](3)) == (8, 2, -3)
     assert notebook == {"FACTOR": 2, "double": "the learner's"}
     assert capsys.readouterr().out == ""
@@ -145,20 +142,21 @@ def test_solutions_are_run_beside_the_notebooks_names(capsys):
 
 def test_a_solution_whose_names_are_missing_stops_its_own_check_alone():
     sources = {"double": "SIZE = 2", "later": "@of_a_later_cell\ndef later(x): pass"}
-    assert checks.solutions(sources, {}, "double")["SIZE"] == 2
+    found = Solutions(sources, {})
+    assert found.of("double")["SIZE"] == 2
     with pytest.raises(NameError, match="of_a_later_cell"):
-        checks.solutions(sources, {}, "later")
+        found.of("later")
 
 
-def test_a_learners_function_is_known_by_the_name_that_the_checks_use():
+def test_a_learners_function_is_known_by_the_name_that_the_checks_use(context):
     made = module()
     answer, notebook = (lambda x: 2 * x), {"other": abs}
     notebook |= {"mine": answer, "double": answer}
     made.compare_with({"double": double}, notebook)
-    assert reference_checks.learner == {"double": answer}
-    assert reference_checks.solutions["double"] is double
+    assert context.functions == {"double": answer}
+    assert context.solutions["double"] is double
     # A function of the checks themselves means ours, on our solutions.
-    assert reference_checks.solutions["expected"](3) == 6
+    assert context.solutions["expected"](3) == 6
 
 
 def test_the_visible_part_can_be_read():

@@ -5,8 +5,9 @@ import types
 
 import pytest
 
-from coursekit import i18n, setup
+from coursekit import setup
 from coursekit.card import text_card
+from coursekit.context import current_context
 from coursekit.i18n import columns, language, translated, wrapped
 from coursekit.notice import Notice
 from coursekit.outcomes import FAILS, StatementResult, Verdict
@@ -77,7 +78,7 @@ def test_message_of_hardly_a_word_matches_no_sentence():
 
 def test_a_language_that_was_chosen_overrules_folder_and_environment(monkeypatch):
     monkeypatch.setenv("COURSE_LANGUAGE", "xx")
-    monkeypatch.setattr(i18n, "chosen", "en")
+    monkeypatch.setattr(current_context(), "language", "en")
     assert language() == "en"
     assert translated("wrong") == "wrong"
 
@@ -85,6 +86,14 @@ def test_a_language_that_was_chosen_overrules_folder_and_environment(monkeypatch
 def test_an_english_plural_leaves_nothing_behind():
     assert translated("1 of 1 point") == "1점 중 1점"
     assert translated("1.5 of 3 points") == "3점 중 1.5점"
+
+
+@pytest.mark.parametrize("name", ["s", "seen", "right", "total"])
+def test_a_learners_name_stays_whatever_it_is(name):
+    said = translated(f"{name} is not defined.", "ko")
+    assert said == f"정의되지 않은 이름입니다: {name}."
+    said = translated(f'The result has no entry "{name}".', "ko")
+    assert f'"{name}"' in said and not said.isascii()
 
 
 def test_a_notice_and_a_card_are_translated():

@@ -5,6 +5,7 @@ import functools
 import pytest
 
 from coursekit import learner
+from coursekit.context import current_context
 from coursekit.learner import Missing, NotDefined, bind, imported, namespaces_of
 
 SOURCE = """
@@ -54,7 +55,7 @@ def test_a_missing_name_is_a_name_error():
 
 def test_a_functions_own_namespace_comes_first(monkeypatch):
     notebook, other = {}, {}
-    monkeypatch.setattr(learner, "namespaces", [notebook, other])
+    monkeypatch.setattr(current_context(), "namespaces", [notebook, other])
     exec("def f():\n    pass", other)
     assert [id(names) for names in namespaces_of(other["f"])] == [
         id(other),

@@ -18,10 +18,10 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from coursekit import checks, learner, materials, notebook, reference_checks
+from coursekit import materials, notebook
 from coursekit.card import Score
+from coursekit.context import Context, current_context, within
 from coursekit.notebook import check, checklist, example, scorecard
-from coursekit.observe import observe
 
 LESSONS = Path(notebook.__file__).resolve().parents[1]
 VISIBLE = '''\
@@ -118,23 +118,13 @@ def shell(monkeypatch, tmp_path):
     (folder / "01_tiny.py").write_text(SOLUTION)
     (folder / "checks" / "01_tiny.py").write_text(f"{VISIBLE}\n\n{HIDDEN}")
     monkeypatch.setattr(materials, "solutions_folder", lambda: folder)
-    state = {
-        learner: {"lesson": "01_tiny", "partial_credit": True, "namespaces": []},
-        notebook: {"_results": {}, "_calls": [], "_failed": []},
-        checks: {"_hidden": {}, "_solutions": []},
-        reference_checks: {"solutions": {}, "learner": {}, "_known": {}},
-    }
-    for module, values in state.items():
-        for name, value in values.items():
-            monkeypatch.setattr(module, name, value)
-    observers = {"learner": observe, "solution": observe}
-    monkeypatch.setattr(reference_checks, "observers", observers)
     settings = Config({"HistoryManager": {"enabled": False}})
     module = types.ModuleType("notebook")
     shell = InteractiveShell.instance(config=settings, user_module=module)
     shell.user_ns |= {name: getattr(notebook, name) for name in notebook.__all__}
-    run(shell, GIVEN)
-    yield shell
+    with within(Context("01_tiny")):
+        run(shell, GIVEN)
+        yield shell
     InteractiveShell.clear_instance()
 
 
@@ -186,6 +176,49 @@ def test_a_part_of_it_gets_a_part_of_the_points_and_no_solution(shell):
     assert "Our solution" not in texts
 
 
+COUNTED = SOLUTION.replace(
+    "    return factor() * x", "    calls.append(1); return 2 * x"
+)
+CALLING = "def factor():\n    return negate(-2)\n"  # a learner's function
+
+
+def test_what_solutions_do_is_found_out_once(shell):
+    """A check that is repeated calls none, also of another answer."""
+    (materials.solutions_folder() / "01_tiny.py").write_text(COUNTED)
+    run(shell, "calls = []")
+    told(shell, DOUBLE)
+    context, calls = current_context(), shell.user_ns["calls"]
+    kept = context.module, context.solved, len(calls)
+    assert told(shell, "def double(x):\n    return x + x\n")[1][1] == "right"
+    assert (context.module, context.solved, len(calls)) == kept
+    run(shell, "calls = []")  # another list, which the solution of before does not know
+    told(shell, DOUBLE)
+    assert len(shell.user_ns["calls"]) == kept[2]
+
+
+def test_an_answer_that_a_solution_calls_through_the_lesson_is_that_of_now(shell):
+    run(shell, CALLING, RIGHT[1])
+    assert told(shell, DOUBLE)[1][1] == "right"
+    times_three = "def double(x):\n    return 3 * x\n"
+    score, _ = told(
+        shell, times_three, "def negate(x):\n    return 3 if x == -2 else x"
+    )
+    assert repr(score) == "3"
+
+
+def test_two_lessons_live_in_one_process(shell):
+    told(shell, DOUBLE)
+    other = Context("02_other", language="ko")
+    folder = materials.solutions_folder()
+    (folder / "checks" / "02_other.py").write_text(VISIBLE.replace("factor()", "5"))
+    with within(other):
+        score, texts = told(shell, "def double(x):\n    return 5 * x\n")
+    assert (repr(score), texts[1]) == ("3", "맞음")
+    assert [*other.results] == [*current_context().results] == ["double"]
+    score, texts = told(shell, DOUBLE)
+    assert (repr(score), texts[1]) == ("3", "right")
+
+
 AT_WORK = """\
 @needs("double", "negate")
 def _():
@@ -211,8 +244,8 @@ def test_a_cell_runs_the_learners_functions_once_their_checks_pass(shell, capsys
     assert printed() == "at work: -6.0\n"
 
 
-def test_a_class_may_ask_for_all_or_nothing(shell, monkeypatch):
-    monkeypatch.setattr(learner, "partial_credit", False)
+def test_a_class_may_ask_for_all_or_nothing(shell):
+    current_context().partial_credit = False
     source = "import jax.numpy as jnp\ndef double(x):\n    return 2 * jnp.asarray(x)\n"
     score, texts = told(shell, source)
     assert texts[:3] == ["double", "wrong", "0 of 3 points"]
@@ -278,8 +311,8 @@ def test_a_misspelt_name_lists_the_names(shell, capsys):
     assert "double, negate, root" in capsys.readouterr().out
 
 
-def test_before_the_set_up_cell_has_run_a_check_asks_for_it(shell, monkeypatch):
-    monkeypatch.setattr(learner, "lesson", "")
+def test_before_the_set_up_cell_has_run_a_check_asks_for_it(shell):
+    current_context().lesson = ""
     score, texts = told(shell, DOUBLE)
     assert repr(score) == "0"
     assert any("run the set-up cell first" in text for text in texts)

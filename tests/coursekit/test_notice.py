@@ -6,6 +6,7 @@ import nbclient
 import nbformat
 
 from coursekit import i18n, setup
+from coursekit.context import current_context
 from coursekit.notice import Notice
 
 LESSONS = Path(setup.__file__).resolve().parents[1]
@@ -14,9 +15,9 @@ LESSONS = Path(setup.__file__).resolve().parents[1]
 def test_a_notice_speaks_the_learners_language(monkeypatch):
     text = "This is Python 3.10; the course needs 3.11 to 3.14. "
     text += "Use one of these (in JupyterLab: Kernel > Change Kernel)."
-    monkeypatch.setattr(i18n, "chosen", "en")
+    monkeypatch.setattr(current_context(), "language", "en")
     assert str(Notice(text)) == text
-    monkeypatch.setattr(i18n, "chosen", "ko")
+    monkeypatch.setattr(current_context(), "language", "ko")
     assert str(Notice(text)) == i18n.translated(text, "ko") != text
 
 

@@ -12,8 +12,9 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from coursekit import learner
+from coursekit.context import current_context
 from coursekit.expect import expect_result
+from coursekit.learner import IS_CHECKS
 from coursekit.observation import Opaque, Shard, describe
 from coursekit.observe import observe
 from coursekit.outcomes import NOT_WRITTEN, NotAttempted
@@ -244,11 +245,11 @@ def test_the_last_three_lines_of_a_long_way_are_shown():
 def helper_of_checks(monkeypatch):
     """A function of a check module, which calls the notebook's `answer`."""
     notebook = {}
-    monkeypatch.setattr(learner, "namespaces", [notebook])
+    monkeypatch.setattr(current_context(), "namespaces", [notebook])
 
     def made(answer):
         cell(answer, "answer", notebook)
-        checks = {learner.IS_CHECKS: True, "answer": notebook["answer"]}
+        checks = {IS_CHECKS: True, "answer": notebook["answer"]}
         source = "def twice(x):\n    return answer(x) + answer(x)\n"
         return cell(source, "twice", checks)
 

@@ -11,9 +11,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from observations import problem
 
-from coursekit import reference_checks
+from coursekit.context import Context, within
 from coursekit.hidden_cases import Case
-from coursekit.observe import observe
 from coursekit.outcomes import (
     FAILS,
     HOLDS,
@@ -28,19 +27,17 @@ from coursekit.reference_checks import FACTS, REMEMBERED, expect_like_solution
 
 
 @pytest.fixture(autouse=True)
-def as_in_a_notebook(monkeypatch):
-    observers = {"learner": observe, "solution": observe}
-    for name, value in {"observers": observers, "solutions": {}, "seed": 0}.items():
-        monkeypatch.setattr(reference_checks, name, value)
+def context():
+    with within(Context()) as found:
+        yield found
 
 
 @pytest.fixture
-def solve(monkeypatch):
+def solve(context):
     """Makes the solution known to which answers are compared."""
 
     def known(function):
-        ours = {function.__name__: function}
-        monkeypatch.setattr(reference_checks, "solutions", ours)
+        context.solutions, context.known = {function.__name__: function}, {}
 
     return known
 
@@ -134,11 +131,11 @@ def test_complex_numbers_are_rounded_too(solve):
     assert problem(compared, lambda x: np.conj(power(x)), x, name="power")
 
 
-def test_a_function_without_a_name_has_that_of_the_notebook(solve, monkeypatch):
+def test_a_function_without_a_name_has_that_of_the_notebook(solve, context):
     solve(total)
     answer = functools.partial(lambda scale, x, axis_name: scale * x, 1)
     free = " ".join(fact for fact in FACTS if fact != "value")
-    monkeypatch.setattr(reference_checks, "learner", {"total": answer})
+    context.functions = {"total": answer}
     cases = [on(2, 1)]
     wrong = problem(
         expect_like_solution, answer, lambda _: cases, value="sum", free={free: "open"}
@@ -488,7 +485,7 @@ def test_a_fact_is_compared_or_free(solve):
         expect_like_solution(total, lambda rng: [], value="the sum")
 
 
-def test_cases_are_drawn_from_the_seed(solve, monkeypatch):
+def test_cases_are_drawn_from_the_seed(solve, context):
     solve(total)
     drawn = []
 
@@ -498,7 +495,7 @@ def test_cases_are_drawn_from_the_seed(solve, monkeypatch):
 
     free = {" ".join(FACTS): "open"}
     for seed in (1, 1, 2):
-        monkeypatch.setattr(reference_checks, "seed", seed)
+        context.seed = seed
         expect_like_solution(total, cases, free=free)
     assert drawn[0] == drawn[1] != drawn[2]
 

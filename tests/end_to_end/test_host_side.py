@@ -11,12 +11,12 @@ import pytest
 
 from grader import ROOT
 from grader.authoring.lesson import read_lesson
-from grader.authoring.release import dumps, exercises, release
 from grader.containment.backend import backend
 from grader.containment.limits import Limits
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
 from grader.kernel.learner_box import fork_server
+from grader.lessons.release import dumps, exercises, release
 from grader.results import Status
 from grader.submissions.read_submission import parse_submission
 

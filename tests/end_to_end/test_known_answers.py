@@ -16,9 +16,9 @@ from known_answers import known_answers
 
 from coursekit.outcomes import FAILS
 from grader.authoring.lesson import read_lesson
-from grader.authoring.release import checks, exercises, points_for, release
 from grader.containment.limits import Limits
 from grader.kernel import compile_cache
+from grader.lessons.release import checks, exercises, points_for, release
 from grader.results import Outcome, Status
 from grader.workers.cache_key import lesson_hashes
 from grader.workers.executor import grade_jobs

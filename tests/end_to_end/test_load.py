@@ -9,8 +9,8 @@ import pytest
 import tiny
 from classes import RIGHT, answered
 
-from grader.authoring.release import dumps
 from grader.containment.limits import Limits
+from grader.lessons.release import dumps
 from grader.results import Outcome
 from grader.submissions.read_submission import parse_submission
 from grader.workers.cache_key import lesson_hashes

@@ -10,12 +10,12 @@ import tiny
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from grader.authoring.release import dumps, release
 from grader.classroom.publishing import autograded_notebook
 from grader.containment.limits import Limits
 from grader.judging import grade_submission as grading
 from grader.judging.grade_submission import grade_submission
 from grader.judging.trial import CheckedExercise, Trial
+from grader.lessons.release import dumps, release
 from grader.pages.feedback import feedback_page
 from grader.results import Outcome, Status, from_json, to_json
 from grader.submissions.read_submission import parse_submission

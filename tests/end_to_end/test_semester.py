@@ -18,8 +18,8 @@ from term import CANVAS, NAME, Term, counts, table
 
 from grader import ROOT
 from grader.__main__ import main
-from grader.authoring.release import exercises
 from grader.classroom import gradebook
+from grader.lessons.release import exercises
 
 pytestmark = pytest.mark.slow
 DUE = "2024-05-08 20:00"  # a Wednesday; FRIDAY is one day and 13 hours later

@@ -7,12 +7,12 @@ import nbformat
 import pytest
 import tiny
 
-from grader.authoring.release import dumps, exercises, release
 from grader.containment.backend import backend
 from grader.containment.limits import ContainmentError, Limits
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
 from grader.kernel.learner_box import fork_server
+from grader.lessons.release import dumps, exercises, release
 from grader.results import Outcome, Status, from_json, to_json
 from grader.submissions.read_submission import parse_submission
 

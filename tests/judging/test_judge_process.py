@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 import tiny
 
-from coursekit import learner as notebook
-from coursekit import reference_checks
 from coursekit.checks import CheckModule
 from coursekit.observation import Opaque
 from coursekit.observe import observe
-from grader.authoring.release import checks, exercises
 from grader.judging.judge import Judge
 from grader.judging.judge_process import JudgeError, JudgeProcess, material
 from grader.judging.observer import Remote
 from grader.kernel.inside.wire import decode, encode, encode_observation
+from grader.lessons.release import checks, exercises
 
 IMPORTS = """\
 import numpy as np
@@ -346,7 +344,7 @@ def test_checks_meet_no_solution_but_by_comparing_with_it(lesson):
     own = [v for k, v in judge.module.namespace.items() if k != "__builtins__"]
     own += judge.module.hidden.values()
     assert not any("Returns twice" in text for value in own for text in texts(value))
-    assert reference_checks.solutions["double"](4) == 8
+    assert judge.context.solutions["double"](4) == 8
 
 
 def test_a_demonstration_does_not_run_in_the_judge(lesson, capsys):
@@ -614,8 +612,7 @@ def all_or_nothing(stated):
     setup.source = tiny.changed(
         setup.source, ("lesson=", "partial_credit=False, lesson=")
     )
-    yield stated
-    notebook.partial_credit = True  # of this process
+    return stated
 
 
 def test_a_class_may_give_all_points_or_none(all_or_nothing):

@@ -7,11 +7,11 @@ import tiny
 from classes import answered, is_trusted
 from nbgrader.utils import determine_grade
 
-from grader.authoring.release import checks, dumps
 from grader.classroom.publishing import autograded_notebook
 from grader.containment.limits import Limits
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
+from grader.lessons.release import checks, dumps
 from grader.pages.feedback import feedback_page
 from grader.results import Outcome, Status, from_json, to_json
 from grader.submissions.read_submission import parse_submission

@@ -14,13 +14,13 @@ from grader.authoring.check_source import (
     read_checks,
     visible_source,
 )
-from grader.authoring.release import dumps, lesson_paths, release
 from grader.classroom.publishing import autograded_notebook
 from grader.containment.limits import Limits
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess, material
 from grader.kernel.learner_box import INSIDE, learner_packages
 from grader.kernel.session import Session
+from grader.lessons.release import dumps, lesson_paths, release
 from grader.pages.feedback import feedback_page
 from grader.results import Outcome
 from grader.submissions.read_submission import parse_submission

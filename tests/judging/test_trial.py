@@ -8,11 +8,11 @@ import nbformat
 import pytest
 import tiny
 
-from grader.authoring.release import exercises, release
 from grader.containment.limits import Limits
 from grader.judging import trial as module
 from grader.judging.trial import Trial
 from grader.kernel.session import CellResult, SessionEnded
+from grader.lessons.release import exercises, release
 from grader.results import Outcome
 
 QUESTIONS = 55  # that a check asks

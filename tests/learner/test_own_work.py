@@ -10,9 +10,10 @@ import pytest
 import tiny
 
 from coursekit import i18n
+from coursekit.context import current_context
 from grader import ROOT
-from grader.authoring.release import exercises, release
 from grader.learner.own_work import check_own
+from grader.lessons.release import exercises, release
 from grader.pages.terminal import cards_of_failures, table
 from grader.results import ExerciseResult, Outcome, Result
 
@@ -58,7 +59,7 @@ def test_message_of_several_lines_takes_one_row():
 @pytest.fixture(autouse=True)
 def english(monkeypatch):
     """A check of one's own work sets the language of what shows it."""
-    monkeypatch.setattr(i18n, "chosen", "")
+    monkeypatch.setattr(current_context(), "language", "")
 
 
 @pytest.fixture

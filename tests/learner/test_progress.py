@@ -12,11 +12,12 @@ import tiny
 from bs4 import BeautifulSoup
 from servers import axe_violations, browser_page
 
+from coursekit.context import current_context
 from coursekit.outcomes import FAILS
 from grader.__main__ import main
-from grader.authoring.release import release
 from grader.learner import progress
 from grader.learner.progress import save, write_pages
+from grader.lessons.release import release
 from grader.results import ExerciseResult, Outcome, Result, StatementResult
 
 RIGHT = ExerciseResult("double", Outcome.PASSED, 1, 1, worth=1, share=1.0)
@@ -124,7 +125,7 @@ def test_the_certificate_leaves_room_for_a_name(root):
 
 def test_both_pages_speak_the_language_of_the_notebook(root, monkeypatch):
     save(Result(tiny.NAME, (RIGHT, WRONG)), root)
-    monkeypatch.setattr("coursekit.i18n.chosen", "ko")
+    monkeypatch.setattr(current_context(), "language", "ko")
     for path in write_pages(root, name="김하늘"):
         html = BeautifulSoup(path.read_text(), "html.parser")
         assert html.html["lang"] == "ko"

@@ -1,6 +1,7 @@
 """A solved lesson in this process, its checks run as a notebook and as a judge do."""
 
 import collections
+import dataclasses
 import functools
 import linecache
 import os
@@ -12,8 +13,9 @@ from unittest import mock
 import jax
 import nbformat
 
-from coursekit import learner, materials, reference_checks
-from coursekit.checks import CheckModule, solutions
+from coursekit import materials, reference_checks
+from coursekit.checks import CheckModule, Solutions
+from coursekit.context import Context, within
 from coursekit.hidden_cases import Case
 from coursekit.i18n import pattern_of
 from coursekit.observation import Observation, describe_call, plain
@@ -55,6 +57,7 @@ class Lesson:
         exercises: the names that an exercise's cell defines, by exercise.
         namespace: what the cells have defined.
         solutions: the source of each exercise's solved cell.
+        context: in which the checks run as in a notebook.
         judge: runs the checks as a class is graded; None beside the oldest JAX.
         hidden: patterns of the messages that only hidden cases contain.
     """
@@ -65,7 +68,7 @@ class Lesson:
         else:
             notebook = read_lesson(source, "https://example.org/ada/course")
         self.exercises, self.solutions, self.num_run = {}, {}, 0
-        self.drawn, self.kept = {}, KeptPrograms()
+        self.drawn, self.known_draws, self.kept = {}, {}, KeptPrograms()
         self.namespace = {"__name__": source.stem}
         for cell in notebook.cells:
             metadata = cell.metadata.get("nbgrader", {})
@@ -80,26 +83,21 @@ class Lesson:
             if metadata.get("solution"):
                 new = {n for n, v in self.namespace.items() if before.get(n) is not v}
                 self.exercises[cell.id], self.solutions[cell.id] = new, text
-        learner.namespaces[:] = [self.namespace]
-        # An earlier lesson's judge may have changed them in this process.
-        reference_checks.observers = {"learner": observe, "solution": observe}
         text, _ = materials.checks_of(source.stem)
-        self.checks = CheckModule(text, f"<checks of {source.stem}>", observe)
-        known = solutions(materials.solutions_of(source.stem), self.namespace)
-        self.checks.compare_with(known, self.namespace)
-        in_notebook = reference_checks.observers, reference_checks.solutions
-        self.judge, self.references = None, {False: in_notebook}
+        self.judge, self.context = None, Context(namespaces=[self.namespace])
+        with within(self.context):
+            self.checks = CheckModule(text, f"<checks of {source.stem}>", observe)
+            known = Solutions(materials.solutions_of(source.stem), self.namespace)
+            self.checks.compare_with(known.of(""), self.namespace)
         if Judge is object:
             return
         every, shown = ({*messages(one)} for one in (text, visible_source(text)))
         self.hidden = [pattern_of(message) for message in every - shown]
-        reference_checks.observers = dict(reference_checks.observers)
-        self.judge = JudgeHere(self.namespace, material(notebook))
-        judged = reference_checks.observers, reference_checks.solutions
-        self.references[True] = judged
+        self.judge = JudgeHere(self.namespace, material(notebook), self.context)
         if not EVERY:
             # What the solution does is observed once for both, as a judge observes it.
-            self.references[False] = judged[0] | {"learner": observe}, judged[1]
+            for name in ("observe_solution", "solutions", "known"):
+                setattr(self.context, name, getattr(self.judge.context, name))
 
     def verdicts(self, exercise, source, name="answer", judged=False):
         """Runs the checks that an answer can touch; returns verdicts by exercise.
@@ -115,7 +113,6 @@ class Lesson:
         """
         self.free_programs()
         before = dict(self.namespace)
-        reference_checks.observers, reference_checks.solutions = self.references[judged]
         try:
             # In place, as in a kernel: the lesson's functions may call the answer's.
             run(source, f"<{name}>", self.namespace)
@@ -128,7 +125,7 @@ class Lesson:
                 others = [n for n in self.checks.checks if n not in (*SLOW, exercise)]
                 touched += others if EVERY else random.Random(name).sample(others, 2)
             check = self.judge.verdict if judged else self.verdict_in_notebook
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), within(self.context):
                 warnings.simplefilter("ignore")  # in tests they are errors
                 return {one: check(one) for one in touched}
         finally:
@@ -149,14 +146,13 @@ class Lesson:
         """
         self.free_programs()
         check, before = self.checks.checks[exercise], dict(self.namespace)
-        observers, reference_checks.solutions = self.references[False]
-        observers = observers | {"solution": self.kept.observe}
-        reference_checks.observers = observers
+        context = dataclasses.replace(self.context, known=self.known_draws)
+        context.observe_solution = self.kept.observe
         drawn, kept = self.drawn_comparisons(exercise), KeptPrograms()
         no_program = mock.patch.multiple(reference_checks, COMPARE={}, OF_PROGRAM=set())
         try:
             run(source, f"<{name}>", self.namespace)
-            self.bind()
+            self.bind(context)
 
             def compare():
                 for function, cases, facts in drawn:
@@ -164,20 +160,18 @@ class Lesson:
                     reference_checks.expect_like_solution(meant, cases, **facts)
 
             def failed(seed, observe):
-                reference_checks.seed = seed
-                reference_checks.observers["learner"] = observe
+                context.seed, context.observe_learner = seed, observe
                 run_of_check = Run(exercise, check.essential, check.others)
                 found = carry_out(run_of_check, {False: compare}).statements
                 return tuple(one.name for one in found if one.standing == FAILS)
 
-            with warnings.catch_warnings(), no_program:
+            with warnings.catch_warnings(), no_program, within(context):
                 warnings.simplefilter("ignore")
                 first = failed(seeds[0], observe)
                 is_same = failed(seeds[0], kept.observe) == first
                 way = kept.observe if is_same else observe
                 return [first, *(failed(seed, way) for seed in seeds[1:])]
         finally:
-            reference_checks.seed = 0
             self.namespace.clear()
             self.namespace.update(before)
 
@@ -188,26 +182,29 @@ class Lesson:
         """
         if exercise not in self.drawn:
             found = self.drawn[exercise] = []
-            self.bind()
+            self.bind(self.context)
             names = self.checks.namespace
 
             def note(function, cases, **facts):
                 named = [name for name, value in names.items() if value is function]
                 found.append(([*named, function][0], cases, facts))
 
-            with mock.patch.dict(names, expect_like_solution=note):
+            with (
+                mock.patch.dict(names, expect_like_solution=note),
+                within(self.context),
+            ):
                 self.checks.hidden[exercise]()
         return self.drawn[exercise]
 
     def verdict_in_notebook(self, exercise):
         """Runs a check, hidden cases included, where the answer is."""
-        self.bind()
+        self.bind(self.context)
         return self.checks.run(exercise)
 
-    def bind(self):
+    def bind(self, context):
         self.checks.bind(self.namespace)
         names = [name for name in self.checks.imported if name in self.namespace]
-        reference_checks.learner = {name: self.namespace[name] for name in names}
+        context.functions = {name: self.namespace[name] for name in names}
 
 
 class KeptPrograms:
@@ -242,19 +239,19 @@ class KeptPrograms:
 class JudgeHere(Judge):
     """A judge whose questions are answered in this process."""
 
-    def __init__(self, notebook, material):
-        self.notebook = notebook
+    def __init__(self, notebook, material, context):
+        self.notebook, self.in_notebook = notebook, context
         self.helpers = CheckModule(material["checks"], "<checks, where an answer is>")
         super().__init__(self.ask, material)
 
     def ask(self, question):
         helpers = self.helpers.namespace
-        return answer(question, collections.ChainMap(self.notebook, helpers))
+        with within(self.in_notebook):
+            return answer(question, collections.ChainMap(self.notebook, helpers))
 
     def verdict(self, exercise):
         """Runs a check by questions about the answer; returns a notebook's verdict."""
         self.helpers.bind(self.notebook)
-        reference_checks.learner = {}
         # Many answers make the same programs, which a judge may free before a check.
         with mock.patch.object(judge, "free_compiled_programs"):
             reply = self.check(exercise)

@@ -25,7 +25,6 @@ from jax.experimental.compilation_cache import compilation_cache
 from known_answers import FOLDER, known_answers
 from solved_lesson import EVERY, SLOW, SOURCES, Lesson
 
-from coursekit import reference_checks
 from coursekit.i18n import translated
 from coursekit.outcomes import FAILS, LATER
 from grader.results import Outcome
@@ -43,7 +42,9 @@ elif CHOICE in FIRST:
     CHOSEN = [*RIGHT[FIRST[CHOICE] :: 24], *WRONG[FIRST[CHOICE] :: 48]]
 else:  # not those of `fit`, whose check takes ten seconds
     CHOSEN = [*[a for a in RIGHT if a.exercise != "fit"][4::12], *WRONG[3::8]]
-JUDGED = {*(CHOSEN if EVERY else CHOSEN[::5])}  # by both paths, and in `make test`
+JUDGED = {*(CHOSEN if EVERY else CHOSEN[::5])}  # by both paths
+# In `make test`, which has three minutes.
+QUICK = {one for one in CHOSEN[::10] if one.exercise != "fit"}
 SEEDS = range(100, 108) if EVERY else ()
 # Of classes: right answers differ most from the solution by the rounding of the first.
 DRAWS = [24827953497020452807013752337905280633, *range(150 if EVERY else 24)]
@@ -61,15 +62,23 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("mutant", range(0 if CHOICE in FIRST else MUTANTS))
     if "drawn" in metafunc.fixturenames:
         tried = [a for a in (*RIGHT, *WRONG) if a.exercise not in SLOW]
-        sample = [*tried[5::96], *(a for a in tried if str(a) in DECIDED_BY_DRAW)]
+        decided = [one for one in tried if str(one) in DECIDED_BY_DRAW]
+        sample = dict.fromkeys([*decided, *tried[5::192]])
         chosen = tried if EVERY else [] if CHOICE in FIRST else sample
-        of_lesson = [one for one in chosen if one.lesson == metafunc.cls.path.stem]
-        metafunc.parametrize("drawn", of_lesson, ids=str)
+        metafunc.parametrize(
+            "drawn",
+            [
+                pytest.param(one, marks=() if one in decided else pytest.mark.slow)
+                for one in chosen
+                if one.lesson == metafunc.cls.path.stem
+            ],
+            ids=str,
+        )
     if "answer" in metafunc.fixturenames:
         metafunc.parametrize(
             "answer",
             [
-                pytest.param(one, marks=() if one in JUDGED else pytest.mark.slow)
+                pytest.param(one, marks=() if one in QUICK else pytest.mark.slow)
                 for one in CHOSEN
                 if one.lesson == metafunc.cls.path.stem
             ],
@@ -169,7 +178,7 @@ class Answers:
         self, seed, lesson, monkeypatch
     ):
         # Each class has one of its own.
-        monkeypatch.setattr(reference_checks, "seed", seed)
+        monkeypatch.setattr(lesson.judge.context, "seed", seed)
         for exercise in {*lesson.exercises} - {*SLOW}:
             own = known_answers(self.path.stem, exercise, "right")
             answer = own[seed % len(own)]

@@ -9,8 +9,8 @@ from bs4 import BeautifulSoup
 
 from coursekit.outcomes import FAILS, HOLDS, UNTRIED
 from grader import ROOT
-from grader.authoring.release import title
 from grader.judging.grade_submission import grade_submission
+from grader.lessons.release import title
 from grader.pages.class_report import ClassReport
 from grader.pages.feedback import feedback_page
 from grader.results import (

@@ -6,7 +6,7 @@ import pytest
 import tiny
 from submitted import ANSWERS
 
-from grader.authoring.release import dumps, exercises, release
+from grader.lessons.release import dumps, exercises, release
 
 
 @pytest.fixture(scope="session")

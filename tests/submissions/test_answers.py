@@ -8,7 +8,7 @@ import pytest
 from nbgrader.utils import compute_checksum
 from submitted import ANSWERS
 
-from grader.authoring.release import checks, exercises, release
+from grader.lessons.release import checks, exercises, release
 from grader.submissions.answers import (
     Answers,
     extract_answers,

@@ -8,7 +8,7 @@ import pytest
 import tiny
 from submitted import FRIDAY, MONDAY, encrypted, zipped
 
-from grader.authoring.release import exercises, release
+from grader.lessons.release import exercises, release
 from grader.submissions import archives
 from grader.submissions.collecting import collect
 from grader.submissions.lms_names import safe_id

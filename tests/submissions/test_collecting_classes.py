@@ -12,7 +12,7 @@ import pytest
 from submitted import FRIDAY, MONDAY, zipped
 
 from grader import ROOT
-from grader.authoring.release import nbgrader_metadata
+from grader.lessons.release import nbgrader_metadata
 from grader.submissions.collecting import Fate, collect
 from grader.submissions.lms_names import safe_id
 

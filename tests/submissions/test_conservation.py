@@ -14,7 +14,7 @@ import tiny
 from submitted import zipped
 
 from grader import CourseError
-from grader.authoring.release import dumps, release
+from grader.lessons.release import dumps, release
 from grader.submissions.collecting import Collection, Fate, collect
 from grader.submissions.lms_names import safe_id
 

@@ -74,7 +74,7 @@ def test_an_edit_of_what_only_shows_grades_regrades_nothing(course, name):
         "judging/judge.py",
         "judging/exported_program.py",
         "results.py",
-        "authoring/release.py",  # which releases lessons and finds exercises
+        "lessons/release.py",  # which releases lessons and finds exercises
     ],
 )
 def test_an_edit_of_what_decides_regrades(course, name):

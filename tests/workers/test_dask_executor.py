@@ -19,9 +19,9 @@ from classes import RIGHT, WRONG, answered, hand_in, make_class
 from distributed.cli.dask_worker import main as dask_worker
 
 from grader import ROOT
-from grader.authoring.release import release
 from grader.classroom.export import export
 from grader.containment.limits import Limits
+from grader.lessons.release import release
 from grader.submissions.read_submission import SubmittedFile
 from grader.workers import dask_executor
 from grader.workers.cache_key import lesson_hashes

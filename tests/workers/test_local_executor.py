@@ -9,8 +9,8 @@ import pytest
 import tiny
 
 from grader.atomic_files import write
-from grader.authoring.release import dumps, release
 from grader.containment.limits import Limits
+from grader.lessons.release import dumps, release
 from grader.submissions.read_submission import SubmittedFile
 from grader.workers import local_executor
 from grader.workers.executor import grade_jobs

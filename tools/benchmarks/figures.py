@@ -46,9 +46,9 @@ import scaling
 from grading import KINDS, LEVERS, ROOT, fill_caches, ours, timed, write_class
 
 from grader.atomic_files import write
-from grader.authoring.release import lesson_paths
 from grader.classroom.folder import SEED, Classroom
 from grader.containment.limits import Limits
+from grader.lessons.release import lesson_paths
 from grader.workers.cache_key import lesson_hashes
 from grader.workers.executor import grade_jobs
 from grader.workers.jobs import job_of

@@ -48,12 +48,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "lessons"), str(ROOT / "tests")]
 from classes import generate_assignment
 from known_answers import known_answers
 
-from grader.authoring.release import checks, exercises, lesson_paths, release
 from grader.classroom.course import make_course
 from grader.classroom.folder import SEED, Classroom
 from grader.containment.limits import Limits
 from grader.judging.cell_plan import steps
 from grader.kernel import compile_cache
+from grader.lessons.release import checks, exercises, lesson_paths, release
 from grader.submissions.read_submission import SubmittedFile
 from grader.workers.cache_key import lesson_hashes
 from grader.workers.jobs import Job

@@ -23,7 +23,7 @@ from nbformat import NotebookNode
 
 from grader.authoring.build import lesson_sources, read
 from grader.authoring.execution import execute
-from grader.authoring.release import (
+from grader.lessons.release import (
     exercises,
     lesson_paths,
     nbgrader_metadata,

@@ -23,8 +23,8 @@ from otter.api import grade_submission
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "lessons")]
 
-from grader.authoring.release import checks, hidden_source, nbgrader_metadata
 from grader.classroom.folder import Classroom
+from grader.lessons.release import checks, hidden_source, nbgrader_metadata
 
 TEST = """\
 OK_FORMAT = False

@@ -16,7 +16,7 @@ import nbformat
 
 from coursekit.outcomes import FAILS, HOLDS
 from grader import ROOT
-from grader.authoring.release import exercises
+from grader.lessons.release import exercises
 from grader.pages.class_report import ClassReport
 from grader.results import ExerciseResult, Outcome, Result, StatementResult
 

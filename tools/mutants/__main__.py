@@ -24,7 +24,7 @@ from catalog import key, read_mutants, right_by_contract, sampled
 from rules import Mutant
 from worker import Worker
 
-from grader.authoring.release import lesson_paths
+from grader.lessons.release import lesson_paths
 
 ALIVE, BROKEN, SAME = "right", "the check could not run", "no effect"
 

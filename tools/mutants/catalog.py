@@ -11,7 +11,7 @@ from rules import Mutant, mutants_of
 
 from grader.authoring.check_source import marked
 from grader.authoring.lesson import read_lesson
-from grader.authoring.release import checks, exercises
+from grader.lessons.release import checks, exercises
 
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 SLOW = ("launch_env", "fit")  # their checks start Python processes

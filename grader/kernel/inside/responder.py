@@ -29,8 +29,9 @@ import numpy as np
 from IPython import get_ipython
 from jax.extend.mlir.dialects import stablehlo
 
-from coursekit import learner as notebook
 from coursekit.checks import CheckModule
+from coursekit.context import current_context
+from coursekit.learner import Missing
 from coursekit.observation import Opaque, plain
 from coursekit.observe import failure, observe, on_devices, watched
 from coursekit.tracing import (
@@ -110,7 +111,7 @@ def define(
     """
     given["__name__"] = "__main__"
     exercises[:] = names
-    notebook.namespaces[:] = [get_ipython().user_ns, given]
+    current_context().namespaces = [get_ipython().user_ns, given]
     with contextlib.redirect_stdout(io.StringIO()):
         for place, source in enumerate([setup, *definitions]):
             file = f"<lesson {place}>"  # where Python looks for the source of functions
@@ -146,7 +147,7 @@ def answer(question: str, *, begins: bool = False) -> None:
 def reply(question: dict[str, Any], functions: Mapping[str, Any]) -> dict[str, Any]:
     name = question["function"]
     function = functions.get(name)
-    if function is None or isinstance(function, notebook.Missing):
+    if function is None or isinstance(function, Missing):
         found = {"missing": name}
     else:
         arguments, axis = wire.decode(question["arguments"]), question["axis"]

@@ -15,15 +15,14 @@ import inspect
 import io
 import linecache
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
-from unittest import mock
 
-from .. import learner, reference_checks
+from .. import learner
+from ..context import Context, current_context, within
 from ..outcomes import NotPassed, Run, Verdict, carry_out
 
-_hidden: dict[str, Callable] = {}  # what cells have defined, by exercise
-_solutions: list[str] = []  # sources, which cells of a class's notebook hold
+IN_CELLS = "a cell"  # of a class's notebook, which holds a solution
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +86,7 @@ def hidden(exercise: str) -> Callable[[Callable], Callable]:
     """
 
     def mark(cases: Callable) -> Callable:
-        _hidden[exercise] = cases
+        current_context().hidden[exercise] = cases
         return cases
 
     return mark
@@ -95,7 +94,7 @@ def hidden(exercise: str) -> Callable[[Callable], Callable]:
 
 def solution(source: str) -> None:
     """Keeps the source of a solution, with which hidden cases compare."""
-    _solutions.append(source)
+    current_context().solution_cells.append(source)
 
 
 class CheckModule:
@@ -111,6 +110,7 @@ class CheckModule:
         self.source, self.name, self.observe = source, name, observe
         self.imported = learner.imported(source)
         self.namespace: dict[str, Any] = {"__name__": name, learner.IS_CHECKS: True}
+        self.solutions: Solutions | None = None
         # Where Python looks for the source of functions.
         linecache.cache[name] = len(source), None, source.splitlines(True), name
         self.hidden = hidden_of(source, name, self.namespace)
@@ -130,24 +130,36 @@ class CheckModule:
         if self.observe:
             self.namespace["observe"] = self.observe
 
-    def compare_with(
-        self, solved: dict[str, Any], notebook: Mapping[str, Any]
-    ) -> CheckModule:
+    def solved(
+        self, sources: Mapping[str, str], notebook: Mapping[str, Any], exercise: str
+    ) -> dict[str, Any]:
+        """Returns what `Solutions` of a notebook define: those of before, if they hold.
+
+        Raises:
+            NameError: see `Solutions.of`.
+        """
+        if not (self.solutions and self.solutions.hold_for(sources, notebook)):
+            self.solutions = Solutions(sources, notebook)
+        return self.solutions.of(exercise)
+
+    def compare_with(self, solved: dict[str, Any], notebook: Mapping[str, Any]) -> None:
         """Lets hidden cases compare with solutions.
+
+        What the same solutions do is not found out again.
 
         Args:
             solved: the solutions, and what else their notebook defines.
             notebook: the names that a learner's notebook defines.
         """
-        checks = CheckModule(self.source, f"{self.name}, of the solution")
-        checks.bind(solved)
-        learner.namespaces.append(solved)  # so that both are traced alike
-        reference_checks.solutions = collections.ChainMap(checks.namespace, solved)
+        context = current_context()
         meant = {name: notebook[name] for name in self.imported if name in notebook}
-        reference_checks.learner = meant
-        if self.observe:
-            reference_checks.observers |= {"learner": self.observe}
-        return checks
+        context.functions, context.observe_learner = meant, self.observe
+        if context.solved is not solved:
+            checks = CheckModule(self.source, f"{self.name}, of the solution")
+            checks.bind(solved)
+            context.solutions = collections.ChainMap(checks.namespace, solved)
+            context.solved, context.known = solved, {}
+            context.namespaces.append(solved)  # so that both are traced alike
 
     def run(
         self,
@@ -159,7 +171,7 @@ class CheckModule:
         """Runs one check on what the names are bound to."""
         check = self.checks[exercise]
         names = check.essential, check.others
-        if not learner.partial_credit:
+        if not current_context().partial_credit:
             names = (*check.essential, *check.others), ()
         run = Run(exercise, *names, on_failure, to_beat)
         parts = {False: check.examples}
@@ -181,17 +193,25 @@ class CheckModule:
 
 def hidden_of(source: str, name: str, namespace: dict) -> dict[str, Callable]:
     """Runs a source; returns the hidden cases in it, and adds none to a notebook's."""
-    kept = list(_solutions)
-    with mock.patch.dict(_hidden, clear=True):
+    with within(Context()) as apart:
         exec(compile(source, name, "exec", dont_inherit=True), namespace)
-        found = dict(_hidden)
-    _solutions[:] = kept
-    return found
+    return apart.hidden
 
 
-def from_cells() -> dict[str, Callable]:
-    """Returns the hidden cases that the notebook's own cells define."""
-    return dict(_hidden)
+def names_in(value: Any, namespace: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the names that a function or class of a namespace uses."""
+    if isinstance(value, type):
+        for member in vars(value).values():
+            if not isinstance(member, type):  # it may be the class itself
+                yield from names_in(member, namespace)
+    elif isinstance(value, types.CodeType):
+        yield from value.co_names
+        for constant in value.co_consts:
+            yield from names_in(constant, namespace)
+    elif callable(value):
+        function = inspect.unwrap(value)
+        if getattr(function, "__globals__", None) is namespace:
+            yield from names_in(function.__code__, namespace)
 
 
 def in_namespace(function: Callable, namespace: dict[str, Any]) -> Callable:
@@ -201,23 +221,54 @@ def in_namespace(function: Callable, namespace: dict[str, Any]) -> Callable:
     return types.FunctionType(function.__code__, namespace, function.__name__)
 
 
-def solutions(
-    sources: Mapping[str, str], notebook: Mapping[str, Any], exercise: str = ""
-) -> dict[str, Any]:
-    """Runs solutions' sources, by exercise, beside what a notebook's cells define.
+class Solutions:
+    """A lesson's solutions, run beside what its notebook's cells define.
 
-    Raises:
-        NameError: the notebook does not define yet what the solution of `exercise`
-            uses; other solutions are then left out.
+    Args:
+        sources: their sources, by exercise; a class's notebook holds others in cells.
+        notebook: the names that the notebook defines.
     """
-    namespace = {**notebook, "__name__": "__solution__"}
-    for name, source in [*sources.items(), *((exercise, one) for one in _solutions)]:
-        file = f"<solution of {name}>"
-        linecache.cache[file] = len(source), None, source.splitlines(True), file
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                exec(compile(source, file, "exec"), namespace)
-        except NameError:
-            if name == exercise:
-                raise
-    return namespace
+
+    def __init__(self, sources: Mapping[str, str], notebook: Mapping[str, Any]):
+        cells = [(IN_CELLS, source) for source in current_context().solution_cells]
+        self.sources, self.notebook = [*sources.items(), *cells], dict(notebook)
+        self.namespace = {**notebook, "__name__": "__solution__"}
+        self.missing: dict[str, NameError] = {}  # names that a solution needs
+        for name, source in self.sources:
+            file = f"<solution of {name}>"
+            linecache.cache[file] = len(source), None, source.splitlines(True), file
+            try:
+                with contextlib.redirect_stdout(io.StringIO()):
+                    exec(compile(source, file, "exec"), self.namespace)
+            except NameError as error:
+                self.missing[name] = error
+
+    def hold_for(self, sources: Mapping[str, str], notebook: Mapping[str, Any]) -> bool:
+        """Tells whether these sources would do the same beside a notebook as it is now.
+
+        An answer, which a solution replaces, matters where the lesson's functions call
+        it. IPython's own names begin with an underscore.
+        """
+        cells = [(IN_CELLS, source) for source in current_context().solution_cells]
+        if self.missing or self.sources != [*sources.items(), *cells]:
+            return False
+        solved = {n for n, v in self.namespace.items() if self.notebook.get(n) is not v}
+        was, now = (
+            {n: v for n, v in one.items() if n[:1] != "_"}
+            for one in (self.notebook, notebook)
+        )
+        changed = {n for n in was | now if was.get(n, self) is not now.get(n, self)}
+        own = [value for name, value in now.items() if name not in solved]
+        called = {name for value in own for name in names_in(value, notebook)}
+        return changed <= solved - called
+
+    def of(self, exercise: str) -> dict[str, Any]:
+        """Returns what the solutions and the notebook define.
+
+        Raises:
+            NameError: the notebook does not define yet what the solution of `exercise`
+                uses; other solutions are then left out.
+        """
+        for name in {exercise, IN_CELLS} & {*self.missing}:
+            raise self.missing[name]
+        return self.namespace

@@ -29,7 +29,7 @@ import nbformat
 from hostile.corpus_lesson import NAME
 from nbformat import NotebookNode
 
-from grader.authoring.release import nbgrader_metadata, release
+from grader.lessons.release import nbgrader_metadata, release
 from grader.results import Status
 
 FOLDERS = ("graded", "graded_with_note", "needs_review", "harmless")

@@ -9,7 +9,7 @@ import tiny
 from nbformat import NotebookNode
 
 from grader.authoring.check_source import marked
-from grader.authoring.release import checks
+from grader.lessons.release import checks
 
 NAME = tiny.NAME
 # Stands in hidden tests and in a solution: whoever sees it sees what is hidden.

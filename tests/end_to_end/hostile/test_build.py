@@ -10,7 +10,7 @@ from hostile.build import FULL, GUARD
 from nbformat import NotebookNode
 
 from grader.authoring.lesson import read_lesson
-from grader.authoring.release import checks, exercises, release
+from grader.lessons.release import checks, exercises, release
 
 DANGEROUS = re.compile(
     r"\bfork|\bsubprocess\b|\bsocket\b|/proc/|\bos\.(_exit|kill|abort|closerange|write)\b"

@@ -9,17 +9,18 @@ TAMPERING = True
 LEAKED = """
 import linecache
 
-from coursekit import checks, learner, materials, reference_checks
+from coursekit import materials
+from coursekit.context import current_context
 
 
 def leaked():
-    found = [checks._hidden, checks._solutions, linecache.cache]
-    found += [reference_checks.solutions, materials.solutions_of(learner.lesson)]
+    context = current_context()
+    found = [vars(context), linecache.cache, materials.solutions_of(context.lesson)]
     responder = sys.modules.get("grader.kernel.inside.responder")
     for module in getattr(responder, "checks", []):
         found += [module.source, module.hidden, module.namespace]
     try:
-        found += [materials.checks_of(learner.lesson)]
+        found += [materials.checks_of(context.lesson)]
     except OSError:
         pass
     return NEEDLE.decode() in repr(found)

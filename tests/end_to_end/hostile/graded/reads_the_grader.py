@@ -10,7 +10,7 @@ import importlib
 
 
 def leaked():
-    ours = ("grader.authoring.release", "grader.judging.judge")
+    ours = ("grader.lessons.release", "grader.judging.judge")
     for name in (*ours, "hostile.build", "tiny"):
         try:
             return bool(importlib.import_module(name))

@@ -2,7 +2,7 @@
 
 from hostile.build import NOTHING
 
-from grader.authoring.release import release
+from grader.lessons.release import release
 
 POINTS = NOTHING
 

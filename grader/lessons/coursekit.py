@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,11 +39,9 @@ def read_common(root: Path = ROOT) -> dict[str, str]:
 
 def names_for_notebooks(modules: Mapping[str, str]) -> set[str]:
     """Lists what `coursekit.notebook` offers, without importing it."""
-    lists = re.findall(
-        r"(?ms)^__all__ = (\[.*?\])",
-        modules["notebook.py"] + modules["draw/__init__.py"],
-    )
-    return {name for one in lists for name in ast.literal_eval(one)}
+    text = modules["notebook.py"] + modules["draw/__init__.py"]
+    lists = re.findall(r"(?ms)^__all__ \+?= \[(.*?)\]", text)
+    return {*re.findall(r'"(\w+)"', "".join(lists))}
 
 
 def copy(target: Path, root: Path = ROOT, more: Mapping[str, str] | None = None):
