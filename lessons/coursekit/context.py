@@ -30,6 +30,8 @@ class Context:
         hidden: hidden cases that cells have defined, by exercise.
         solution_cells: sources of solutions, which cells of a class's notebook hold.
         results: each exercise's latest verdict.
+        predictions: by what they are about: the factor by which a guess was off, 1 for
+            a right one.
         calls: each observation of the last check, with its `Example`.
         failed: the examples that the last check shows as failed.
         on_call: is told how many calls the check has made.
@@ -52,6 +54,7 @@ class Context:
     hidden: dict[str, Callable] = dataclasses.field(default_factory=dict)
     solution_cells: list[str] = dataclasses.field(default_factory=list)
     results: dict[str, Any] = dataclasses.field(default_factory=dict)
+    predictions: dict[str, float] = dataclasses.field(default_factory=dict)
     calls: list[tuple] = dataclasses.field(default_factory=list)
     failed: list[tuple] = dataclasses.field(default_factory=list)
     on_call: Callable[[int], None] | None = None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -32,6 +33,7 @@ __all__ = [
     "example",
     "needs",
     "observe",
+    "predict",
     "scorecard",
 ]
 __all__ += _pictures
@@ -282,8 +284,43 @@ def progress(exercise: str, is_long: bool) -> Iterator[None]:
         handle.update(HTML(""))
 
 
+def predict(what: str, value: float | str, guess: float | str | None) -> None:
+    """Compares a guess with what a cell has found, and keeps it for the scorecard.
+
+    Args:
+        what: what was to be predicted, in a few words.
+        value: what it is: a number, or one of several words.
+        guess: what the learner wrote before running the cell; None says nothing.
+    """
+    if guess is None:
+        return
+    factor = 1.0 if guess == value else math.inf
+    if isinstance(value, float | int) and isinstance(guess, float | int):
+        low, high = sorted([float(guess), float(value)])
+        factor = high / low if low > 0 else 1.0 if low == high else math.inf
+    is_right = factor < 1.05  # what a rounded guess may be off by
+    current_context().predictions[what] = 1.0 if is_right else factor
+    said = f"{what}: you predicted {guess}, and it is {value}."
+    if is_right:
+        said = f"{what}: {value}, as you predicted."
+    print(translated(said))
+
+
+def predictions_so_far(factors: Sequence[float]) -> str:
+    """Says how often a learner's predictions were right, and how far off the others."""
+    off = sorted(factor for factor in factors if factor > 1)
+    num_right, count = len(factors) - len(off), len(factors)
+    if not off or math.isinf(off[len(off) // 2]):
+        return translated(f"Predictions: {num_right} of {count} right.")
+    median = f"{off[len(off) // 2]:.2g}"
+    return translated(
+        f"Predictions: {num_right} of {count} right, the others off by a factor of "
+        f"{median} (the median)."
+    )
+
+
 def scorecard() -> None:
-    """Prints each exercise's latest outcome and points."""
+    """Prints each exercise's latest outcome and points, and how predictions went."""
     context = current_context()
     checks = check_module(context)[0].checks
     width = max(map(columns, [*checks, translated("total")]))
@@ -300,6 +337,8 @@ def scorecard() -> None:
         print(f"{padded(exercise, width)}  {translated(worth)}  {translated(outcome)}")
     most = sum(one.points for one in checks.values() if not one.is_bonus)
     print(f"{padded(translated('total'), width)}  {total(points, bonus, most)}")
+    if context.predictions:
+        print(predictions_so_far([*context.predictions.values()]))
 
 
 def checklist(items: Mapping[str, str]) -> None:

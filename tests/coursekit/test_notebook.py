@@ -244,6 +244,24 @@ def test_a_cell_runs_the_learners_functions_once_their_checks_pass(shell, capsys
     assert printed() == "at work: -6.0\n"
 
 
+def test_predictions_are_compared_kept_and_counted(shell, capsys):
+    run(shell, 'predict("bytes", 8, None)', "scorecard()")
+    assert "redict" not in capsys.readouterr().out  # none was made
+    run(shell, 'predict("bytes", 8, 4)', 'predict("shape", "(8, 2)", "(8, 2)")')
+    run(shell, 'predict("seconds", 0.41, 0.4)', 'predict("devices", 0, 3)')
+    assert capsys.readouterr().out.splitlines() == [
+        "bytes: you predicted 4, and it is 8.",
+        "shape: (8, 2), as you predicted.",
+        "seconds: 0.41, as you predicted.",
+        "devices: you predicted 3, and it is 0.",
+    ]
+    run(shell, "scorecard()")
+    assert capsys.readouterr().out.endswith("Predictions: 2 of 4 right.\n")
+    run(shell, 'predict("devices", 8, 2)', "scorecard()")  # a second try counts
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.endswith("2 of 4 right, the others off by a factor of 4 (the median).")
+
+
 def test_a_class_may_ask_for_all_or_nothing(shell):
     current_context().partial_credit = False
     source = "import jax.numpy as jnp\ndef double(x):\n    return 2 * jnp.asarray(x)\n"
