@@ -67,6 +67,7 @@ SLOW = (
     "tests/lessons/test_device_counts.py",
     "tests/lessons/test_kernel.py",
     "tests/test_imports.py",
+    "tests/test_make.py",
     "tests/test_skips.py",
     "tests/test_website.py",
     "tests/workers/test_dask_executor.py",

@@ -37,7 +37,7 @@ PAGE_FILES = {".py": "python", ".j2": "jinja2"}  # in grader/pages, as Babel rea
 SENTENCE = re.compile(r"(?s)[\w{].*([.?](?: \{\d+\})?$|: )")
 # Messages that look like names in code.
 SHORT_TEXTS = "called seen expected likely where wrong right total holds fails".split()
-SHORT_TEXTS += "later again essential nothing".split()
+SHORT_TEXTS += "later again essential microbatches nothing".split()
 SHORT_TEXTS += ["In words", "{1} of {2}", "late, as the LMS says"]
 SHORT_TEXTS += ["{1} day{2} late", "{1} hour{2} late", "{1} minute{2} late"]
 SHORT_TEXTS += ["less than a minute late"]

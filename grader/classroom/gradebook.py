@@ -164,7 +164,7 @@ def add_lessons(classroom: Classroom) -> None:
             except MissingEntry:
                 book.add_assignment(name, duedate=dates.get(name))
             metadata = map(nbgrader_metadata, checks(lesson).values())
-            points = {one["grade_id"]: float(one["points"]) for one in metadata}
+            points = {entry["grade_id"]: float(entry["points"]) for entry in metadata}
             try:
                 known = book.find_notebook(name, name)
             except MissingEntry:
@@ -180,7 +180,11 @@ def add_lessons(classroom: Classroom) -> None:
                 changed.append(name)
             if has_others and known.submissions:
                 rebuilt.append(name)
-        now = {one.name: str(one.duedate) for one in book.assignments if one.duedate}
+        now = {
+            entry.name: str(entry.duedate)
+            for entry in book.assignments
+            if entry.duedate
+        }
     if now != dates:
         write(kept, json.dumps(now) + "\n")
     for name in changed:
@@ -205,11 +209,14 @@ def remove_lesson(classroom: Classroom, name: str) -> dict[Submission, Publicati
 
     What a person gave is saved before, and returned.
     """
-    kept = {one: classroom.publication(one) for one in classroom.submissions(name)}
-    for one, entry in entries(classroom, kept).items():
+    kept = {
+        submission: classroom.publication(submission)
+        for submission in classroom.submissions(name)
+    }
+    for submission, entry in entries(classroom, kept).items():
         facts = {"given": entry.given, "extension_s": entry.extension_s}
-        kept[one] = dataclasses.replace(kept[one], shown="", **facts)
-        classroom.write_publication(one, kept[one])
+        kept[submission] = dataclasses.replace(kept[submission], shown="", **facts)
+        classroom.write_publication(submission, kept[submission])
     with opened(classroom) as book:
         due = book.find_assignment(name).duedate
         book.remove_assignment(name)
@@ -220,8 +227,8 @@ def remove_lesson(classroom: Classroom, name: str) -> dict[Submission, Publicati
 def due_dates(classroom: Classroom) -> dict[str, datetime.datetime]:
     """Reads until when lessons are to be submitted, in UTC, of those that have that."""
     with opened(classroom) as book:
-        found = {one.name: one.duedate for one in book.assignments}
-    return {name: found[name] for name in classroom.lessons if found.get(name)}
+        dates = {assignment.name: assignment.duedate for assignment in book.assignments}
+    return {name: dates[name] for name in classroom.lessons if dates.get(name)}
 
 
 def save(
@@ -246,12 +253,13 @@ def save(
             row.extension = datetime.timedelta(seconds=lost.extension_s)
         needs_review = result.status is Status.NEEDS_REVIEW
         place = (result.lesson, result.lesson, submission.student)
-        for one in result.exercises:
+        for graded in result.exercises:
             try:
-                grade = book.find_grade(CHECK_PREFIX + one.exercise, *place)
+                grade = book.find_grade(CHECK_PREFIX + graded.exercise, *place)
             except MissingEntry:  # the lesson has lost this exercise since
                 continue
-            given = ExerciseScore(**lost.given.get(one.exercise, {})) if lost else None
+            name = graded.exercise
+            given = ExerciseScore(**lost.given.get(name, {})) if lost else None
             if given:
                 grade.manual_score = given.manual
                 grade.extra_credit = given.extra or None
@@ -259,12 +267,13 @@ def save(
             by_hand = grade.manual_score is not None or bool(grade.extra_credit)
             is_for_earlier = by_hand and (is_new_file or grade.needs_manual_grade)
             is_open = needs_review and grade.manual_score is None
-            grade.auto_score = None if needs_review else one.points
+            grade.auto_score = None if needs_review else graded.points
             grade.needs_manual_grade = is_open or is_for_earlier
-            is_untouched = one.outcome is Outcome.NOT_ATTEMPTED
+            is_untouched = graded.outcome is Outcome.NOT_ATTEMPTED
             with contextlib.suppress(MissingEntry):
-                comment = book.find_comment(one.exercise, *place)
-                comment.auto_comment = "No response." if is_untouched else one.message
+                comment = book.find_comment(graded.exercise, *place)
+                said = "No response." if is_untouched else graded.message
+                comment.auto_comment = said
                 if given and given.comment:
                     comment.manual_comment = given.comment
 
@@ -279,8 +288,11 @@ def entries(
     Raises:
         ValueError: an extension cannot be read.
     """
-    wanted = {(one.lesson, one.student): one for one in publications}
-    rules, found = Lateness(classroom), {}
+    wanted = {
+        (submission.lesson, submission.student): submission
+        for submission in publications
+    }
+    rules, known = Lateness(classroom), {}
     students = {student for _, student in wanted}
     with opened(classroom) as book:
         rows = (
@@ -299,37 +311,38 @@ def entries(
             rows = rows.filter(SubmittedAssignment.student_id == students.pop())
         for row in rows:
             lesson = row.assignment.assignment.name
-            one = wanted.get((lesson, row.assignment.student_id))
-            if one and row.notebook.name == lesson and is_saved(row):
-                is_newest = not publications[one].unreadable
-                late = rules.update(row, one, is_newest=is_newest)
+            submission = wanted.get((lesson, row.assignment.student_id))
+            if submission and row.notebook.name == lesson and is_saved(row):
+                is_newest = not publications[submission].unreadable
+                late = rules.update(row, submission, is_newest=is_newest)
                 extension = row.assignment.extension
                 seconds = extension.total_seconds() if extension else None
-                found[one] = Entry(scores_in(row), late, seconds)
-    return found
+                known[submission] = Entry(scores_in(row), late, seconds)
+    return known
 
 
 def is_saved(row: SubmittedNotebook) -> bool:
     """Tells whether a result was written; nbgrader makes the row before that."""
     return not row.grades or any(
-        one.needs_manual_grade or not one.auto_score is one.manual_score is None
-        for one in row.grades
+        grade.needs_manual_grade or not grade.auto_score is grade.manual_score is None
+        for grade in row.grades
     )
 
 
 def scores_in(row: SubmittedNotebook) -> dict[str, ExerciseScore]:
-    comments = {one.cell.name: one.manual_comment for one in row.comments}
+    comments = {note.cell.name: note.manual_comment for note in row.comments}
     scores = {}
     for grade in row.grades:
         name = grade.cell.name.removeprefix(CHECK_PREFIX)
-        one = ExerciseScore(
+        score = ExerciseScore(
             auto=grade.auto_score,
             manual=grade.manual_score,
             extra=grade.extra_credit or 0.0,
             comment=comments.get(name) or "",
         )
-        is_earlier = grade.needs_manual_grade and one.by_hand and one.score is not None
-        scores[name] = dataclasses.replace(one, is_for_earlier_file=is_earlier)
+        is_given = score.by_hand and score.score is not None
+        is_earlier = grade.needs_manual_grade and is_given
+        scores[name] = dataclasses.replace(score, is_for_earlier_file=is_earlier)
     return scores
 
 
@@ -345,14 +358,14 @@ def add_students(classroom: Classroom) -> None:
     known, the id is shown in its place.
     """
     names = classroom.names()
-    submitted = {one.student for one in classroom.submissions()}
+    submitted = {submission.student for submission in classroom.submissions()}
     with opened(classroom) as book:
         known = {student.id: student for student in book.students}
-        for one in sorted({*names, *submitted}):
-            if not (student := known.get(one)):
-                book.db.add(student := Student(id=one))
-            if one in names or student.last_name is None:
-                name = names.get(one, one)
+        for learner in sorted({*names, *submitted}):
+            if not (student := known.get(learner)):
+                book.db.add(student := Student(id=learner))
+            if learner in names or student.last_name is None:
+                name = names.get(learner, learner)
                 last, comma, first = name.partition(", ")
                 if not comma:
                     first, _, last = name.rpartition(" ")

@@ -135,24 +135,24 @@ def entries_of(
     classroom: Classroom, publications: Mapping[Submission, Publication]
 ) -> dict[Submission, Entry]:
     """Reads what the gradebook has on submissions; fills in first what it has lost."""
-    found = gradebook.entries(classroom, publications)
+    entries = gradebook.entries(classroom, publications)
     records = {
-        one: record
-        for one, now in publications.items()
-        if one not in found and (record := classroom.store.get(now.key))
+        submission: record
+        for submission, now in publications.items()
+        if submission not in entries and (record := classroom.store.get(now.key))
     }
     if not records:
-        return found
+        return entries
     gradebook.add_lessons(classroom)
     gradebook.add_students(classroom)
-    lost = {one: publications[one] for one in records}
-    for one, record in records.items():
-        gradebook.save(classroom, one, record.result, lost=lost[one])
+    lost = {submission: publications[submission] for submission in records}
+    for submission, record in records.items():
+        gradebook.save(classroom, submission, record.result, lost=lost[submission])
     tqdm.write(
         f"The gradebook had lost {len(lost)} graded submissions. They were filled in "
         "again from grading/, with the scores that people gave."
     )
-    return found | gradebook.entries(classroom, lost)
+    return entries | gradebook.entries(classroom, lost)
 
 
 def results_of(
@@ -160,8 +160,10 @@ def results_of(
 ) -> dict[Submission, Result | None]:
     """Returns the results that count, of one lesson or all; None: not graded yet."""
     chosen = classroom.submissions(lesson, section=section)
-    wanted = {one: classroom.publication(one) for one in chosen}
-    finals = {one: final for one, _, final in final_results(classroom, wanted)}
+    wanted = {submission: classroom.publication(submission) for submission in chosen}
+    finals = {
+        submission: final for submission, _, final in final_results(classroom, wanted)
+    }
     return dict.fromkeys(wanted) | finals
 
 
@@ -286,19 +288,20 @@ def autograded_notebook(lesson: NotebookNode, result: Result) -> NotebookNode:
     """
     notebook = release(lesson)
     exercise_cells, check_cells = exercises(notebook), checks(notebook)
-    for one in result.exercises:
-        if one.source:
-            exercise_cells[one.exercise].source = one.source
-        check_cells[one.exercise].outputs = [check_output(one, result.status)]
-        check_cells[one.exercise].execution_count = 1
+    for exercise in result.exercises:
+        if exercise.source:
+            exercise_cells[exercise.exercise].source = exercise.source
+        check_cells[exercise.exercise].outputs = [check_output(exercise, result.status)]
+        check_cells[exercise.exercise].execution_count = 1
     return notebook
 
 
-def check_output(one: ExerciseResult, status: Status) -> NotebookNode:
+def check_output(exercise: ExerciseResult, status: Status) -> NotebookNode:
     """Makes a check's output: the points as text, for nbgrader, and its card."""
     if status is Status.NEEDS_REVIEW:
-        text = f"{one.exercise}: a person will look at it.\n"
+        text = f"{exercise.exercise}: a person will look at it.\n"
         return nbformat.v4.new_output("stream", text=text)
-    points = 0 if one.is_bonus else one.points  # a bonus has no points in nbgrader
-    data = {"text/plain": f"{points:g}", "text/html": card(one)}
+    # A bonus has no points in nbgrader.
+    points = 0 if exercise.is_bonus else exercise.points
+    data = {"text/plain": f"{points:g}", "text/html": card(exercise)}
     return nbformat.v4.new_output("execute_result", data=data, execution_count=1)

@@ -58,16 +58,16 @@ class Person:
     @functools.cached_property
     def ids(self) -> Row:
         """The ids under which this learner's work may have arrived, by column."""
-        found = {column: self.facts[column] for column in IDS if column in self.facts}
+        ids = {column: self.facts[column] for column in IDS if column in self.facts}
         if numbers := moodle_numbers(self.facts):
-            found["moodle_id"] = numbers[0]
-        for column, value in list(found.items()):
+            ids["moodle_id"] = numbers[0]
+        for column, value in list(ids.items()):
             if "@" in value:
-                found[f"{column}, before @"] = value.partition("@")[0]
-        found["name"] = name = self.facts.get("name", "")
+                ids[f"{column}, before @"] = value.partition("@")[0]
+        ids["name"] = name = self.facts.get("name", "")
         last, _, first = name.partition(", ")
-        found["name, turned round"] = f"{first} {last}" if first else ""
-        return {column: safe_id(value) for column, value in found.items() if value}
+        ids["name, turned round"] = f"{first} {last}" if first else ""
+        return {column: safe_id(value) for column, value in ids.items() if value}
 
 
 def is_of_canvas(table: Table) -> bool:
@@ -115,15 +115,15 @@ def ids_by_column(
 
     An id that two people have in the same column, such as a name, is nobody's.
     """
-    found: dict[str, dict[str, Person]] = {}
+    columns: dict[str, dict[str, Person]] = {}
     shared = set()
     for person in people:
-        for column, one in person.ids.items():
-            if found.setdefault(column, {}).setdefault(one, person) is not person:
-                shared.add((column, one))
-    for column, one in shared:
-        del found[column][one]
-    return dict(sorted(found.items(), key=lambda item: -len(item[1].keys() & known)))
+        for column, number in person.ids.items():
+            if columns.setdefault(column, {}).setdefault(number, person) is not person:
+                shared.add((column, number))
+    for column, number in shared:
+        del columns[column][number]
+    return dict(sorted(columns.items(), key=lambda item: -len(item[1].keys() & known)))
 
 
 def match(
@@ -136,18 +136,18 @@ def match(
     """
     people = [*people]
     by_fact = {fact: person for person in people for fact in facts_of(person.facts)}
-    found: dict[str, Person] = {}
+    persons: dict[str, Person] = {}
     for student in sorted(known & roster.keys()):
         facts = (by_fact.get(fact) for fact in facts_of(roster[student]))
         person = next(filter(None, facts), None)
-        if person and person not in found.values():
-            found[student] = person
+        if person and person not in persons.values():
+            persons[student] = person
     for ids in ids_by_column(people, known).values():
-        taken = {*found.values()}
-        for one in known & ids.keys() - found.keys():
-            if ids[one] not in taken:
-                found[one] = ids[one]
-    return found
+        taken = {*persons.values()}
+        for student_id in known & ids.keys() - persons.keys():
+            if ids[student_id] not in taken:
+                persons[student_id] = ids[student_id]
+    return persons
 
 
 def facts_of(row: Row) -> list[tuple[str, str]]:
@@ -167,7 +167,7 @@ def read_aliases(path: Path) -> dict[str, str]:
     A line `hw-{id},{id}` of aliases.csv stands for one of each learner's.
     """
     people = read_people(path)
-    found = {
+    aliases = {
         number: student
         for student, row in people.items()
         for number in moodle_numbers(row)
@@ -175,11 +175,11 @@ def read_aliases(path: Path) -> dict[str, str]:
     }
     table = path.with_name(ALIASES)
     for submitted, student, *_ in read_table(table).rows if table.exists() else ():
-        for one in people if "{id}" in submitted else [student]:
-            found[safe_id(submitted.replace("{id}", one))] = student.replace(
-                "{id}", one
+        for person in people if "{id}" in submitted else [student]:
+            aliases[safe_id(submitted.replace("{id}", person))] = student.replace(
+                "{id}", person
             )
-    return found
+    return aliases
 
 
 def strangers(known: Set[str], students: Set[str]) -> tuple[list[str], str]:
@@ -191,11 +191,11 @@ def strangers(known: Set[str], students: Set[str]) -> tuple[list[str], str]:
     unknown = sorted(students - known) if known else []
     aliases = {student: alias_of(student, known) for student in unknown}
     are_most = 2 * len(unknown) > len(students)
-    found = [student for student in unknown if are_most or aliases[student]]
-    shown = ", ".join(found[:5]) + ", …" * (len(found) > 5)
-    example = next(filter(None, aliases.values()), f"{', '.join(found[:1])},ID")
-    return found, (
-        f"{len(found)} of {len(students)} learners are not on the roster: {shown}. "
+    unlisted = [student for student in unknown if are_most or aliases[student]]
+    shown = ", ".join(unlisted[:5]) + ", …" * (len(unlisted) > 5)
+    example = next(filter(None, aliases.values()), f"{', '.join(unlisted[:1])},ID")
+    return unlisted, (
+        f"{len(unlisted)} of {len(students)} learners are not on the roster: {shown}. "
         f"Import the roster that has them, or say in grading/{ALIASES}, below its "
         f'first line submitted,id, who they are: "{example}".'
     )
@@ -206,8 +206,8 @@ def alias_of(student: str, known: Set[str]) -> str:
     parts = re.split(r"([._@-]+)", student)
     for size in range(len(parts) - 1, 0, -1):
         for start in range(0, len(parts) - size + 1, 2):
-            if (one := "".join(parts[start : start + size])) in known:
-                return f"{student.replace(one, '{id}', 1)},{{id}}"
+            if (part := "".join(parts[start : start + size])) in known:
+                return f"{student.replace(part, '{id}', 1)},{{id}}"
     return ""
 
 
@@ -247,12 +247,12 @@ def read_sections(path: Path) -> dict[str, set[str]]:
 
     Canvas writes "Monday and Friday" then, Moodle "Monday, Friday".
     """
-    found: dict[str, set[str]] = {}
+    sections: dict[str, set[str]] = {}
     for student, row in read_people(path).items():
         for section in SECTIONS.split(row.get("section", "")):
             if section.strip():
-                found.setdefault(section.strip(), set()).add(student)
-    return dict(sorted(found.items()))
+                sections.setdefault(section.strip(), set()).add(student)
+    return dict(sorted(sections.items()))
 
 
 def find_student(path: Path, text: str) -> str:
@@ -260,12 +260,12 @@ def find_student(path: Path, text: str) -> str:
 
     A text that fits none, or several, comes back as it is; a section is nobody's.
     """
-    found = []
+    students = []
     for student, row in read_people(path).items():
         known = [row["name"], *(value for _, value in facts_of(row))]
         if text and text.casefold() in map(str.casefold, known):
-            found.append(student)
-    return found[0] if len(found) == 1 else text
+            students.append(student)
+    return students[0] if len(students) == 1 else text
 
 
 def add_names(path: Path, names: Mapping[str, str]) -> None:

@@ -203,7 +203,7 @@ class Collection:
         """
         if not archives or any(file.is_notebook for file in files):
             return False
-        found: list[Owner | None] = []
+        owners_found: list[Owner | None] = []
         for archive in archives:
             with open(archive.path, "rb") as source:
                 try:
@@ -212,20 +212,20 @@ class Collection:
                     return False
             paths = [file.parts[len(archive.parts) :] for file in inside]
             owned = zip(paths, owners(paths, self.known_lessons), strict=True)
-            found += [owner for path, owner in owned if is_candidate(path)]
-        return all(found) and any(owner.from_lms for owner in found)
+            owners_found += [owner for path, owner in owned if is_candidate(path)]
+        return all(owners_found) and any(owner.from_lms for owner in owners_found)
 
     def add_archive(self, file: ListedFile) -> None:
         """Adds the files of an archive that holds a class's, or one learner's."""
         with open(file.path, "rb") as source:  # it may be larger than the memory
             try:
-                found = [*Archive(source, MAX_TOTAL).files(file)]
+                files = [*Archive(source, MAX_TOTAL).files(file)]
             except Unreadable as problem:
                 self.listed[file.full_name] += 1
                 again = "Download it again, or ask for it."
                 self.leave([file.full_name], f"{shown(file)} {problem}. {again}")
             else:
-                self.add_files(found, file.parts, may_be_one=True)
+                self.add_files(files, file.parts, may_be_one=True)
 
     def add_files(
         self,
@@ -239,9 +239,9 @@ class Collection:
         name = re.sub(r"(?i)\.zip$", "", folder[-1]) if folder else ""
         paths = [file.parts[len(folder) :] for file in files]
         by_student: dict[str, list[tuple[ListedFile, Owner]]] = {}
-        found = owners(paths, self.known_lessons, name, may_be_one)
-        others = self.others_named({owner.student for owner in found if owner})
-        for file, owner in zip(files, found, strict=True):
+        file_owners = owners(paths, self.known_lessons, name, may_be_one)
+        others = self.others_named({owner.student for owner in file_owners if owner})
+        for file, owner in zip(files, file_owners, strict=True):
             if file.problem:
                 line = f"{shown(file)} {file.problem}: not collected."
                 self.leave([file.full_name], line)
@@ -270,8 +270,14 @@ class Collection:
 
     def others_named(self, learners: set[str]) -> Callable[[Owner], str]:
         """Makes a function that says how a file may be another learner's, or ""."""
-        by_name = {self.learner_names.without_work(one): one for one in learners}
-        made_up = {safe_id(one): one for one in learners if safe_id(one) != one}
+        by_name = {
+            self.learner_names.without_work(learner): learner for learner in learners
+        }
+        made_up = {
+            safe_id(learner): learner
+            for learner in learners
+            if safe_id(learner) != learner
+        }
 
         def clash(owner: Owner) -> str:
             named = self.other_learner(owner)
@@ -343,24 +349,26 @@ class Collection:
             return
         if inside != [file]:
             self.listed[file.full_name] -= 1
-            self.listed.update(one.full_name for one in inside)
-        inner = [one.inner for one in inside if one.inner and not owner.from_lms]
+            self.listed.update(member.full_name for member in inside)
+        inner = [
+            member.inner for member in inside if member.inner and not owner.from_lms
+        ]
         named = named_learners(inner, self.known_lessons)
         others = [name for name in named if not is_same(name, owner.student)]
         names = ", ".join(map(quoted, sorted(others)[:5]))
         if len(others) > 1:
             line = f"{shown(file)} holds files of {names}. If it is a class's download,"
             remedy = "name it on the command line, without others of its folder."
-            self.leave([one.full_name for one in inside], f"{line} {remedy}")
+            self.leave([member.full_name for member in inside], f"{line} {remedy}")
             return
         if others:
             line = f"{shown(file)} holds a file that is named after {names}"
             self.problems.append(f"{student}: {line}; it is taken for {student}'s.")
-        for one in inside:
-            if one.problem:
-                self.account.append((one.full_name, Fate.NO_NOTEBOOK))
+        for member in inside:
+            if member.problem:
+                self.account.append((member.full_name, Fate.NO_NOTEBOOK))
             else:
-                yield one
+                yield member
 
     def read(
         self, file: ListedFile, owner: Owner, place: tuple[str, ...], download: str
@@ -372,7 +380,9 @@ class Collection:
         """
         path = (*owner.path, *file.inner)
         is_one = owner.from_lms or is_candidate(path)
-        is_one = is_one or any(fit(file.name, one) > 1 for one in self.lessons)
+        is_one = is_one or any(
+            fit(file.name, lesson_name) > 1 for lesson_name in self.lessons
+        )
         lesson = lesson_named(path, self.lessons) if owner.path and is_one else ""
         only = self.lessons[0] if len(self.lessons) == 1 else ""
         kind, is_ours = int(file.is_archive), False
@@ -421,12 +431,13 @@ class Collection:
     def choose(self, student: str, lesson: str, versions: list[Version]) -> None:
         """Places the version that counts, if no person has to decide which one."""
         best = best_of(versions)
-        learners = {one.seems_of for one in versions if not one.is_ours} - {""}
-        is_tie = len({one.digest for one in best}) > 1
+        learners = {version.seems_of for version in versions if not version.is_ours}
+        learners -= {""}
+        is_tie = len({version.digest for version in best}) > 1
         if is_tie or len(learners) > 1:
             why = "are equally new" if is_tie else "may be of several learners"
             self.leave(
-                [one.path for one in versions],
+                [version.path for version in versions],
                 f"{student}, {lesson}: {listed(best if is_tie else versions)} {why}: "
                 "none of them was taken. Leave the one that counts.",
             )
@@ -448,7 +459,7 @@ class Collection:
             old = self.placed.get((student, lesson)) or self.on_disk(path, lesson)
         except (FileExistsError, NotADirectoryError, Unreadable):
             what = f"Something else is in the place of {path}. Remove it."
-            self.leave([one.path for one in versions], f"{who}: {what}")
+            self.leave([version.path for version in versions], f"{who}: {what}")
             return
         newest = new if old is None or new.supersedes(old) else old
         if newest.digest == new.digest:
@@ -463,18 +474,22 @@ class Collection:
                 line = newest.why_not([new if newest is old else old])
             self.problems.append(f"{who}: {line}")
         by_rank: dict[tuple, list[Version]] = {}
-        for one in versions:
-            fate = Fate.OLDER if one.kind else Fate.NO_NOTEBOOK
-            if one is new and newest.digest == new.digest:
+        for version in versions:
+            fate = Fate.OLDER if version.kind else Fate.NO_NOTEBOOK
+            if version is new and newest.digest == new.digest:
                 fate = Fate.COUNTS
-            elif one.digest != new.digest and one.is_ours:
+            elif version.digest != new.digest and version.is_ours:
                 fate = Fate.OURS
-            elif one.digest != new.digest and one.kind > 1:
-                by_rank.setdefault(one.rank, []).append(one)
-            if one.digest != newest.digest and one.kind > 1 and not one.is_ours:
+            elif version.digest != new.digest and version.kind > 1:
+                by_rank.setdefault(version.rank, []).append(version)
+            if (
+                version.digest != newest.digest
+                and version.kind > 1
+                and not version.is_ours
+            ):
                 others = self.superseded.setdefault((student, lesson), [])
-                others.append(replace(one, file=None))
-            self.account.append((one.path, fate))
+                others.append(replace(version, file=None))
+            self.account.append((version.path, fate))
         for several in by_rank.values():
             self.problems.append(f"{who}: {new.why_not(several)}")
 

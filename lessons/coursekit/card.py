@@ -85,27 +85,30 @@ def right_column(statement: Any, verdict: Verdict, points: float) -> str:
 
 def lacks_essential(verdict: Verdict) -> bool:
     """Tells whether what holds earns nothing, since an essential statement fails."""
-    found = {(one.is_essential, one.standing) for one in verdict.statements}
-    return {(True, FAILS), (False, HOLDS)} <= found
+    standings = {
+        (statement.is_essential, statement.standing) for statement in verdict.statements
+    }
+    return {(True, FAILS), (False, HOLDS)} <= standings
 
 
 def rows_of(headline: str, rows: Iterable[Sequence[str]]) -> list[tuple[str, str, str]]:
     """Lists (name, label, text) of what a failure shows, in the learner's language."""
-    found = [("", "", translated(headline))] if headline else []
+    shown = [("", "", translated(headline))] if headline else []
     for name, text in rows:
         lines = map(translated, text.splitlines())
-        found.append((name, translated(name), "\n".join(lines)))
-    return found
+        shown.append((name, translated(name), "\n".join(lines)))
+    return shown
 
 
 def text_card(verdict: Verdict, *, points: float, is_bonus: bool = False) -> str:
     right = worth(verdict, points, is_bonus)
     lines = [spread(f"{verdict.exercise}  {translated(verdict.outcome)}", right)]
-    for one in verdict.statements:
-        name = f"{MARKS[one.standing]} {translated(one.name)}{remark(one)}"
-        lines.append(spread(name, right_column(one, verdict, points)))
-        if one.rows:
-            lines += block_of(one.headline, one.rows)
+    for statement in verdict.statements:
+        name = f"{translated(statement.name)}{remark(statement)}"
+        left = f"{MARKS[statement.standing]} {name}"
+        lines.append(spread(left, right_column(statement, verdict, points)))
+        if statement.rows:
+            lines += block_of(statement.headline, statement.rows)
     if not verdict.statements:
         lines += block_of(verdict.headline, verdict.rows)
     if closing := closing_line(verdict):
@@ -113,9 +116,13 @@ def text_card(verdict: Verdict, *, points: float, is_bonus: bool = False) -> str
     return "\n".join(lines)
 
 
-def remark(one: Any) -> str:
+def remark(statement: Any) -> str:
     """Says behind a statement's name why nothing is shown below it, or ""."""
-    return f" ({translated(one.headline)})" if one.headline and not one.rows else ""
+    return (
+        f" ({translated(statement.headline)})"
+        if statement.headline and not statement.rows
+        else ""
+    )
 
 
 def block_of(headline: str, rows: Iterable[Sequence[str]]) -> list[str]:
@@ -140,7 +147,7 @@ def closing_line(verdict: Verdict) -> str:
         return translated(text)
     if verdict.outcome != ON_EXAMPLES:
         return ""
-    count = sum(one.standing == LATER for one in verdict.statements)
+    count = sum(statement.standing == LATER for statement in verdict.statements)
     if not count:
         return translated("Other cases are tried when your work is graded.")
     if count == 1:
@@ -176,7 +183,9 @@ def html_card(
             f"<code><b>{exercise}</b></code><span>{outcome}</span>"
             f'<b style="margin-left:auto">{right}</b></div>'
         )
-    items = "".join(item_of(one, verdict, points) for one in verdict.statements)
+    items = "".join(
+        item_of(statement, verdict, points) for statement in verdict.statements
+    )
     items = items or f"<li>{details_of(verdict.headline, verdict.rows)}</li>"
     style = "list-style:none;margin:0;padding:.3rem .8rem .5rem"
     inside += f'<ul style="{style}">{items}</ul>'
@@ -197,26 +206,28 @@ def html_card(
     )
 
 
-def item_of(one: Any, verdict: Verdict, points: float) -> str:
-    style = f"flex:0 0 1.5em;font-weight:700;color:{COLOURS[one.standing]}"
-    mark = f'<span style="{style}" aria-hidden="true">{MARKS[one.standing]}</span>'
-    spoken = escape(translated(SPOKEN[one.standing]))
+def item_of(statement: Any, verdict: Verdict, points: float) -> str:
+    style = f"flex:0 0 1.5em;font-weight:700;color:{COLOURS[statement.standing]}"
+    mark = (
+        f'<span style="{style}" aria-hidden="true">{MARKS[statement.standing]}</span>'
+    )
+    spoken = escape(translated(SPOKEN[statement.standing]))
     spoken = f'<span style="position:absolute;left:-9999px">{spoken}: </span>'
-    name = translated(one.name)
+    name = translated(statement.name)
     name = escape(name[:1].upper() + name[1:])
-    name = f"<b>{name}</b>" if one.is_essential else name
-    if said := remark(one):
+    name = f"<b>{name}</b>" if statement.is_essential else name
+    if said := remark(statement):
         name += f'<span style="{FAINT}">{escape(said)}</span>'
     style, right = (
         f"{FAINT};font-size:.9em;white-space:nowrap",
-        right_column(one, verdict, points),
+        right_column(statement, verdict, points),
     )
     right = f'<span style="{style}">{escape(right)}</span>'
     inside = ""
-    if one.rows:
-        inside = details_of(one.headline, one.rows)
-    if one.layouts:
-        inside += layouts_of(*one.layouts)
+    if statement.rows:
+        inside = details_of(statement.headline, statement.rows)
+    if statement.layouts:
+        inside += layouts_of(*statement.layouts)
     return (
         '<li style="position:relative;padding:.15rem 0;overflow:hidden">'
         f'<div style="display:flex">{mark}<span style="flex:1">{spoken}{name}</span>'

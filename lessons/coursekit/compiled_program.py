@@ -54,21 +54,22 @@ class CompiledProgram:
                 operations = self.computations[name] = []
                 if line.startswith("ENTRY"):
                     self.entry = name
-            elif found := OPERATION.match(line):
-                operations.append(found)
+            elif operation := OPERATION.match(line):
+                operations.append(operation)
         self.named = {
-            name: {found[1]: found for found in operations}
+            name: {operation[1]: operation for operation in operations}
             for name, operations in self.computations.items()
         }
         counts = self.count(self.entry)
         self.collectives = tuple(
-            dataclasses.replace(one, times=times) for one, times in counts.items()
+            dataclasses.replace(collective, times=times)
+            for collective, times in counts.items()
         )
         self.shapes = {
             shape_of_numbers(dtype, shape)
             for operations in self.computations.values()
-            for found in operations
-            for dtype, shape in arrays(found[2])
+            for operation in operations
+            for dtype, shape in arrays(operation[2])
         }
         costs = executable.cost_analysis() or {}  # without "flops" where there are none
         # XLA counts a loop's body once.
@@ -78,51 +79,55 @@ class CompiledProgram:
     def count(self, name: str) -> Counts:
         """Counts the collectives of one computation, with those that it calls."""
         counts: Counts = {}
-        for found in self.computations[name]:
-            kind, rest = found[3].removesuffix("-start"), found[4]
+        for operation in self.computations[name]:
+            kind, rest = operation[3].removesuffix("-start"), operation[4]
             inside: Counts = {}
             if kind in KINDS.values():
-                for one in self.collective(name, kind, found):
-                    inside[one] = inside.get(one, 0) + 1
+                for collective in self.collective(name, kind, operation):
+                    inside[collective] = inside.get(collective, 0) + 1
             for callee in called(rest) if not inside else ():
-                for one, times in self.count(callee).items():
-                    inside[one] = added(inside.get(one, 0), times)
+                for collective, times in self.count(callee).items():
+                    inside[collective] = added(inside.get(collective, 0), times)
             if kind == "while":
-                inside = repeated(inside, self.rounds(name, found))
-            for one, times in inside.items():
-                counts[one] = added(counts.get(one, 0), times)
+                inside = repeated(inside, self.rounds(name, operation))
+            for collective, times in inside.items():
+                counts[collective] = added(counts.get(collective, 0), times)
         return counts
 
     def flops_of_products(self, name: str) -> float:
         """Counts the FLOPs of a computation's products of matrices, loops included."""
         total = 0.0
-        for found in self.computations[name]:
-            if found[3] == "dot":
-                total += self.flops_of_dot(name, found)
-            inside = sum(map(self.flops_of_products, called(found[4])))
-            rounds = self.rounds(name, found) if found[3] == "while" else None
+        for operation in self.computations[name]:
+            if operation[3] == "dot":
+                total += self.flops_of_dot(name, operation)
+            inside = sum(map(self.flops_of_products, called(operation[4])))
+            rounds = self.rounds(name, operation) if operation[3] == "while" else None
             total += inside * (1 if rounds is None else rounds)
         return total
 
-    def flops_of_dot(self, name: str, found: re.Match) -> float:
-        [(_, shape)] = arrays(self.named[name][operands(found)[0]][2])
-        axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", found[4])
+    def flops_of_dot(self, name: str, dot: re.Match) -> float:
+        [(_, shape)] = arrays(self.named[name][operands(dot)[0]][2])
+        axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", dot[4])
         summed = (
             [shape[int(axis)] for axis in axes[1].split(",") if axis] if axes else ()
         )
-        return 2.0 * math.prod(arrays(found[2])[0][1]) * math.prod(summed)
+        return 2.0 * math.prod(arrays(dot[2])[0][1]) * math.prod(summed)
 
-    def collective(self, name: str, kind: str, found: re.Match) -> Iterator[Collective]:
+    def collective(
+        self, name: str, kind: str, operation: re.Match
+    ) -> Iterator[Collective]:
         """Yields what a device puts in, an array each."""
-        size = len(self.groups(found)[0])
+        size = len(self.groups(operation)[0])
         if kind == "collective-permute":
-            size = len(self.groups(found))
+            size = len(self.groups(operation))
         reduction = ""
-        if reducer := re.search(r"to_apply=%?([\w.-]+)", found[4]):
+        if reducer := re.search(r"to_apply=%?([\w.-]+)", operation[4]):
             last = self.computations[reducer[1]][-1][3]
             reduction = REDUCTIONS.get(last, "other")
         named = self.named[name]
-        parts = [a for one in operands(found) for a in arrays(named[one][2])]
+        parts = [
+            a for operand in operands(operation) for a in arrays(named[operand][2])
+        ]
         if kind == "all-to-all" and len(parts) > 1:  # one operand, cut into pieces
             parts = [(parts[0][0], (len(parts), *parts[0][1]))]
         for dtype, shape in parts:
@@ -143,7 +148,7 @@ class CompiledProgram:
         test = list(condition.values())[-1]
         if test[3] != "compare" or "direction=LT" not in test[4]:
             return self.trips
-        counter, stop = (condition[one] for one in operands(test))
+        counter, stop = (condition[operand] for operand in operands(test))
         place = re.search(r"index=(\d+)", counter[4])
         if not place:
             return self.trips
@@ -151,19 +156,23 @@ class CompiledProgram:
         outside = self.named[name]
         start = outside[operands(outside[operands(loop)[0]])[place]]
         step = body[operands(list(body.values())[-1])[place]]
-        added = [body[one] for one in operands(step)] if step[3] == "add" else []
+        added = (
+            [body[operand] for operand in operands(step)] if step[3] == "add" else []
+        )
         numbers = [constant(outside, start), constant(condition, stop)]
-        numbers += [constant(body, one) for one in added if one[3] == "constant"]
+        numbers += [
+            constant(body, operand) for operand in added if operand[3] == "constant"
+        ]
         if len(numbers) != 3 or None in numbers:
             return self.trips
         first, last, by = numbers
         return max(0, -(-(last - first) // by)) if by else self.trips
 
-    def source(self, found: re.Match) -> str:
+    def source(self, operation: re.Match) -> str:
         """Returns the line that an operation comes from: `train.py:12`, or ""."""
-        if place := re.search(r'source_file="(.*?)" source_line=(\d+)', found[4]):
+        if place := re.search(r'source_file="(.*?)" source_line=(\d+)', operation[4]):
             return f"{place[1].rpartition('/')[2]}:{place[2]}"
-        frame = re.search(r"stack_frame_id=(\d+)", found[4])
+        frame = re.search(r"stack_frame_id=(\d+)", operation[4])
         return self.frames.get(frame[1], "") if frame else ""
 
     @functools.cached_property
@@ -224,30 +233,30 @@ def mesh_groups(mesh: str, axes: str) -> list[list[int]]:
         for first, last in itertools.pairwise(cuts) if size > 1 else [(1, 1)]:
             places[name, first] = len(shape)
             shape.append(last // first)
-    inner = [places[one] for one in chosen]
+    inner = [places[part] for part in chosen]
     outer = [axis for axis in range(len(shape)) if axis not in inner]
     devices = np.arange(math.prod(shape)).reshape(shape).transpose(outer + inner)
     return devices.reshape(-1, math.prod(shape[axis] for axis in inner)).tolist()
 
 
-def operands(found: re.Match) -> list[str]:
+def operands(operation: re.Match) -> list[str]:
     """Names what an operation takes."""
-    return re.findall(r"%([\w.-]+)", found[4].split("), ")[0])
+    return re.findall(r"%([\w.-]+)", operation[4].split("), ")[0])
 
 
-def constant(named: dict[str, re.Match], found: re.Match) -> int | None:
+def constant(named: dict[str, re.Match], operation: re.Match) -> int | None:
     """Returns the integer that an operation gives, if it is a constant or its copy."""
-    while found[3] in ("copy", "bitcast", "convert"):
-        found = named[operands(found)[0]]
-    value = re.match(r"(-?\d+)\)", found[4])
-    return int(value[1]) if found[3] == "constant" and value else None
+    while operation[3] in ("copy", "bitcast", "convert"):
+        operation = named[operands(operation)[0]]
+    value = re.match(r"(-?\d+)\)", operation[4])
+    return int(value[1]) if operation[3] == "constant" and value else None
 
 
 def called(text: str) -> list[str]:
     words = r"\b(?:body|calls|to_apply|true_computation|false_computation)=%?([\w.-]+)"
     branches = re.search(r"branch_computations=\{(.*?)\}", text)
-    found = re.findall(r"[\w.-]+", branches[1]) if branches else []
-    return [*re.findall(words, text), *found]
+    callees = re.findall(r"[\w.-]+", branches[1]) if branches else []
+    return [*re.findall(words, text), *callees]
 
 
 def arrays(text: str) -> list[tuple[str, tuple[int, ...]]]:

@@ -227,26 +227,34 @@ def expect_collectives(
         in_loop: whether any may run in a loop.
         causes: see `expect`.
     """
-    found = expect_traced(seen)
-    was = "; ".join(map(str, found)) or "no collective"
+    collectives = expect_traced(seen)
+    was = "; ".join(map(str, collectives)) or "no collective"
     shown = {"seen": was, "causes": causes}
-    kinds = [] if counts is None else [*counts, *(one.kind for one in found)]
+    kinds = (
+        []
+        if counts is None
+        else [*counts, *(collective.kind for collective in collectives)]
+    )
     for kind in dict.fromkeys(kinds):
-        times = [one.times for one in found if one.kind == kind]
+        times = [
+            collective.times for collective in collectives if collective.kind == kind
+        ]
         wanted = counts.get(kind, 0)
-        expected = ", ".join(f"{n} x {one}" for one, n in counts.items() if n)
+        expected = ", ".join(
+            f"{n} x {collective}" for collective, n in counts.items() if n
+        )
         expected = expected or "no collective"
         headline = f"The program runs {kind} an unknown number of times."
         expect(seen, None not in times, headline, expected=expected, **shown)
         headline = f"The program runs {sum(times)} {kind}, not {wanted}."
         expect(seen, sum(times) == wanted, headline, expected=expected, **shown)
-    for one in found:
-        headline = f"The program runs {one.kind}, which it must not."
-        rows = {"expected": f"no {one.kind}", **shown}
-        expect(seen, one.kind not in never, headline, **rows)
-        headline = f"The {one.kind} runs inside a loop."
+    for collective in collectives:
+        headline = f"The program runs {collective.kind}, which it must not."
+        rows = {"expected": f"no {collective.kind}", **shown}
+        expect(seen, collective.kind not in never, headline, **rows)
+        headline = f"The {collective.kind} runs inside a loop."
         rows = {"expected": "one after the loop", **shown}
-        expect(seen, in_loop or not one.in_loop, headline, **rows)
+        expect(seen, in_loop or not collective.in_loop, headline, **rows)
 
 
 def expect_moved(
@@ -260,10 +268,10 @@ def expect_moved(
 
     Example: `expect_moved(seen, at_most=1.01 * 2 * w.nbytes * 7 / 8)`
     """
-    found = expect_traced(seen)
-    was = "; ".join(map(str, found)) or "no collective"
-    moved = sum(one.bytes_moved for one in found)
-    unknown = any(one.times is None for one in found)
+    collectives = expect_traced(seen)
+    was = "; ".join(map(str, collectives)) or "no collective"
+    moved = sum(collective.bytes_moved for collective in collectives)
+    unknown = any(collective.times is None for collective in collectives)
     if moved > at_most or (unknown and np.isfinite(at_most)):
         wanted = f"at most {at_most:,.0f} bytes"
     elif moved < at_least or unknown:
@@ -323,11 +331,11 @@ def expect_dtypes(
     verbs = {"matmul": "multiplies matrices", "sum": "adds up elements"}
     verbs |= {"exp": "takes exponentials"}
     for role, wanted in roles.items():
-        found = (seen.dtypes or {}).get(role, ())
-        if found != (wanted,):
-            was = " and ".join(found) or "no such operation"
+        dtypes = (seen.dtypes or {}).get(role, ())
+        if dtypes != (wanted,):
+            was = " and ".join(dtypes) or "no such operation"
             headline = f"The program {verbs[role]} in {was}, not in {wanted} alone."
-            if not found:
+            if not dtypes:
                 headline = f"The program {verbs[role]} nowhere."
             wrong(seen, headline, seen=was, expected=wanted, causes=causes)
 

@@ -105,8 +105,10 @@ def altered(
 
 def middle(cases: list[Case], is_meant: Callable[[Any], bool]) -> Case | None:
     """Returns the case in the middle of those that hold such a leaf."""
-    found = [one for one in cases if any(map(is_meant, jax.tree.leaves(one.arguments)))]
-    return found[len(found) // 2] if found else None
+    holding = [
+        case for case in cases if any(map(is_meant, jax.tree.leaves(case.arguments)))
+    ]
+    return holding[len(holding) // 2] if holding else None
 
 
 def scaled(arguments: Any, scale: float) -> Any:

@@ -157,7 +157,7 @@ class Run:
 
     def fail(self, names: Sequence[str], problem: NotPassed) -> None:
         """Notes that statements do not hold; the first reason of each is kept."""
-        same = [one.headline for one in self.failures.values()]
+        same = [known.headline for known in self.failures.values()]
         is_known = isinstance(problem, Raised) and problem.headline in same
         if is_known and any(problem.seen is call for call in self.raised):
             # That call is lost already, whatever statement was tried on it first.
@@ -221,9 +221,11 @@ class Run:
         tried later is not taken away now.
         """
         statements = tuple(self.results())
-        lost = [one for one in statements if one.standing not in (HOLDS, LATER)]
-        share, outcome = 1 - sum(one.share for one in lost), PARTLY
-        if any(one.is_essential for one in lost):
+        lost = [
+            result for result in statements if result.standing not in (HOLDS, LATER)
+        ]
+        share, outcome = 1 - sum(result.share for result in lost), PARTLY
+        if any(result.is_essential for result in lost):
             share, outcome = 0.0, self.first_of(self.essential).outcome
         elif not lost:
             outcome = RIGHT if with_hidden else ON_EXAMPLES

@@ -103,7 +103,7 @@ def expect_like_solution(
         ValueError: a fact is neither compared nor free, or unknown; or the solution
             raises, and what it raises is not compared.
     """
-    open_facts = {one for names in free or {} for one in names.split()}
+    open_facts = {name for names in free or {} for name in names.split()}
     compared = {"sent" if fact == "put_in" else fact for fact in facts} - OPTIONAL
     if compared | open_facts != {*FACTS} or open_facts & compared:
         raise ValueError(f"each of {', '.join(FACTS)} is either compared or free")
@@ -244,8 +244,10 @@ def observed_solution(name: str, case: Case, how: Mapping[str, bool]) -> Observa
 def rounded_results(name: str, case: Case) -> list[dict[str, Any]]:
     """Returns the solution's results where each number of the arguments is rounded."""
     moved = (rounded(case.arguments, pattern) for pattern in range(PATTERNS))
-    found = [observed_solution(name, case.altered(one), {}) for one in moved]
-    return [dict(leaves(one.value)) for one in found]
+    results = [
+        observed_solution(name, case.altered(arguments), {}) for arguments in moved
+    ]
+    return [dict(leaves(arguments.value)) for arguments in results]
 
 
 def is_bounded(value: Any) -> bool:
@@ -289,7 +291,7 @@ def compare_value(
             problem = differs(case.atol or 0)
         elif problem := differs(tolerance(leaf, [])):
             moved = moved or rounded_results(name, case)
-            problem = differs(tolerance(leaf, [one.get(path) for one in moved]))
+            problem = differs(tolerance(leaf, [result.get(path) for result in moved]))
         if problem:
             general = cause_of_nan_and_inf(seen.value, solved.value)
             rows = {"seen": problem[1], "expected": LIKE_SOLUTION}
@@ -329,10 +331,13 @@ def tolerance(leaf: Any, others: list[Any]) -> float:
     by one rounding does to the solution's result.
     """
     kind = np.complex128 if np.iscomplexobj(leaf) else np.float64
-    wide, others = np.asarray(leaf, kind), [np.asarray(one, kind) for one in others]
+    wide, others = (
+        np.asarray(leaf, kind),
+        [np.asarray(change, kind) for change in others],
+    )
     with np.errstate(invalid="ignore"):  # inf - inf
         moved = [np.abs(other - wide) for other in others]
-    largest = [np.max(one, where=np.isfinite(one), initial=0) for one in moved]
+    largest = [np.max(change, where=np.isfinite(change), initial=0) for change in moved]
     precision = float(jax.numpy.finfo(np.asarray(leaf).dtype).eps)
     if np.asarray(leaf).dtype == np.float64:
         precision = 2.0**-23  # of what was computed in 32 bits on the way
@@ -370,9 +375,9 @@ def compare_collectives(seen: Observation, solved: Observation) -> None:
     """Compares the kinds of collectives, how often each runs, and whether in a loop."""
     found, wanted = {}, {}
     for counts, program in ((found, seen), (wanted, solved)):
-        for one in expect_traced(program):
-            key = one.kind, one.in_loop
-            counts[key] = added(counts.get(key, 0), one.times)
+        for collective in expect_traced(program):
+            key = collective.kind, collective.in_loop
+            counts[key] = added(counts.get(key, 0), collective.times)
     if found != wanted:
         was = "; ".join(map(str, seen.collectives)) or "no collective"
         expected = ", ".join(
@@ -384,19 +389,19 @@ def compare_collectives(seen: Observation, solved: Observation) -> None:
 
 
 def compare_sent(seen: Observation, solved: Observation) -> None:
-    if all(one.times is not None for one in expect_traced(solved)):
-        most = sum(one.bytes_moved for one in solved.collectives)
+    if all(collective.times is not None for collective in expect_traced(solved)):
+        most = sum(collective.bytes_moved for collective in solved.collectives)
         expect_moved(seen, at_most=SENT * most)
 
 
 def compare_put_in(seen: Observation, solved: Observation) -> None:
     """Compares the numbers that a device puts into collectives."""
-    most, found = (
-        sum(one.numbers for one in collectives)
+    most, sent = (
+        sum(collective.numbers for collective in collectives)
         for collectives in (expect_traced(solved), expect_traced(seen))
     )
-    if found > most:
-        headline = f"Each device puts {found:,.0f} numbers into collectives."
+    if sent > most:
+        headline = f"Each device puts {sent:,.0f} numbers into collectives."
         was = "; ".join(map(str, seen.collectives))
         wrong(seen, headline, seen=was, expected=f"at most {most:,.0f} numbers")
 

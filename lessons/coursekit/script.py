@@ -102,18 +102,24 @@ def write_script(path: Path | str, function: Callable) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they were shown when the cells were run
         statements = [s for cell in cells_of(function) for s in statements_of(cell)]
-    if not any(name in one.binds for one in statements):
+    if not any(name in statement.binds for statement in statements):
         raise ValueError(f"The source of {name} is not found: run its cell again.")
     summary = inspect.getdoc(function) or f"Runs {name}."
     head = HEAD.replace("SUMMARY", summary.splitlines()[0])
     kept = needed(name, statements)
-    first = [f"\n{one.source}\n" for one in kept if "__future__" in one.binds]
+    first = [
+        f"\n{statement.source}\n"
+        for statement in kept
+        if "__future__" in statement.binds
+    ]
     text, was_long = head.replace("FILE", Path(path).name), True
     text += "".join(first) + START
-    for one in (one for one in kept if "__future__" not in one.binds):
-        if not (one.kind is ast.Import and f"\n{one.source}\n" in text):
-            is_long = issubclass(one.kind, FUNCTION | ast.ClassDef)
-            text += ("\n\n\n" if is_long or was_long else "\n") + one.source
+    for statement in (
+        statement for statement in kept if "__future__" not in statement.binds
+    ):
+        if not (statement.kind is ast.Import and f"\n{statement.source}\n" in text):
+            is_long = issubclass(statement.kind, FUNCTION | ast.ClassDef)
+            text += ("\n\n\n" if is_long or was_long else "\n") + statement.source
             was_long = is_long
     text += "\n\n" + CALL.replace("FUNCTION", name)
     Path(path).write_text(text, encoding="utf-8")
@@ -147,13 +153,17 @@ def statements_of(cell: str) -> Iterator[Statement]:
 
 def statement_of(node: ast.stmt, lines: Sequence[str]) -> Statement:
     decorators = getattr(node, "decorator_list", ())
-    first = min(one.lineno for one in (node, *decorators))
+    first = min(part.lineno for part in (node, *decorators))
     source = "\n".join(lines[first - 1 : node.end_lineno])
     table = symtable.symtable(source, "", "exec")
-    symbols = {one.get_name(): one for one in table.get_symbols()}
-    binds = {n for n, one in symbols.items() if one.is_assigned() or one.is_imported()}
-    reads = {n for n, one in symbols.items() if one.is_referenced()}
-    inner = {name for one in table.get_children() for name in free_names(one)}
+    symbols = {symbol.get_name(): symbol for symbol in table.get_symbols()}
+    binds = {
+        n
+        for n, symbol in symbols.items()
+        if symbol.is_assigned() or symbol.is_imported()
+    }
+    reads = {n for n, symbol in symbols.items() if symbol.is_referenced()}
+    inner = {name for scope in table.get_children() for name in free_names(scope)}
     for target in getattr(node, "targets", [getattr(node, "target", None)]):
         if isinstance(target, ast.Subscript):  # x[0] = ...
             binds |= {getattr(target.value, "id", "")}
@@ -168,9 +178,9 @@ def statement_of(node: ast.stmt, lines: Sequence[str]) -> Statement:
 
 def free_names(table: symtable.SymbolTable) -> Iterator[str]:
     """Yields the names that a function or class reads from around it."""
-    for one in table.get_symbols():
-        if one.is_global() and one.is_referenced():
-            yield one.get_name()
+    for symbol in table.get_symbols():
+        if symbol.is_global() and symbol.is_referenced():
+            yield symbol.get_name()
     for inner in table.get_children():
         yield from free_names(inner)
 
@@ -193,7 +203,7 @@ def needed(name: str, statements: Sequence[Statement]) -> list[Statement]:
         kept.add(place := before[-1])
         ends = {end, len(statements)}
         later = itertools.product(statements[place].reads_later, ends)
-        news = {*later, *((one, place) for one in statements[place].reads)} - known
+        news = {*later, *((used, place) for used in statements[place].reads)} - known
         known |= news
         asked += sorted(news)
     return [statements[place] for place in sorted(kept)]

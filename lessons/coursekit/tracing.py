@@ -54,8 +54,8 @@ def compiled(function: Callable, arguments: Sequence) -> tuple[Any, TracedProgra
     """Compiles the program of `function(*arguments)`; XLA lays out its inputs."""
     try:
         program, _ = exported(function, arguments)
-        found = survey(program)
-        return executable(program, found.meshes), found
+        traced_program = survey(program)
+        return executable(program, traced_program.meshes), traced_program
     except OldPmap:
         program = lowered(function, arguments)
         return program.compile(), TracedProgram(program.compiler_ir("stablehlo"))
@@ -174,7 +174,7 @@ def num_donated(function: Callable, *arguments: Any) -> int:
         )
         if is_donated
     ]
-    return sum(any(array is one for one in donated) for array in program.invars)
+    return sum(any(array is other for other in donated) for array in program.invars)
 
 
 def collectives(function: Callable, *arguments: Any) -> tuple[Collective, ...]:
@@ -223,24 +223,24 @@ def flattened(function: Callable, arguments: Sequence) -> tuple[Callable, list, 
     result: list[Any] = []
 
     def flat(*blocks):
-        found: list[Any] = []
-        result[:] = [template(run(*blocks), found)]
-        return tuple(found)
+        arrays_out: list[Any] = []
+        result[:] = [template(run(*blocks), arrays_out)]
+        return tuple(arrays_out)
 
     return flat, [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays], result
 
 
-def template(value: Any, found: list) -> Any:
+def template(value: Any, arrays: list) -> Any:
     """Copies a result's structure, with `Opaque("leaf N")` for its N-th array."""
     if isinstance(value, Mapping):
-        return {key: template(item, found) for key, item in value.items()}
+        return {key: template(item, arrays) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        items = [template(item, found) for item in value]
+        items = [template(item, arrays) for item in value]
         return items if isinstance(value, list) else tuple(items)
     if isinstance(value, jax.Array | np.ndarray | np.generic):
         is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
-        found.append(jax.random.key_data(value) if is_key else value)
-        return Opaque(f"leaf {len(found) - 1}")
+        arrays.append(jax.random.key_data(value) if is_key else value)
+        return Opaque(f"leaf {len(arrays) - 1}")
     if value is None or type(value) in (bool, int, float, complex, str, bytes):
         return value
     return Opaque(type(value).__name__)
