@@ -9,7 +9,7 @@
 # must every GPU keep all of Adam's 64 GB of state, on a card that has 80 GB?
 #
 # Devices talk in **collectives**, operations in which all of them take part at once.
-# You will use all kinds, and your own training step, at the end of the first part,
+# You will use every kind, and your own training step, at the end of the first part,
 # answers both questions.
 #
 # **You need** lesson 1. **Time**: about 90 minutes for four exercises, with a pause;
@@ -163,8 +163,8 @@ for f, check_vma in ((total_of, True), (from_varying, True), (total_of, False)):
 # `float32[]` and `float32[]{V:i}`, and suggests `jax.lax.pcast`, which declares a value
 # as varying. `spmd` and `check` pass `check_vma=False`: JAX tracks nothing, and all
 # that runs under `pmap` runs here. The price: JAX no longer knows that a `psum` is one
-# number on all devices. It counts it once for each, so gradients *through* a `psum`
-# come out D times as large (section 4).
+# number on all devices. It counts that number once per device, so gradients *through* a
+# `psum` come out D times as large (section 4).
 #
 # Every function that you write in this lesson must obey two rules.
 #
@@ -290,7 +290,7 @@ for name, top in (
 # GB in float32. Megatron-LM never builds them in one place: its output layer is split
 # over the vocabulary, and a **vocabulary-parallel cross-entropy** ([Shoeybi et al.,
 # 2019](https://arxiv.org/abs/1909.08053)) needs a few numbers per position from the
-# other devices. This is its core.
+# other devices. This exercise is its core.
 #
 # Write `sharded_log_softmax(logits, axis_name)`. A device holds `(B, C / D)` of the
 # `(B, C)` logits, and returns the same part of the log-softmax over all `C` classes.
@@ -392,7 +392,7 @@ draw_collective('lax.psum_scatter(x, "i")', wide, scattered)
 
 # %% [markdown]
 # **An all-reduce is a reduce-scatter and an all-gather.** Between the two halves a
-# device needs only its own piece; section 5 lives on that.
+# device needs only its own piece; section 5 builds on that.
 
 
 # %%
@@ -673,8 +673,8 @@ def _():
 # ## 6. All four in one step
 #
 # A classifier of words, on padded texts that are split over the devices, trained by
-# nothing but your functions. Logits go to a split by classes, so each word counts on
-# the device that has its class. (A real model would not do all of this at once.)
+# nothing but your functions. The logits are resharded by classes, so each word counts
+# on the device that has its class. (A real model would not do all of this at once.)
 
 # %%
 rng, classes, tokens = np.random.default_rng(0), 4 * num_devices, 32
@@ -727,10 +727,10 @@ def _():
 
 
 # %% [markdown]
-# **How long does it take?** The bytes of your step, for 16 GB of gradients, over
-# [NVLink](https://www.nvidia.com/en-us/data-center/h100/) inside a machine of H100s,
-# and over a network card between machines. Computing a step of Llama 3 8B on 8,192
-# tokens per GPU takes about a second.
+# **How long does it take?** The bytes of your step, for 16 GB of gradients, travel over
+# [NVLink](https://www.nvidia.com/en-us/data-center/h100/) inside a machine of H100s, or
+# over a network card between machines. Computing a step of Llama 3 8B on 8,192 tokens
+# per GPU takes about a second.
 #
 # <!-- NVIDIA's data sheet of the H100 SXM, read in November 2026: NVLink 900 GB/s in both
 # directions together, 989 TFLOP/s in bfloat16 without sparsity; 6 x 8 billion x 8,192
@@ -946,7 +946,7 @@ def ring_all_reduce(x, axis_name):
 
 # %% [markdown]
 # Your ring on four devices, which hold 1, 2, 4 and 8 in all of their chunks: a finished
-# sum is 15. Below it, seconds on real links.
+# sum is 15.
 
 
 # %%
@@ -964,8 +964,8 @@ def _():
 
 
 # %% [markdown]
-# For a single number all is latency. There, libraries use *trees* of pairs, which need
-# only `2 log2(D)` messages, each of all `n` bytes.
+# A single number's seconds are nearly all latency. There, libraries use *trees* of
+# pairs, which need only `2 log2(D)` messages, each of all `n` bytes.
 
 # %% [markdown]
 # ## 8. Eight bits
@@ -1095,9 +1095,9 @@ def _():
 # remedy: PyTorch's `SyncBatchNorm`, Flax's `BatchNorm(axis_name="i")`.
 #
 # Write `sync_batch_norm(x, axis_name, eps)`. It gets this device's rows, `x: (B, F)`,
-# as many on each device, and returns `(y, mean, var)`: mean and variance of each
-# feature over the rows of all devices, and for this device's rows `y = (x - mean) /
-# sqrt(var + eps)`.
+# as many on each device, and returns `(y, mean, var)`: mean and variance (as `jnp.var`)
+# of each feature over the rows of all devices, and for this device's rows `y = (x -
+# mean) / sqrt(var + eps)`.
 #
 # ```python
 # # 8 devices: x is f32[16, 3] on each, 128 rows in all
@@ -1306,7 +1306,7 @@ print("as of all four:", np.isclose(total, np.exp(blocks - blocks.max()).sum()))
 # - [exact attention] The result is this device's rows of the attention over all
 #   positions.
 # - [nothing is stacked] No array grows with the number of devices: keys, values, scores
-#   or results of several blocks are never stacked, nor kept for later.
+#   or results of several blocks are never stacked. Scores are not kept for later.
 # - [only keys and values travel] A device sends `D - 1` blocks of keys and of values by
 #   `lax.ppermute`, and nothing else. (A send whose result nobody uses does not count,
 #   but each round of a `lax` loop does, the last one too.)
