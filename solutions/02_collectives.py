@@ -43,7 +43,7 @@ first_devices = {"axis_types": (AxisType.Auto,), "devices": jax.devices()[:few]}
 small = jax.make_mesh((few,), ("i",), **first_devices)
 
 
-def spmd(f, on=mesh, check_vma=False):  # section 2 explains check_vma
+def spmd(f, on=None, check_vma=False):  # section 2 explains check_vma
     """Runs f on every device of a mesh, each with its row of every argument."""
 
     def one_device(*blocks):
@@ -51,7 +51,7 @@ def spmd(f, on=mesh, check_vma=False):  # section 2 explains check_vma
         return jax.tree.map(lambda row: row[None], f(*rows))
 
     specs = {"in_specs": P("i"), "out_specs": P("i"), "check_vma": check_vma}
-    return jax.jit(jax.shard_map(one_device, mesh=on, **specs))
+    return jax.jit(jax.shard_map(one_device, mesh=on or mesh, **specs))
 
 
 # %% [markdown]
@@ -135,20 +135,17 @@ print(f"mean of data:  {float(data[valid].mean()):.2f}")
 
 
 # %%
-zero = np.float32(0)
-
-
-def total_of(x, start=zero):
+def total_of(x, start=0.0):
     def add(total, number):
         return total + number, None
 
-    return lax.scan(add, start, x)[0]
+    return lax.scan(add, jnp.float32(start), x)[0]
 
 
 def from_varying(x):
     if hasattr(lax, "pcast"):
-        return total_of(x, lax.pcast(zero, "i", to="varying"))
-    return total_of(x, lax.pvary(zero, "i"))  # its name in JAX 0.7
+        return total_of(x, lax.pcast(0.0, "i", to="varying"))
+    return total_of(x, lax.pvary(0.0, "i"))  # its name in JAX 0.7
 
 
 for f, check_vma in ((total_of, True), (from_varying, True), (total_of, False)):
@@ -989,7 +986,8 @@ def from_int8(q, largest):
 
 gradient = np.float32([0.5, -0.13, 0.002])
 rounded = to_int8(gradient, 0.5)
-print("rounded:", rounded, "and back:", np.round(from_int8(rounded, 0.5), 3))
+print("rounded: ", *rounded)
+print("and back:", *(f"{number:.3f}" for number in from_int8(rounded, 0.5)))
 hundreds = np.full((num_devices, 1), 100, np.int8)
 print("psum of 100s in int8:", spmd(lambda q: lax.psum(q, "i"))(hundreds)[0])
 
@@ -1222,7 +1220,7 @@ def step_alone(params, x, y):
         return (hidden - hidden.mean(axis=0)) / jnp.sqrt(hidden.var(axis=0) + 1e-5)
 
     loss, grads = jax.value_and_grad(loss_of)(params, x, y, normalised)
-    return params - 0.2 * grads, loss
+    return params - 0.1 * grads, loss
 
 
 # %%
@@ -1240,7 +1238,7 @@ def _():
                 return sync_batch_norm(hidden, "i", 1e-5)[0]
 
             loss, grads = jax.value_and_grad(loss_of)(params, x, y, normalised)
-            return params - 0.2 * all_reduce(grads, "i") / num_devices, loss
+            return params - 0.1 * all_reduce(grads, "i") / num_devices, loss
 
         given = np.stack([params] * num_devices), x, y
         curves[all_reduce.__name__] = losses_of(spmd(step), *given)
