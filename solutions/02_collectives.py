@@ -23,9 +23,9 @@
 # A **mesh** arranges devices along named axes; ours is a single row of eight with the
 # axis `"i"`. `jax.shard_map` runs a function once on every device of a mesh. With
 # `in_specs=P("i")`, the first axis of each argument is split over `"i"`, so that each
-# device gets its block; `out_specs=P("i")` joins the results in the same way. Inside, a
-# collective names the axis over which it talks: `lax.psum(x, "i")` is the sum of `x`
-# over all devices, and `lax.axis_index("i")` is the number of this one.
+# device gets its block; `out_specs=P("i")` joins the results. Inside, a collective
+# names the axis over which it talks: `lax.psum(x, "i")` is the sum of `x` over all
+# devices, and `lax.axis_index("i")` is the number of this one.
 #
 # In this lesson every array has one row per device. The helper `spmd` takes the split
 # axis, of size 1 in a block, off before `f` and puts it back afterwards, so that `f` is
@@ -1081,8 +1081,6 @@ def _():
 
 # %% [markdown]
 # ## 9. Statistics and ensembles
-#
-# Two more places need one small collective.
 
 # %% [markdown]
 # ### Exercise 2.7: sync_batch_norm
