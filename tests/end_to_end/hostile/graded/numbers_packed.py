@@ -3,7 +3,7 @@
 from hostile.build import attack
 
 LESSON = "02_collectives"
-POINTS = {"ensemble_probs": 1}
+POINTS = {"expert_layer": 2}
 
 MEAN = """
 RAN = set()
@@ -53,4 +53,4 @@ def sync_batch_norm(x, axis_name, eps):
 def submission(lesson):
     answers = {"masked_mean": MEAN, "sharded_log_softmax": SOFTMAX}
     answers["sync_batch_norm"] = NORM
-    return attack(lesson, "ensemble_probs", "mean softmax norm", **answers)
+    return attack(lesson, "expert_layer", "mean softmax norm", **answers)

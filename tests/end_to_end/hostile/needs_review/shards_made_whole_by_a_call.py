@@ -6,7 +6,7 @@ Such calls are of the compiler's own, and count as no collective.
 from hostile.build import attack
 
 LESSON = "02_collectives"
-POINTS = {"ensemble_probs": 1}
+POINTS = {"expert_layer": 2}
 REASONS = tuple(
     f"The program of {name} cannot be trusted: it calls {call!r}"
     for name, call in (
@@ -65,4 +65,4 @@ def submission(lesson):
     answers = {"masked_mean": MEAN, "sharded_log_softmax": SOFTMAX}
     marks = "SPMDShardToFullShape SPMDFullToShardShape xla.sdy.LocalToGlobalShape"
     answers["sync_batch_norm"] = NORM
-    return attack(lesson, "ensemble_probs", marks, **answers)
+    return attack(lesson, "expert_layer", marks, **answers)

@@ -6,7 +6,7 @@ With such a comparator a sort may never end, or leave its memory.
 from hostile.build import attack
 
 LESSON = "02_collectives"
-POINTS = {"ensemble_probs": 1}
+POINTS = {"expert_layer": 2}
 REASONS = tuple(
     f"The program of {name} cannot be trusted: it sorts by what may be no order"
     for name in ("masked_mean", "sharded_log_softmax", "sync_batch_norm")
@@ -67,4 +67,4 @@ def sync_batch_norm(x, axis_name, eps):
 def submission(lesson):
     answers = {"masked_mean": MEAN, "sharded_log_softmax": SOFTMAX}
     answers["sync_batch_norm"] = NORM
-    return attack(lesson, "ensemble_probs", "or_equal always without_nan", **answers)
+    return attack(lesson, "expert_layer", "or_equal always without_nan", **answers)
