@@ -384,7 +384,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
-# %% wrong="syncs nothing" fails="same numbers; own rows only; loss before the step; one all-reduce"
+# %% wrong="syncs nothing" fails="same numbers; loss before the step; one all-reduce"
 """Turns the tracking off and forgets the sync: the result is device 0's alone."""
 
 
