@@ -736,8 +736,7 @@ def _():
 # - Whole programs are in `solutions/references/`: `pmap_linear_regression.py` is section
 #   1, `keras_digits.py` section 6; `ensemble.py` trains eight CNNs *without* a sync.
 #
-# **Next**: [lesson 4](04_sharding_api.ipynb), where the compiler puts the collectives in,
-# or the second part below.
+# **Next**: [lesson 4](04_sharding_api.ipynb), where the compiler puts the collectives in.
 #
 # **Your score.** Run the scorecard again after the second part. Save the notebook, then
 # run `make grade` in a terminal: it grades the saved file as a class's work is graded.
@@ -1076,7 +1075,7 @@ def _():
 #
 # The state of an [Optax](https://optax.readthedocs.io) optimizer is replicated, and its
 # replicas stay equal if each sees the **same** gradient: first the sync, then clipping,
-# which is not linear, then the update.
+# then the update.
 #
 # **Predict, then run.** `ported` from section 3 returns eightfold gradients. With them,
 # SGD takes steps that are eight times too long. And AdamW?
@@ -1115,7 +1114,7 @@ draw_losses(curves, "loss", "The eightfold gradient under two optimizers", log=F
 # lesson 1: replicas that see different rows drift apart. But if they meet again after a
 # few dozen steps, their average is a good model.
 #
-# [DiLoCo](https://arxiv.org/abs/2311.08105) (2023) adds one idea. Take what a replica has
+# [DiLoCo](https://arxiv.org/abs/2311.08105) adds one idea. Take what a replica has
 # done in its `H` steps, `params - own`, for a gradient, the *outer gradient*; average it;
 # and give it to an *outer* optimizer, SGD with Nesterov momentum. Eight workers trained a
 # language model as well as in lockstep, and communicated 500 times less.

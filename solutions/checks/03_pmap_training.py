@@ -367,7 +367,7 @@ def examples_of_accumulated_step():
         "each round sends: by a collective in the loop, or since the parameters do not"
         " vary, so that JAX sums each gradient"
     )
-    causes = {cause: lambda seen: all(one.in_loop for one in seen.collectives)}
+    causes = {cause: lambda seen: any(one.in_loop for one in seen.collectives)}
     with statement("one all-reduce"):
         expect_collectives(seen, in_loop=False, causes=causes)
         expect_one_sync(seen, params, many)

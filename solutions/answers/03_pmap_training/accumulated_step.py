@@ -350,6 +350,7 @@ def accumulated_step(params, x, y, lr, num_devices):
 
 
 # %% wrong="syncs in the loop" fails="one all-reduce"
+# cause: each round sends: by a collective in the loop, or since the parameters do not vary, so that JAX sums each gradient
 """Averages over the devices in each round: right numbers, M times the bytes."""
 
 
@@ -481,6 +482,68 @@ def compiled_accumulation(num_devices):
     mesh = Mesh(jax.devices()[:num_devices], ("devices",))
     specs = (P(), P(None, "devices"), P(None, "devices"), P())
     mapped = jax.shard_map(accumulate, mesh=mesh, in_specs=specs, out_specs=P())
+    return jax.jit(mapped)
+
+
+def accumulated_step(params, x, y, lr, num_devices):
+    return compiled_accumulation(num_devices)(params, x, y, lr)
+
+
+# %% wrong="leaves the parameters replicated" fails="one all-reduce"
+# cause: each round sends: by a collective in the loop, or since the parameters do not vary, so that JAX sums each gradient
+"""Averages the loss that it differentiates, as in 3.2: each round sends a gradient."""
+
+
+def accumulate(params, x, y, lr):
+    def add(total, batch):
+        def loss_of(params):
+            return jax.lax.pmean(mlp_loss(varying(params), *batch), "devices")
+
+        found = jax.value_and_grad(loss_of)(params)
+        return jax.tree.map(jnp.add, total, found), None
+
+    zeros = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
+    total, _ = jax.lax.scan(add, zeros, (x, y))
+    loss, grads = jax.tree.map(lambda leaf: leaf / len(x), total)
+    return sgd(params, grads, lr), loss
+
+
+@functools.cache
+def compiled_accumulation(num_devices):
+    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
+    specs = (P(), P(None, "devices"), P(None, "devices"), P())
+    mapped = jax.shard_map(accumulate, mesh=mesh, in_specs=specs, out_specs=P())
+    return jax.jit(mapped)
+
+
+def accumulated_step(params, x, y, lr, num_devices):
+    return compiled_accumulation(num_devices)(params, x, y, lr)
+
+
+# %% wrong="donates the parameters" fails="arguments stay"
+"""Gives the parameters' memory to the result."""
+
+
+@functools.cache
+def compiled_accumulation(num_devices):
+    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
+    specs = (P(), P(None, "devices"), P(None, "devices"), P())
+    mapped = jax.shard_map(accumulate, mesh=mesh, in_specs=specs, out_specs=P())
+    return jax.jit(mapped, donate_argnums=0)
+
+
+def accumulated_step(params, x, y, lr, num_devices):
+    return compiled_accumulation(num_devices)(params, x, y, lr)
+
+
+# %% wrong="every device takes all rows" fails="own rows only"
+"""Gives each device the rows of all: right numbers, eight times the work."""
+
+
+@functools.cache
+def compiled_accumulation(num_devices):
+    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
+    mapped = jax.shard_map(accumulate, mesh=mesh, in_specs=P(), out_specs=P())
     return jax.jit(mapped)
 
 
