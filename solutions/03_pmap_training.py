@@ -348,8 +348,8 @@ def _():
 #
 # `shard_map` keeps track of which values *vary* over the devices (lesson 2). `params`, by
 # `P()`, do not; a device's rows of `x` do. Where the two meet, `params` are cast to
-# varying. JAX does so without a word, unless `jax_auto_pcast`
-# is off; we write the cast down. It sends nothing: every device has the parameters.
+# varying. JAX does so without a word, unless `jax_auto_pcast` is off; we write the cast
+# down. It sends nothing: every device has the parameters.
 # <!-- jax_auto_pcast is True in JAX 0.12.0; its source says that it will become False. -->
 
 
@@ -377,11 +377,8 @@ def ported(params, x, y):  # params: replicated, x: f32[64, 10]
     return jax.lax.pmean((loss, grads), "devices")
 
 
-vary, mesh, specs = (
-    {},
-    Mesh(jax.devices(), ("devices",)),
-    (P(), P("devices"), P("devices")),
-)
+vary, specs = {}, (P(), P("devices"), P("devices"))
+mesh = Mesh(jax.devices(), ("devices",))
 ported = jax.jit(jax.shard_map(ported, mesh=mesh, in_specs=specs, out_specs=P()))
 params, (x, y) = init_mlp(0), mlp_data(1, 64 * num_devices)
 true_loss, true_grads = reference_perceptron(params, x, y)  # one device, 64 bits
@@ -530,12 +527,12 @@ def _():
 # device's rows in *microbatches*, one after the other, adds up their gradients, and syncs
 # once at the end.
 #
-# **Predict, then run.** Both programs below add up four gradients of 100 numbers. In the
-# first, the cast to varying is inside the loop. How many bytes does a device send?
+# **Predict, then run.** Below, a loop adds up four gradients of 100 numbers, of replicated
+# parameters. How many bytes does a device send, and how many would one sync send?
 
 
 # %%
-def in_loop(weights, rows):  # f32[100], replicated; on each device f32[4, 100]
+def add_up(weights, rows):  # f32[100], replicated; on each device f32[4, 100]
     def add(total, row):
         gradient = jax.grad(lambda w: varying(w) @ row)(weights)
         return total + gradient, None
@@ -543,25 +540,19 @@ def in_loop(weights, rows):  # f32[100], replicated; on each device f32[4, 100]
     return jax.lax.scan(add, jnp.zeros(100), rows)[0]
 
 
-def after_loop(weights, rows):
-    def add(total, row):
-        return total + jax.grad(lambda w: w @ row)(own), None
-
-    own = varying(weights)
-    total, _ = jax.lax.scan(add, varying(jnp.zeros(100)), rows)
-    return jax.lax.psum(total, "devices")
+def one_sync(weights, rows):
+    return jax.lax.psum(rows[0], "devices")
 
 
 specs = {"in_specs": (P(), P(None, "devices")), "out_specs": P()}
 shapes = jnp.zeros(100), jnp.zeros((4, 100 * num_devices))
-for add_up in (in_loop, after_loop):
-    for sent in collectives(jax.shard_map(add_up, mesh=mesh, **specs), *shapes):
+for program in (add_up, one_sync):
+    for sent in collectives(jax.shard_map(program, mesh=mesh, **specs), *shapes):
         print(f"{sent.bytes_moved:,.0f} bytes from each device: {sent}")
 
 # %% [markdown]
-# A gradient of replicated parameters contains the sum, so each round sends one. Cast the
-# parameters *before* the loop, and the gradients are the device's own until you average
-# them.
+# A gradient of replicated parameters contains the sum, so each round sends one. Which
+# gradients send nothing? The table above knows.
 
 # %% [markdown]
 # ### Exercise 3.3: accumulated_step
@@ -631,7 +622,7 @@ def accumulated_step(params, x, y, lr, num_devices):
 
 
 # %% [markdown] hints="accumulated_step"
-# - Which gradients send nothing? See `after_loop` above.
+# - Cast the parameters *before* the loop: then their gradients are the device's own.
 # - `jax.lax.scan(add, start, (x, y))` calls `add(total, (x[m], y[m]))` for each `m`;
 #   `add` returns `(new_total, None)`. It starts from zeros that vary, for the loss and,
 #   by `jax.tree.map(jnp.zeros_like, params)`, for the gradients.
