@@ -203,6 +203,8 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 # This is the step at the heart of DDP. Its price is one all-reduce of all gradients. For
 # 7 billion parameters in bfloat16, each of eight devices sends 24.5 GB (lesson 2's
 # table): half a second over a network card of 400 Gbit/s.
+# <!-- 7e9 x 2 bytes x 2 x 7/8; 400 Gbit/s are 50 GB/s, as of NVIDIA's ConnectX-7 (2022),
+# one for each GPU of a DGX H100. -->
 #
 # Write `device_step`, which takes one step of SGD, `p - lr * gradient`, on one device,
 # and `train_step`, which maps it over `D` devices by `pmap`. `params` are stacked: row
@@ -560,6 +562,7 @@ for program in (add_up, one_sync):
 # Llama 2 was trained with 1,024 sequences in each step ([Touvron et al.,
 # 2023](https://arxiv.org/abs/2307.09288)). On 64 GPUs, say, each would take 16; if its
 # memory holds two, it needs eight microbatches, and should still send gradients once.
+# <!-- Section 2.1 and table 1: a global batch of 4M tokens, context 4,096. -->
 #
 # Write `accumulate`, which takes one step on `M` microbatches on each device; the update
 # is given.
@@ -750,6 +753,8 @@ def _():
 # `DistributedSampler` repeats rows to fill the last batch, so your accuracy depends on
 # the number of GPUs. Better pad the batch, and carry a *mask* that says which rows are
 # valid.
+# <!-- torch.utils.data.DistributedSampler, drop_last=False (PyTorch 2.x): "padding_size"
+# indices from the beginning are added. -->
 #
 # **Common mistake: counting the padding.** Below are 13 rows, padded with 3 rows of
 # zeros. **Predict, then run.** Is the mean over the devices right?
@@ -941,6 +946,7 @@ draw_losses(three, "% off the average of eight", title, log=False)
 # With moments over the rows of all devices, this is **SyncBatchNorm**. With it,
 # [MegDet](https://arxiv.org/abs/1711.07240) won the COCO detection challenge of 2017: 128
 # GPUs, two images on each.
+# <!-- Abstract and section 3 (2017): mini-batch 256 on 128 GPUs, Cross-GPU BatchNorm. -->
 #
 # All devices get the same `key`. How do their dropout masks come to differ, such that a
 # run on eight devices draws the same masks when it is resumed on four? You decide. Write `dropout_mask` and `moments`, which run on each device inside
