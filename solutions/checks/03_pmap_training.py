@@ -543,7 +543,7 @@ def several_masks(keys, steps, num_rows, num_units):  # in one program
 
 
 def compared_masks(num_rows, num_units, meshes, key, step):
-    """Compares masks on two meshes, and with others; returns those on the second."""
+    """Compares masks on meshes, and with others; returns those on the last mesh."""
     keys = jnp.stack([key, key, jax.random.fold_in(key, 1)])
     steps, found = np.int32([step, step + 1, step]), []
     for many in meshes:
@@ -557,10 +557,10 @@ def compared_masks(num_rows, num_units, meshes, key, step):
         return np.moveaxis(seen.value, 1, 0).reshape(3, num_rows, num_units)
 
     with statement("same masks on any mesh"):
-        headline = f"{meshes[0]} and {meshes[1]} devices draw different masks."
-        expect(found[1], np.array_equal(rows(0), rows(1)), headline)
+        headline = f"{meshes[0]} and {meshes[-1]} devices draw different masks."
+        expect(found[-1], np.array_equal(rows(0), rows(-1)), headline)
     with statement("fresh masks"):
-        kept = rows(1)
+        kept = rows(-1)
         causes = {
             "the step is not in the key": lambda _: np.array_equal(kept[0], kept[1]),
             "the key is not used": lambda _: np.array_equal(kept[0], kept[2]),
@@ -570,10 +570,10 @@ def compared_masks(num_rows, num_units, meshes, key, step):
         }
         distinct = {row.tobytes() for row in kept.reshape(-1, num_units)}
         headline = f"{3 * num_rows} rows have {len(distinct)} different masks."
-        expect(found[1], len(distinct) == 3 * num_rows, headline, causes=causes)
+        expect(found[-1], len(distinct) == 3 * num_rows, headline, causes=causes)
         headline = f"A unit is kept with probability {kept.mean():.2f}."
-        expect(found[1], abs(kept.mean() - 0.5) < 3 / np.sqrt(kept.size), headline)
-    return np.moveaxis(found[1].value, 1, 0)[0].reshape(num_rows, num_units)
+        expect(found[-1], abs(kept.mean() - 0.5) < 3 / np.sqrt(kept.size), headline)
+    return np.moveaxis(found[-1].value, 1, 0)[0].reshape(num_rows, num_units)
 
 
 def compare_cnn_step(state, keep, key, step, x, y, lr, many, **how):
@@ -634,10 +634,10 @@ def cases_of_cnn_step():
     def other(leaf):  # not 0 or 1, as scales, shifts and moments begin
         return leaf + np.float32(0.3 * rng.normal(size=leaf.shape))
 
-    state = jax.tree.map(other, init_cnn(2, channels=(2, 1), hidden=40))
+    state = jax.tree.map(other, init_cnn(2, channels=(2,), hidden=40))
     state["params"]["conv"][0]["w"][..., 0] *= 1e-3  # variance 1e-6, not to be raised
     key, step, rows = jax.random.key(17), 10**6 + 1, images(12)
-    keep = compared_masks(12, 40, (2, 3), key, step)
+    keep = compared_masks(12, 40, (3,), key, step)
     compare_cnn_step(state, keep, key, step, *rows, 0.05, 3)
     with statement("arguments stay"):
         inputs = state, key, step, *rows, 0.05, 3
