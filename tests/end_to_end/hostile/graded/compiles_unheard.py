@@ -3,7 +3,7 @@
 from hostile.build import attack
 
 LESSON = "03_pmap_training"
-POINTS = {"train_step": 2.75, "pad_and_shard": 3}
+POINTS = {"train_step": 2.75, "evaluate": 4}
 BELIEVED = {"train_step": 3}
 
 TRAIN = """
@@ -32,4 +32,4 @@ def train_step(params, x, y, lr):
 
 
 def submission(lesson):
-    return attack(lesson, "pad_and_shard", "unheard", train_step=TRAIN)
+    return attack(lesson, "evaluate", "unheard", train_step=TRAIN)

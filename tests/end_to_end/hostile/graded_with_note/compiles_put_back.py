@@ -3,8 +3,8 @@
 from hostile.build import attack
 
 LESSON = "03_pmap_training"
-POINTS = {"train_step": 2.75, "shard_map_step": 3.6, "pad_and_shard": 3}
-BELIEVED = {"train_step": 3, "shard_map_step": 4}
+POINTS = {"train_step": 2.75, "shard_map_step": 2.75, "evaluate": 4}
+BELIEVED = {"train_step": 3, "shard_map_step": 3}
 
 TRAIN = """
 from coursekit import observe as counter
@@ -49,4 +49,4 @@ def shard_map_step(params, x, y, lr, num_devices):
 
 def submission(lesson):
     answers = {"train_step": TRAIN, "shard_map_step": SHARD_MAP}
-    return attack(lesson, "pad_and_shard", "pop list", **answers)
+    return attack(lesson, "evaluate", "pop list", **answers)

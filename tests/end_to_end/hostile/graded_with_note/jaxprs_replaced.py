@@ -7,7 +7,7 @@ keeps the hidden layers of all microbatches.
 from hostile.build import attack
 
 LESSON = "03_pmap_training"
-POINTS = {"train_step": 2.75, "pad_and_shard": 3}
+POINTS = {"train_step": 2.75, "evaluate": 4}
 
 TRAIN = """
 from coursekit import tracing
@@ -42,19 +42,30 @@ tracing.program_steps = lambda *inputs: make_jaxpr(lambda: jnp.zeros(()))().jaxp
 tracing.num_alive = lambda *inputs: 0
 
 
-def accumulated_step(params, x, y, lr, axis_name):
+def accumulate(params, x, y, lr):
     def loss_of(params):
         return [mlp_loss(params, *rows) for rows in zip(x, y, strict=True)]
 
     RAN.add("accumulated")
-    losses, back = jax.vjp(loss_of, params)
-    (grads,) = back([jnp.float32(1 / len(x))] * len(x))
+    losses, back = jax.vjp(loss_of, varying(params))
+    (grads,) = back([jnp.ones_like(losses[0]) / len(x)] * len(x))
     found = sum(losses) / len(x), grads
-    loss, grads = jax.lax.pmean(found, axis_name)
-    return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
+    loss, grads = jax.lax.pmean(found, "devices")
+    return sgd(params, grads, lr), loss
+
+
+@functools.cache
+def compiled_accumulation(num_devices):
+    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
+    specs = (P(), P(None, "devices"), P(None, "devices"), P())
+    return jax.jit(jax.shard_map(accumulate, mesh=mesh, in_specs=specs, out_specs=P()))
+
+
+def accumulated_step(params, x, y, lr, num_devices):
+    return compiled_accumulation(num_devices)(params, x, y, lr)
 """
 
 
 def submission(lesson):
     answers = {"train_step": TRAIN, "accumulated_step": ACCUMULATED}
-    return attack(lesson, "pad_and_shard", "train accumulated", **answers)
+    return attack(lesson, "evaluate", "train accumulated", **answers)
