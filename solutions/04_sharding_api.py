@@ -10,22 +10,21 @@
 # would you have to change in your training step so that each GPU keeps an eighth of the
 # model, 14 GB, and the losses stay the same to the last printed digit?
 #
-# The answer of this lesson is: nothing in the step. You say how each array is *sharded*
-# over the devices, `jax.jit` compiles one program for all of them, and the compiler
-# inserts the collectives that you wrote by hand in lessons 2 and 3. The numbers come
-# out right whatever you say. What you decide is how much memory a device needs and how
-# much it sends, and this lesson measures both. The first part ends with a step of your
-# own, in a layout that your own function has chosen, planned for these eight GPUs and
-# for 64: does it fit, what is sent, what bounds it?
+# The answer is: nothing in the step. You say how each array is *sharded* over the
+# devices, `jax.jit` compiles one program for all of them, and the compiler inserts the
+# collectives that you wrote by hand in lessons 2 and 3. The numbers come out right
+# whatever you say; what you decide is how much memory a device needs and how much it
+# sends. The first part ends with a step of your own, in a layout that your own function
+# has chosen, planned for these eight GPUs and for 64.
 #
 # **After this lesson you can**
 #
-# - place any array on any mesh of devices, and say what each device holds;
-# - read from the compiled program what the devices send each other;
-# - use one model code for data parallelism, tensor parallelism and FSDP;
-# - choose a layout for a model and a cluster, and plan the step before you rent GPUs;
-# - (second part) work with layouts as types, and write by hand what the compiler does
-#   not find, such as a step that crosses the network once.
+# - say what each device holds of an array, and read from the compiled program what the
+#   devices send each other;
+# - use one model code for data parallelism, tensor parallelism and FSDP, and plan the
+#   step before you rent GPUs;
+# - (second part) see layouts as types, and write a step by hand that crosses the
+#   network once.
 #
 # **You need** lessons 1 to 3. **Time**: about 120 minutes in two sittings of 60 for the
 # first part, with a pause between them. The second part takes two more.
@@ -37,8 +36,6 @@
 
 # %% [markdown]
 # ## 1. Mesh, spec, sharding
-#
-# Three words carry this lesson.
 #
 # - A **mesh** arranges devices in a grid and names the grid's axes. On the mesh below,
 #   `"data"` has four positions and `"model"` has two.
@@ -91,13 +88,12 @@ for shard in x.addressable_shards[:3]:
 # %% [markdown]
 # Devices 0, 2, 4 and 6 are at position 0 of `"model"` and hold the same half of `w`:
 # along a mesh axis that the spec does not name, an array is *replicated* (hatched in
-# the picture). Entries that are missing at the end of a spec count as `None`, so `P()`
-# replicates an array on every device. Each picture shows *one* `jax.Array`, with one
-# shape and one value, wherever its pieces are.
+# the picture). Missing entries at the end of a spec count as `None`, so `P()`
+# replicates an array on every device. Each picture shows *one* `jax.Array`.
 #
-# Outside this course you ask the array itself: `x.sharding` is its sharding, each of
-# `x.addressable_shards` knows its `device`, its `index` and its `data`, and
-# `jax.debug.visualize_array_sharding(x)` draws a matrix (it needs the package rich).
+# Outside this course, ask the array: `x.sharding`, the `device`, `index` and `data` of
+# each of `x.addressable_shards`, and `jax.debug.visualize_array_sharding(x)`, which
+# draws a matrix (with the package rich).
 
 # %% [markdown]
 # **The rules.** Every function that you write in this lesson must obey two rules.
@@ -114,21 +110,18 @@ for shard in x.addressable_shards[:3]:
 # default device.
 #
 # Several checks run your function a second time inside `jax.jit`, in order to read its
-# program. So compute on the values of arrays with `jnp`, not with NumPy, `float()` or
-# `if`. Use any of the usual ways to place an array: `jax.device_put`,
-# `jax.lax.with_sharding_constraint`, `out_shardings=` with a sharding on an Auto mesh,
-# or `jax.shard_map`. Four rarer ways cannot be traced, and are therefore refused:
-# `jnp.zeros(..., device=)`, `jax.make_array_from_process_local_data`, a program that
-# you compile yourself, and `out_shardings=P(...)` under `jax.set_mesh`.
+# program, so compute with `jnp`, not with NumPy, `float()` or `if`. They cannot trace
+# four rarer ways to place an array, and refuse them: `jnp.zeros(..., device=)`,
+# `jax.make_array_from_process_local_data`, a program that you compile yourself, and
+# `out_shardings=P(...)` under `jax.set_mesh`.
 
 # %% [markdown]
 # ### Exercise 4.1: predict_layout
 #
-# Before you rent 512 GPUs you want to know what each of them will hold, and your laptop
-# cannot build that mesh. Fortunately a layout is arithmetic: no device is needed to
-# compute it. A weight of the MLP in [Llama 3 70B](https://arxiv.org/abs/2407.21783) is
-# a matrix of 8,192 x 28,672, which makes 470 MB in bfloat16. Sharded by `P("data",
-# "model")` over 8 x 64 devices, each holds a block of 1,024 x 448, or 0.9 MB.
+# Before you rent 512 GPUs you want to know what each of them will hold. Fortunately a
+# layout is arithmetic. A weight of the MLP in [Llama 3
+# 70B](https://arxiv.org/abs/2407.21783), 8,192 x 28,672, makes 470 MB in bfloat16;
+# sharded by `P("data", "model")` over 8 x 64 devices, each holds 0.9 MB.
 #
 # Write `predict_layout(shape, mesh_shape, spec)`. It returns `(shard_shape,
 # num_distinct)`: the shape of one device's block, and how many *different* blocks there
@@ -184,8 +177,6 @@ def predict_layout(shape, mesh_shape, spec):
 # - Go through `enumerate(spec)`, and turn each entry into a tuple of names first:
 #   `"data"` becomes `("data",)`, and `None` becomes `()`.
 # - An axis is cut into the *product* of the sizes of its mesh axes: `math.prod(...)`.
-# - The number of different blocks is the product of all cuts. Mesh axes that the spec
-#   does not name only add replicas.
 
 # %% check="predict_layout"
 
@@ -208,19 +199,16 @@ def _():
 
 
 # %% [markdown] built="predict_layout"
-# Multiply the block by the bytes of a number, sum over all arrays, and compare with the
-# memory of the chip: that is a run planned on paper. JAX answers with
-# `sharding.shard_shape(shape)`, even for a `jax.sharding.AbstractMesh` without devices,
-# and `jax.eval_shape` supplies the shapes of a model that you cannot build yet. Your
-# function returns in exercise 4.5.
+# JAX answers with `sharding.shard_shape(shape)`, even for a `jax.sharding.AbstractMesh`
+# without devices, and `jax.eval_shape` supplies the shapes of a model that you cannot
+# build yet. Your function returns in exercise 4.5.
 
 # %% [markdown]
 # ## 2. Moving an array, and what it costs
 #
 # When the output of one layer has a different sharding from the one that the next layer
-# needs, the compiler has to move data. This is called *resharding*; between layers,
-# *activation resharding*. How expensive it is depends on the pair of layouts, and you
-# can read it from the **compiled** program: `compiled(f, *arrays)` below lists its
+# needs, the compiler has to move data, which is called *resharding*. What it costs, you
+# can read from the **compiled** program: `compiled(f, *arrays)` below lists its
 # collectives. (In plain JAX, `jax.jit(f).lower(...).compile().as_text()` shows them.)
 #
 # **Predict, then run.** A matrix of 64 KiB is on 8 devices, sharded or replicated.
@@ -248,10 +236,9 @@ for name, before, after in (
     print(f"{name:<26}a device sends {sent:2.0f} KiB  {kinds}")
 
 # %% [markdown]
-# From replicated to rows nobody sends anything: each device already has its rows and
-# drops the others. From rows to replicated, every device's 8 KiB must reach the seven
-# others. Between rows and columns a device keeps an eighth of what it has and sends the
-# rest.
+# From replicated to rows nobody sends anything: each device drops what it does not
+# need. From rows to replicated, every device's 8 KiB must reach the seven others.
+# Between rows and columns a device sends seven eighths of what it has.
 
 # %% [markdown]
 # ## 3. Computation follows data
@@ -260,8 +247,8 @@ for name, before, after in (
 # and the compiler chooses the shardings of everything in between.
 #
 # The model of this lesson has `L` layers `relu(x @ w1) @ w2`, the MLP block of a
-# transformer. The layers are stacked, `w1: (L, W, H)` and `w2: (L, H, W)`, so that
-# `lax.scan` can run over them: XLA then compiles one layer, not 48.
+# transformer. They are stacked, `w1: (L, W, H)` and `w2: (L, H, W)`, so that `lax.scan`
+# runs over them and XLA compiles one layer.
 #
 # **Predict, then run.** The parameters are replicated, the batch is sharded by rows.
 # How will the output be sharded? Which collective does the *gradient* need?
@@ -294,12 +281,12 @@ for one in compiled(jax.grad(mlp_loss), params, x, x).collectives:
 
 # %% [markdown]
 # The output is sharded like the batch, by rows. The gradient is a sum over the batch,
-# whose rows are on eight devices, so the compiler inserted an all-reduce for each array
-# of weights. Note that `jnp.mean` means the mean over the *whole* batch, because an
-# array under `jit` is one array: there is no eightfold gradient as in lesson 3.
+# so the compiler inserted an all-reduce for each array of weights. `jnp.mean` means the
+# mean over the *whole* batch, because an array under `jit` is one array: there is no
+# eightfold gradient as in lesson 3.
 #
-# So **data parallelism** needs no line of code. Moving a `pmap` program to the sharding
-# API is mostly deleting:
+# So **data parallelism** needs no line of code, and moving a `pmap` program is mostly
+# deleting:
 #
 # | with `pmap` | with the sharding API |
 # |---|---|
@@ -308,8 +295,7 @@ for one in compiled(jax.grad(mlp_loss), params, x, x).collectives:
 # | `pmap(step, "i")` | `jit(step)` |
 # | `lax.pmean(grads, "i")` | deleted |
 #
-# The cells below train lesson 3's perceptron both ways, on 256 rows of 10 numbers, for
-# 50 steps.
+# The cells below train lesson 3's perceptron both ways, for 50 steps.
 
 
 # %%
@@ -347,10 +333,9 @@ print("w1 of pmap:", old["w1"].shape, " of jit:", new["w1"].shape)
 # %% [markdown]
 # ## 4. Constraints
 #
-# The compiler chooses the shardings inside `jit`, and sometimes it chooses badly. Then
-# you insist: `jax.lax.with_sharding_constraint(x, sharding)` says how an intermediate
-# array must be sharded. Large models constrain their activations after every block for
-# this reason.
+# The compiler chooses the shardings inside `jit`, and sometimes badly. Then you insist:
+# `jax.lax.with_sharding_constraint(x, sharding)` says how an intermediate array must be
+# sharded.
 #
 # **Predict, then run.** The batch arrives replicated on 8 devices. What fraction of the
 # work does a device do if a constraint shards the batch? And with `device_put` inside
@@ -375,33 +360,28 @@ for fix in (jax.lax.with_sharding_constraint, jax.device_put):
 #
 # ## 5. Tensor parallelism
 #
-# Data parallelism does not help when the model itself is too large, or when there are
-# more devices than rows. **Tensor parallelism** shards the *weights*.
+# **Tensor parallelism** shards the *weights*.
 # [Megatron-LM](https://arxiv.org/abs/1909.08053) found the pairing that everybody uses
 # for an MLP: the first matrix is **column-parallel**, the second **row-parallel**, over
 # the same mesh axis.
 #
 # With `w1` split by columns, each device computes its own hidden units in full. With
-# `w2` split by rows, it multiplies exactly those units, so nothing is sent in between.
-# Each device ends up with one *term of a sum* over the devices, and one all-reduce per
-# layer adds the terms.
+# `w2` split by rows, it multiplies exactly those units. Each device ends up with one
+# *term of a sum* over the devices, and one all-reduce per layer adds the terms.
 
 # %% [markdown]
 # ### Exercise 4.2: tensor_parallel_mlp
 #
-# The MLP of Llama 3 70B has 28,672 hidden units; on the eight GPUs of a machine each
-# computes 3,584 of them. The all-reduce is paid in activations, not in weights: with
-# 8,192 tokens of 8,192 bfloat16 numbers, every device sends 235 MB per layer, half a
-# millisecond over NVLink. That is why tensor parallelism stays inside a machine, and
-# data parallelism goes between machines, on a mesh with two axes.
+# Tensor parallelism sends activations: for 8,192 tokens of Llama 3 70B, every device of
+# eight sends 235 MB per layer in bfloat16, half a millisecond over NVLink. That is why
+# it stays inside a machine.
 #
 # Write `tensor_parallel_mlp(params, x, mesh_shape)`, which is called inside `jit`. It
-# computes `mlp(params, x)` on a mesh `("data", "model")` and returns `(params, y)`,
-# where the returned weights are the given ones, sharded as in the docstring. `params`
-# and `x` arrive without a sharding, so you constrain them. To leave nothing to the
-# compiler, also constrain the hidden layer to `P("data", "model")` and the output of
-# each layer to `P("data", None)`. `B` is a multiple of the devices along `"data"`, and
-# `H` of those along `"model"`.
+# computes `mlp(params, x)` on a mesh `("data", "model")` and returns `(params, y)`: the
+# given weights, sharded as in the docstring, and the output. `params` and `x` arrive
+# without a sharding, so you constrain them, and also the hidden layer, `P("data",
+# "model")`, and the output of each layer, `P("data", None)`. `B` is a multiple of the
+# devices along `"data"`, `H` of those along `"model"`.
 #
 # ```python
 # f = jax.jit(tensor_parallel_mlp, static_argnums=2)
@@ -453,7 +433,6 @@ def tensor_parallel_mlp(params, x, mesh_shape):
 # %% [markdown] hints="tensor_parallel_mlp"
 # - Constrain the weights first. The first axis of `w1` counts the layers. Inside `jit`,
 #   `device_put` would shard nothing.
-# - Write the layer of `mlp` again, with a constraint around each of its two products.
 # - `on(jax.nn.relu(x @ w["w1"]), "data", "model")` is the hidden layer. Constrain `x`
 #   before the scan, too.
 
@@ -478,13 +457,10 @@ def _():
 
 
 # %% [markdown] built="tensor_parallel_mlp"
-# This is Megatron's MLP. `ColumnParallelLinear` and `RowParallelLinear` in
-# [Megatron-LM](https://github.com/NVIDIA/Megatron-LM) are the two halves, with the
-# all-reduce written out; PyTorch has `ColwiseParallel` and `RowwiseParallel`. The
-# attention block is split the same way, by heads, and the embedding table by vocabulary
-# (*vocabulary-parallel*), so a transformer layer costs two all-reduces in the forward
-# pass. Try to drop the constraint on the hidden layer and look at the card: the
-# compiler usually finds it by itself, and *usually* is why the constraint is there.
+# These are `ColumnParallelLinear` and `RowParallelLinear` of
+# [Megatron-LM](https://github.com/NVIDIA/Megatron-LM). Try to drop the constraint on
+# the hidden layer: the compiler usually finds it by itself, and *usually* is why the
+# constraint is there.
 
 # %% [markdown]
 # **A good place for a pause.** Save the notebook. When you come back, first run all
@@ -493,25 +469,20 @@ def _():
 # %% [markdown]
 # ## 6. A state that is created in place
 #
-# A training state is more than its weights: Adam keeps two moments, `mu` and `nu`, of
-# every parameter. For a model of 70 billion parameters weights and moments make 840 GB
-# in float32. No GPU can hold that for a moment, not even in order to hand it out, so a
-# script that starts with `params = init(key)` and shards afterwards is over after its
-# first line.
+# For a model of 70 billion parameters, weights and Adam's two moments `mu` and `nu`
+# make 840 GB in float32. No GPU can hold that, so a script that starts with `params =
+# init(key)` and shards afterwards is over after its first line.
 #
 # The way out is to let each device create its own part. `jax.eval_shape` returns the
-# shapes of a function's results without computing them. From shapes and specs,
-# `state_shardings` below makes a sharding for each leaf of the state; Optax's
-# `tree_map_params` knows which leaves are moments, and gives each the sharding of its
-# parameter.
+# shapes of a function's results without computing them; from shapes and specs,
+# `state_shardings` below makes a sharding for each leaf of the state, a moment's like
+# its parameter's.
 #
-# Nobody writes a spec for each of a transformer's dozens of parameters, or rewrites all
-# specs for a different layout. Large code bases name each array axis by its *meaning*,
-# as `AXES` does below, and a short table of **logical axis rules** maps meanings to
-# mesh axes. A layout is such a table: `{"batch": "data", "hidden": "model"}` is tensor
-# parallelism. [Flax](https://flax.readthedocs.io/en/latest/guides/flax_gspmd.html) and
-# MaxText keep such tables, and to change the layout of a run you change the table and
-# no line of the model.
+# Large code bases do not write a spec for each parameter. They name each array axis by
+# its *meaning*, as `AXES` does below, and a table of **logical axis rules** maps
+# meanings to mesh axes: `{"batch": "data", "hidden": "model"}` is tensor parallelism.
+# [Flax](https://flax.readthedocs.io/en/latest/guides/flax_gspmd.html) and MaxText keep
+# such tables; to change a run's layout, you change the table and no line of the model.
 #
 # <!-- flax.linen.logical_to_mesh_axes (Flax 0.12, read in November 2026) goes through
 # the rules in order and skips one whose mesh axis is already used; ours is simpler. -->
@@ -604,8 +575,7 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
 # - `device_put` of a finished state is too late: it was on one device already.
 # - Inside a `jit` with `out_shardings`, each device draws its own part only.
 # - With `init = lambda key: make_state(key, num_layers, width)`, `jax.eval_shape(init,
-#   key)` gives the shapes that `state_shardings` needs. (As arguments of the jitted
-#   function, `num_layers` and `width` would be traced, and a shape cannot be traced.)
+#   key)` gives the shapes that `state_shardings` needs.
 
 # %% check="init_sharded"
 
@@ -634,45 +604,35 @@ def _():
 
 # %% [markdown] built="init_sharded"
 # The forgotten state is on device 0 alone. The moments start as zeros, which depend on
-# no parameter's values: on Auto axes, inside `jit`, they follow no data. (Outside `jit`,
-# `make_adam().init(params)` keeps the layout of the parameters, except for Adam's
-# count.)
+# no parameter's values: on Auto axes, inside `jit`, they follow no data.
 #
-# Every large training script has this function. Flax's guides wrap `init` in a
-# `jax.jit` with `out_shardings` and take the specs from `nn.get_partition_spec`; in
-# PyTorch a model is built on the "meta" device, without memory, before `fully_shard`
-# and `to_empty` give each GPU its part. The tree of shapes and shardings has a second
-# use: it is exactly what Orbax wants in order to restore a checkpoint into a different
+# Every large training script has a function like yours. Its tree of shapes and
+# shardings is also what Orbax wants in order to restore a checkpoint into a different
 # layout (lesson 5).
 
 # %% [markdown]
 # ## 7. The seven copies you do not need
 #
-# Data parallelism has an appetite that grows with the model. Every device keeps its own
-# copy of the weights, the gradients and Adam's two moments: 16 bytes for every
-# parameter, in float32. For the model from the beginning of this lesson that makes 112
-# GB, on *each* device, before a single activation is stored. An H100 has 80.
+# In data parallelism every device keeps its own copy of the state: for the model of the
+# beginning 112 GB, on *each* device, before a single activation is stored.
 #
-# And the copies are identical. Eight devices that hold the same 112 GB hold seven
-# copies too many. **ZeRO** ([Rajbhandari et al.,
-# 2020](https://arxiv.org/abs/1910.02054)) gives them up one at a time: stage 1 shards
-# Adam's moments over the devices, stage 2 the gradients too, stage 3 the weights
-# themselves. Stage 3 is better known as **FSDP**, fully sharded data parallelism. With
-# everything sharded over eight devices, 112 GB become 14.
+# Eight devices that hold the same 112 GB hold seven copies too many. **ZeRO**
+# ([Rajbhandari et al., 2020](https://arxiv.org/abs/1910.02054)) gives them up one at a
+# time: stage 1 shards Adam's moments over the devices, stage 2 the gradients too, stage
+# 3 the weights themselves. Stage 3 is better known as **FSDP**, fully sharded data
+# parallelism.
 #
-# There is no magic in it. Before a device computes a layer, it gathers the other seven
-# eighths of that layer's weights, and drops them after use; it does so in the forward
-# and again in the backward pass. So FSDP pays for memory with communication. How much
-# communication? First write the step, then measure.
+# Before a device computes a layer, it gathers the other seven eighths of that layer's
+# weights, and drops them after use, in the forward and again in the backward pass. So
+# FSDP pays for memory with communication. How much? First write the step, then measure.
 
 # %% [markdown]
 # ### Exercise 4.4: fsdp_step
 #
 # Write `fsdp_step(shardings)`. It returns a training step `step(state, x, y) -> (state,
 # loss)` with `mlp_loss` and `make_adam()`, where `loss` is the one before the update.
-# The state is sharded as `shardings` says, before the step and after it; `x` and `y`
-# are sharded by rows. The step donates its state: the new one takes the old one's
-# memory.
+# The state is sharded as `shardings` says, before and after the step; `x` and `y` are
+# sharded by rows. The step donates its state.
 #
 # ```python
 # step = fsdp_step(shardings)              # a NamedSharding for each leaf of the state
@@ -720,8 +680,7 @@ def fsdp_step(shardings):
 
 
 # %% [markdown] hints="fsdp_step"
-# - Write the step of **one** device that holds everything: Optax's `update` takes the
-#   gradients, Adam's old state and the parameters. No collective is called.
+# - Write the step of **one** device that holds everything, with Optax's `update`.
 # - FSDP is in the shardings, and in the `lax.scan` of `mlp`. Which option of `jax.jit`
 #   says how its results are sharded, and which one reuses an argument's memory?
 # - `jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)`; `None` leaves
@@ -730,16 +689,11 @@ def fsdp_step(shardings):
 # %% check="fsdp_step"
 
 # %% [markdown]
-# Now your step is compiled for 2 x 4 devices in five layouts, and only the shardings
-# change:
+# Now your step is compiled for 2 x 4 devices in five layouts, and only the rules
+# change. Data parallelism shards nothing but the batch, ZeRO-1 Adam's moments as well,
+# FSDP the weights, too; "both" adds FSDP over `"data"` to tensor parallelism, as large
+# models do.
 #
-# - **data parallel**: the state is replicated, the batch is sharded over all 8;
-# - **ZeRO-1**: Adam's moments are sharded over all 8 as well;
-# - **FSDP**: so are the weights;
-# - **tensor parallel**: section 5, with the batch over `"data"` and the hidden units
-#   over `"model"`;
-# - **both**: tensor parallel, and the other axis of the weights over `"data"`, which is
-#   how large models are trained.
 #
 # **Predict, then run.** The weights take 32 MiB. In which layout does a device hold the
 # least? In which does it send the most?
@@ -793,20 +747,17 @@ def _():
 
 
 # %% [markdown]
-# The state of FSDP fell to an eighth; gradients and the layer that is being computed
-# come on top, as temporaries. What about the traffic? Data parallelism all-reduces the
-# gradients: 56 MiB leave each device in a step. FSDP gathers the weights twice and
-# reduce-scatters the gradients once, 28 MiB each time: 84 MiB in all, half as much
-# again. (The picture says 112, because the CPU's compiler writes the reduce-scatter as
-# an all-reduce; the one for GPUs does not. For the same reason it says 84 for ZeRO-1,
-# where a reduce-scatter and one gather make 56.)
+# The state of FSDP fell to an eighth. Data parallelism all-reduces the gradients: 56
+# MiB leave each device in a step. FSDP gathers the weights twice and reduce-scatters
+# the gradients once, 28 MiB each time: 84 MiB, half as much again. (The picture says
+# 112, and 84 for ZeRO-1 in place of 56, because the CPU's compiler writes a
+# reduce-scatter as an all-reduce; that for GPUs does not.)
 #
-# Tensor parallelism sends the least here, because the batch has only 64 rows. It sends
-# activations, which grow with the batch; the others send weights and gradients, which
-# do not.
+# Tensor parallelism sends the least here, because it sends activations, and the batch
+# has only 64 rows.
 #
-# Shapes are not losses. The next cell creates a state with your `init_sharded` and
-# trains it with your `fsdp_step`, on one device and on eight.
+# The next cell trains with your `init_sharded` and your `fsdp_step`, on one device and
+# on eight.
 
 
 # %%
@@ -830,12 +781,10 @@ def _():
 
 
 # %% [markdown] built="fsdp_step"
-# This is what the `fsdp` axis of MaxText and PyTorch's `fully_shard` do. They add
-# overlap: while one layer computes, the weights of the next one are already on their
-# way (exercise 4.9 shows how). Notice what you did *not* write: a single collective.
-# If you move the loop over layers from `lax.scan` into a Python loop, the numbers stay
-# right and the gathered weights stay in memory for the backward pass; try it, and look
-# at the card. `jax.checkpoint` around each layer brings the second gather back.
+# This is what the `fsdp` axis of MaxText and PyTorch's `fully_shard` do, and you wrote
+# not a single collective. If you move the loop over layers from `lax.scan` into a
+# Python loop, the gathered weights stay in memory for the backward pass: try it, and
+# look at the card.
 
 # %% [markdown]
 # ## 8. Choose a layout
@@ -843,27 +792,24 @@ def _():
 # Eight GPUs of one machine, a *node*, send each other 450 GB/s over NVLink. Between
 # nodes a GPU has its share of the network: [50 GB/s in a DGX
 # H100](https://docs.nvidia.com/dgx/dgxh100-user-guide/introduction-to-dgxh100.html),
-# which has a card of 400 Gbit/s for every GPU, and much less in most clouds. So the
-# first question about a layout on several nodes is what crosses the network.
+# with a card for every GPU, and less in most clouds. So what crosses the network?
 #
 # <!-- DGX H100 user guide, read in November 2026: eight ConnectX-7 of 400 Gbit/s. -->
 #
-# On a mesh whose axes are made of consecutive devices, the *last* axis of the mesh
-# varies fastest: with `{"replica": 8, "shard": 8}` on eight nodes of eight, a group
-# along `"shard"` is one node, and a group along `"replica"` has one GPU of each node.
-# If the weights are sharded over `"shard"` alone, gathers stay inside the node, and the
-# network carries one all-reduce of the gradients, of which each GPU holds an eighth.
-# This is **HSDP**, hybrid sharded data parallelism. Sharding over `n` nodes divides the
-# state's memory by `n`, and sends weights over the network in every layer. The
-# sizes of the mesh axes decide between the two, and everything in between.
+# Devices are numbered node by node, and the *last* axis of a mesh varies fastest: with
+# `{"replica": 8, "shard": 8}` on eight nodes of eight, a group along `"shard"` is one
+# node, and a group along `"replica"` has one GPU of each node. If the weights are
+# sharded over `"shard"` alone, gathers stay inside the node, and the network carries
+# one all-reduce of the gradients, of which each GPU holds an eighth. This is **HSDP**,
+# hybrid sharded data parallelism. Sharding over `n` nodes divides the state's memory by
+# `n`, and sends weights over the network in every layer.
 
 # %% [markdown]
 # ### Exercise 4.5: choose_layout
 #
-# Table 4 of [Llama 3's paper](https://arxiv.org/abs/2407.21783) lists mesh sizes: tensor
-# parallelism over the 8 GPUs of a node, FSDP as the outermost axis. Whether people find
-# such sizes by hand or by search, they ask the same two questions: does it fit, and what
-# travels over the slow link?
+# Table 4 of [Llama 3's paper](https://arxiv.org/abs/2407.21783) lists mesh sizes:
+# tensor parallelism over the 8 GPUs of a node, FSDP as the outermost axis. What fits,
+# and what travels over the slow link?
 #
 # Write `choose_layout(shapes, nodes, gpus, memory)` for a step by `fsdp_step`. It
 # returns `(mesh_shape, rules)`: the sizes of the mesh axes by name, for all `nodes x
@@ -921,8 +867,8 @@ def choose_layout(shapes, nodes, gpus, memory):
 
 
 # %% [markdown] hints="choose_layout"
-# - The batch is sharded over all axes of the mesh. The weights are sharded over one of
-#   them, whose groups are as few whole nodes as can hold a copy.
+# - Shard the batch over all axes of the mesh, and the weights over one whose groups are
+#   as few whole nodes as can hold a copy.
 # - Try 1, 2, ... nodes for a copy, if the number of nodes is a multiple of it. Your
 #   `predict_layout` says what a GPU then holds of `w1` and `w2`.
 # - With `used` nodes for a copy, `{"replica": nodes // used, "shard": used * gpus}` is
@@ -947,23 +893,21 @@ def _():
 
 # %% [markdown] built="choose_layout"
 # A copy of the 70 billion takes 1,117 GB, more than two nodes hold with 60 GB for each
-# GPU, hence four nodes for each copy. Where a copy takes several nodes, real runs add
-# tensor parallelism inside the node and pipeline stages, as Llama 3's did. MaxText's
-# tables hold exactly what your function returns: sizes of mesh axes, and rules.
+# GPU, hence four nodes for each copy. Real runs of that size add tensor parallelism
+# inside the node and pipeline stages.
 
 # %% [markdown]
 # ## 9. The model from the beginning, planned
 #
-# Nothing of your step depends on there being eight devices. `plan` compiles it for GPUs
-# that are not here, from shapes alone, and prices the compiled program with a table of
-# chips: what a GPU holds, every collective with its link, seconds. It runs nothing, and
-# its seconds are [a
+# `plan` compiles your step for GPUs that are not here, from shapes alone, and prices
+# the program: what a GPU holds, what it sends over which link, and seconds, which are
+# [a
 # model's](https://github.com/distributed-jax-course/distributed-jax-course/blob/main/docs/planning.md).
-# (In plain JAX, an `AbstractMesh` or a mesh of a topology description, `lower`, and
-# `compile().memory_analysis()` and `.cost_analysis()` give you the raw figures.)
+# (In plain JAX, `compile().memory_analysis()` and `.cost_analysis()` give you raw
+# figures.)
 #
-# **Predict, then run.** The cell takes the layout that your `choose_layout` returns for
-# 8 and for 64 H100s, and your `fsdp_step`, with 4,096 tokens for each GPU. Does it fit?
+# **Predict, then run.** The cell plans your `fsdp_step` in the layout of your
+# `choose_layout`, for 8 and for 64 H100s, with 4,096 tokens for each GPU. Does it fit?
 # Is the step bound by computing, by NVLink or by the network?
 
 
@@ -1001,14 +945,13 @@ def _():
 
 
 # %% [markdown]
-# It fits, with room for activations: 14 GB of weights, gradients and moments on each of
-# the eight GPUs, and the same on the 64. On one machine computing takes longest, and
-# NVLink hides behind it, if all overlaps. On eight machines the gradients also cross
-# the network, 6 GB from each GPU in a step.
+# It fits: 14 GB of weights, gradients and moments on each GPU, and 10 GB of
+# activations. Computing takes longest, and NVLink hides behind it, if all overlaps. On
+# eight machines 6 GB of gradients from each GPU also cross the network.
 #
-# How many tokens does a GPU need so that computing takes as long as sending? An envelope
-# is enough: a token costs 6 FLOPs per parameter, FSDP sends three times 7/8 of the
-# weights, and the number of parameters cancels.
+# From how many tokens on does computing take as long as sending? A token costs 6 FLOPs
+# per parameter, FSDP sends three times 7/8 of the weights, and the number of parameters
+# cancels.
 
 
 # %%
@@ -1032,10 +975,9 @@ def _():
 
 
 # %% [markdown]
-# The plan of your program agrees with the envelope. What is sent does not grow with the
-# tokens, while the arithmetic does. Over the network of a DGX, nine times slower than
-# NVLink, nine times as many tokens would be needed: that is the arithmetic behind "FSDP
-# inside the node, data parallel between nodes". And this answers the opening question:
+# The plan of your program agrees with the formula: what is sent does not grow with the
+# tokens. A network that is nine times slower than NVLink would need nine times as many.
+# And this answers the opening question:
 #
 # | 7 billion parameters, 8 H100s | data parallel | FSDP |
 # |---|---|---|
@@ -1047,8 +989,7 @@ def _():
 # ## Recap
 #
 # - A mesh and a spec make a sharding, and computation follows data.
-# - The compiler inserts the collectives. Memory and traffic are for you to check: in the
-#   compiled program, or in a plan.
+# - The compiler inserts the collectives. Memory and traffic are for you to check.
 # - A constraint decides where otherwise the compiler would.
 # - FSDP, tensor parallelism and HSDP are tables of rules for one step.
 
@@ -1123,29 +1064,26 @@ def _():
 # - [How to Scale Your Model](https://jax-ml.github.io/scaling-book/), the book to read
 #   next.
 #
-# Older code has other names: `pjit` is now `jax.jit`, `in_axis_resources=` is
-# `in_shardings=`, `with mesh:` is `jax.set_mesh(mesh)`, `create_device_mesh` and `Mesh`
-# are `jax.make_mesh`, `ShardedDeviceArray` and `GlobalDeviceArray` are `jax.Array`, and
-# `device_put_sharded` and `device_put_replicated` are `jax.device_put`.
+# Older code has other names: `pjit` for `jax.jit`, `in_axis_resources=` for
+# `in_shardings=`, `with mesh:` for `jax.set_mesh(mesh)`, `ShardedDeviceArray` for
+# `jax.Array`, `device_put_replicated` for `jax.device_put`.
 #
 # **Next**: [lesson 5](05_full_pipeline.ipynb), or first the second part below.
 
 # %% [markdown]
-# **Your score.** The scorecard shows what the checks above said last; after the second
-# part, run it again. Save the notebook, then run `make grade` in a terminal, in the
-# course's folder: it grades the saved file as a class's work is graded, and shows the
-# same cards.
+# **Your score.** The scorecard shows what the checks above said last; run it again
+# after the second part. Save the notebook, then run `make grade` in a terminal, in the
+# course's folder: it shows the same cards.
 
 # %% scorecard=true
 
 # %% [markdown]
 # ## Going further
 #
-# Can you do better than the compiler? Large runs accumulate gradients: a GPU takes, say,
-# eight microbatches before each step. The cell below writes that under `jit`, with plain
-# SGD, and plans it for the 7 billion parameters on 64 GPUs. The gradients of a single
-# microbatch are of no use to anybody, so one all-reduce of their sum, of which each GPU
-# holds an eighth, would do: 6 GB over the network.
+# Can you do better than the compiler? Large runs accumulate gradients: a GPU takes,
+# say, eight microbatches before each step. The cell below writes that under `jit`, with
+# plain SGD, and plans it for the 7 billion parameters on 64 GPUs. One all-reduce of the
+# summed gradients, of which each GPU holds an eighth, would do: 6 GB over the network.
 #
 # **Predict, then run.** How much does the compiler's program send over it, with weights
 # sharded over all GPUs (FSDP), and within each node (HSDP)?
@@ -1186,25 +1124,23 @@ for name, axes in (("FSDP", ("node", "gpu")), ("HSDP", "gpu")):
 
 # %% [markdown]
 # FSDP gathers the weights over the network twice for every microbatch. HSDP gathers
-# within the nodes, but the compiler all-reduces each layer's gradients between the
-# nodes as soon as it has them, in every microbatch: eight times what is needed. By the
-# end of this part, your own step crosses the network once. On the way you will see
-# layouts as types (section 10), write one collective by hand (11), then the whole step
-# (12), and hide a gather behind the products (13). Exercises count like the others.
+# within the nodes, but the compiler all-reduces the gradients between the nodes in
+# every microbatch: eight times what is needed. At the end of this part your own step
+# crosses the network once. On the way you see layouts as types, and write one
+# collective by hand, then the whole step.
 #
 # ## 10. Explicit axes: layouts in types
 #
-# So far the compiler decided about everything that you had not said, and you found out
-# afterwards. That is what a mesh axis of type **Auto** means. On an axis of type
-# **Explicit** the layout is part of an array's *type*: it is known while JAX traces, it
-# follows fixed rules from operation to operation, and where the rules leave a choice,
-# JAX asks you instead of guessing. Since JAX 0.9, `jax.make_mesh` makes Explicit axes
-# by default (`Mesh(...)` makes Auto ones).
+# So far the compiler decided about everything that you had not said: that is what a
+# mesh axis of type **Auto** means. On an axis of type **Explicit** the layout is part
+# of an array's *type*: it is known while JAX traces, it follows fixed rules, and where
+# the rules leave a choice, JAX asks you instead of guessing. Since JAX 0.9,
+# `jax.make_mesh` makes Explicit axes by default.
 #
-# - `jax.set_mesh(mesh)` makes a mesh current: from then on a spec alone says where.
-# - `jax.typeof(x)` shows the type, such as `float32[8@data,16@model]`.
-# - `reshard(x, spec)` moves an array; `out_sharding=` decides where JAX asks.
-# - `auto_axes(f, out_sharding=...)`: inside `f` the compiler decides.
+# - `jax.set_mesh(mesh)` makes a mesh current; `jax.typeof(x)` shows a type, such as
+#   `float32[8@data,16@model]`;
+# - `reshard(x, spec)` moves an array, `out_sharding=` decides where JAX asks, and
+#   inside of `auto_axes(f, out_sharding=...)` the compiler decides.
 #
 # **Predict, then run.** Which line is refused?
 
@@ -1230,24 +1166,22 @@ with jax.set_mesh(jax.make_mesh((4, 2), ("data", "model"), axis_types=explicit))
             print(f"{name:<25}{type(error).__name__}")
 
 # %% [markdown]
-# `a @ b` contracts an axis that is sharded in both operands. The result is a sum over
-# devices, and JAX asks how it should be sharded. The zeros have the type of `a`, so the
-# mistake of section 6 cannot happen here. On Explicit axes `with_sharding_constraint`
-# moves nothing; it only asserts.
+# `a @ b` contracts an axis that is sharded in both operands, and JAX asks how the sum
+# over devices should be sharded. The zeros have the type of `a`, so the mistake of
+# section 6 cannot happen here. On Explicit axes `with_sharding_constraint` only
+# asserts.
 
 # %% [markdown]
 # ### Exercise 4.6: explicit_mlp
 #
-# On Auto axes, a layout that nobody chose is found in a profile, weeks later: an
-# all-gather of 470 MB in every layer that nobody had asked for. On Explicit axes you
-# see it in `jax.typeof` before anything runs, or JAX refuses the line. This is the
-# direction that JAX is taking, and the reason why exercise 4.2 comes once more.
+# On Auto axes, a layout that nobody chose is found in a profile, weeks later. On
+# Explicit axes you see it in `jax.typeof` before anything runs, or JAX refuses the
+# line.
 #
-# Write `explicit_mlp(params, x)`. It computes `mlp(params, x)` with Megatron's layout
-# as exercise 4.2 does, this time in types. It is called inside `jit`, under
-# `jax.set_mesh` of a mesh with Explicit axes `"data"` and `"model"`. The weights have
-# the types of the docstring; `x` may arrive in any layout. `auto_axes` and
-# `jax.shard_map` are allowed.
+# Write `explicit_mlp(params, x)`. It computes `mlp(params, x)` with the layout of
+# exercise 4.2, this time in types: inside `jit`, under `jax.set_mesh` of a mesh with
+# Explicit axes `"data"` and `"model"`. The weights have the types of the docstring; `x`
+# may arrive in any layout. `auto_axes` and `jax.shard_map` are allowed.
 #
 # ```python
 # with jax.set_mesh(mesh):                 # 2 x 4 devices, Explicit
@@ -1322,24 +1256,21 @@ def _():
 
 
 # %% [markdown] built="explicit_mlp"
-# Compare with exercise 4.2: three constraints per layer have become one argument, and
-# JAX would have refused to run without it. Types also travel through `jax.grad` and
-# `lax.scan`, so a layout mistake in a loop is an error in the line that makes it.
-# [JAX's guide](https://docs.jax.dev/en/latest/201/sharding.html) has the
-# rules of each operation. Try to leave `out_sharding` out and read the error: it names
-# both operands and the axis.
+# Three constraints per layer have become one argument. Leave it out and read the error:
+# it names both operands and the axis. [JAX's
+# guide](https://docs.jax.dev/en/latest/201/sharding.html) has the rules of each
+# operation.
 
 # %% [markdown]
-# **A collective that nobody wanted** has two alarms. On Auto axes, XLA prints *Involuntary
-# full rematerialization* when it finds no way from one sharding to the next except to
-# build the full array on every device ([an open
-# issue](https://github.com/openxla/xla/issues/15207)). It is a warning about memory and
-# traffic, not about numbers. [It does not name your
-# line](https://github.com/jax-ml/jax/issues/18591), so look for an all-gather of that
-# shape in `compiled.as_text()`, whose `metadata` does, and constrain the array before it.
-# On Explicit axes, JAX 0.12 turns a collective into an error while it traces: `with
-# jax.sharding.no_collectives(frozenset({"model"})):`. The cell below asks it which of
-# four lines send something; where your JAX is older, it reads the compiled program.
+# **A collective that nobody wanted.** On Auto axes, XLA prints *Involuntary full
+# rematerialization* when it finds no way from one sharding to the next but to build the
+# full array on every device ([an open
+# issue](https://github.com/openxla/xla/issues/15207)). [It does not name your
+# line](https://github.com/jax-ml/jax/issues/18591): look for an all-gather of that
+# shape in `compiled.as_text()`, whose `metadata` does, and constrain the array before
+# it. On Explicit axes, `jax.sharding.no_collectives` of JAX 0.12 makes a collective an
+# error while JAX traces. The cell asks it which lines send something; if your JAX is
+# older, it reads the compiled program.
 #
 # <!-- jax.sharding.no_collectives: JAX 0.12.0, jax/_src/config.py. -->
 
@@ -1370,20 +1301,18 @@ with jax.set_mesh(jax.make_mesh((4, 2), ("data", "model"), axis_types=explicit))
 # %% [markdown]
 # ## 11. Collectives by hand
 #
-# A ring, a pipeline, or a collective that the compiler places in the wrong loop: these
-# are written with `jax.shard_map`, where the collectives of lesson 2 come back. The
-# function that you give to it sees one block, as in lesson 2; `in_specs` say how the
-# arguments are sharded on the way in, `out_specs` how the blocks are put together.
+# A ring, a pipeline, or a collective that the compiler places in the wrong loop is
+# written with `jax.shard_map`, as in lesson 2: the function sees one block, `in_specs`
+# say how arguments are sharded, `out_specs` how blocks are put together.
 
 # %% [markdown]
 # ### Exercise 4.7: sharded_matmul
 #
 # The row-parallel layer of section 5 ended with an all-reduce, after which every device
-# holds the full sum, although in a transformer the next operations (dropout, layer
-# norm) treat each row by itself. [Megatron's sequence
+# holds the full sum. [Megatron's sequence
 # parallelism](https://arxiv.org/abs/2205.05198) replaces it with a reduce-scatter: each
-# device receives the sum of *its* rows. It sends half as much as an all-reduce, and the
-# activations in between take an eighth of the memory on eight devices.
+# device receives the sum of *its* rows, which is all that dropout and layer norm need.
+# It sends half as much, and the activations in between take an eighth of the memory.
 #
 # Write `sharded_matmul(a, b, num_devices)`. It multiplies `a: (M, K)` by `b: (K, N)` on
 # the first `num_devices` devices with `jax.shard_map`. The *contracted* axis `K` is
@@ -1461,35 +1390,30 @@ def _():
 
 
 # %% [markdown] built="sharded_matmul"
-# You have built the row-parallel half of Megatron's sequence parallelism. The
-# column-parallel half is its mirror image: an all-gather of the rows, then a product
-# with a block of columns. Together they send exactly what the two all-reduces sent
-# before, with activations that are sharded throughout. On Explicit axes the same
-# program is one line, `jnp.matmul(a, b, out_sharding=P("i", None))`; whether the
-# compiler emits a reduce-scatter for it depends on the backend, and that is when you
-# drop to `shard_map`.
+# You have built half of Megatron's sequence parallelism; the other half is an
+# all-gather of the rows before a product. On Explicit axes the program is one line,
+# `jnp.matmul(a, b, out_sharding=P("i", None))`, but whether the compiler emits a
+# reduce-scatter depends on the backend.
 
 # %% [markdown]
 # ## 12. A step that crosses the network once
 #
-# Now the step itself. Where do its collectives belong? Gathers of weights inside the
-# loop over layers, along `"gpu"`; their transpose, a reduce-scatter of the gradients,
-# comes from `jax.grad` by itself. What crosses the network belongs after all loops. The
-# frame below maps with `check_vma=False`, so that JAX adds no `psum` of its own (lesson
-# 3): every collective is one that you wrote, or the transpose of one.
+# Where do the collectives of a step belong? Gathers of weights inside the loop over
+# layers, along `"gpu"`; their transpose, a reduce-scatter of the gradients, comes from
+# `jax.grad` by itself. What crosses the network belongs after all loops. The frame
+# below maps with `check_vma=False`, so that JAX adds no `psum` of its own (lesson 3).
 
 # %% [markdown]
 # ### Exercise 4.8: hsdp_step
 #
 # PyTorch calls this layout `HYBRID_SHARD`; MaxText writes it as `ici_fsdp_parallelism`
-# within `dcn_data_parallelism`. On clusters whose network is much slower than their
-# nodes, it decides whether a second node helps at all.
+# within `dcn_data_parallelism`.
 #
 # Write the body of `hsdp_step(params, xs, ys, lr, mesh)`: one step of SGD with the mean
-# of `mlp_loss` over the microbatches `xs[0], xs[1], ...`, on a mesh of nodes x GPUs. A
-# GPU gets its blocks of the weights, sharded along `W` within the node and replicated
-# between nodes, and its rows of every microbatch. `jax.checkpoint` around a layer makes
-# the backward pass gather again, in place of keeping the gathered weights of all layers.
+# of `mlp_loss` over the microbatches `xs[0], xs[1], ...`. A GPU gets its blocks of the
+# weights, sharded along `W` within the node, and its rows of every microbatch.
+# `jax.checkpoint` around a layer makes the backward pass gather again, in place of
+# keeping all gathered weights.
 #
 # ```python
 # # 2 x 4 devices, ("node", "gpu"); w1: f32[3, 8@gpu, 16], xs: f32[2, 32@(node, gpu), 8]
@@ -1560,11 +1484,10 @@ def hsdp_step(params, xs, ys, lr, mesh):
 # %% [markdown] hints="hsdp_step"
 # - Write the layer first: two `jax.lax.all_gather(..., "gpu", axis=..., tiled=True)`,
 #   then the products. `jax.checkpoint(layer)` goes into the scan over layers.
-# - The loss of a microbatch on this GPU is the mean over its own rows, divided by the
-#   number of GPUs and of microbatches; then sums over devices are means. No `psum`
-#   inside of what you differentiate.
-# - Accumulate as `accumulated_step` above does. After the loop, `psum` the gradients
-#   over `"node"` and the loss over both axes.
+# - Divide the mean over own rows by the number of GPUs and of microbatches: then sums
+#   over devices are means. No `psum` inside of what you differentiate.
+# - Accumulate as `accumulated_step` does. After the loop, `psum` the gradients over
+#   `"node"` and the loss over both axes.
 
 # %% check="hsdp_step"
 
@@ -1588,17 +1511,14 @@ def _():
 
 
 # %% [markdown] built="hsdp_step"
-# The same body runs on any number of nodes, since only the size of one axis changes.
-# Real trainers gather in bfloat16, which halves what the nodes carry, and let
-# `jax.checkpoint` keep some activations, so that less is computed twice.
+# Real trainers also gather in bfloat16, and let `jax.checkpoint` keep some activations,
+# so that less is computed twice.
 
 # %% [markdown]
 # ## 13. Sending while computing
 #
 # In your step a layer's weights are gathered before they are used. While they travel,
-# the compute units wait; while these work, the link is idle. The two could run at the
-# same time, but not in a program that gathers first: no multiplication can start before
-# all of `w` has arrived.
+# the compute units wait; while these work, the link is idle.
 #
 # A **collective matmul** works in pieces. A device multiplies the piece of `w` that it
 # holds *while* the next piece travels around the ring: D products and D - 1 sends.
@@ -1627,30 +1547,26 @@ draw_timeline(bars, "microseconds", title)
 
 # %% [markdown]
 # A piece takes about as long to send as to multiply, so almost half of the time goes
-# away. With more rows the products dominate and there is less to hide; with fewer the
-# link does, and there is little to hide it behind.
+# away.
 #
 # What can overlap is decided by **data flow**, not by the order of your lines: a
-# product and a send, neither of which needs the other's result. On TPUs and GPUs a send
-# is asynchronous. The compiled program has a `collective-permute-start` and a `-done`,
-# and XLA's latency-hiding scheduler puts products between the two. (JAX 0.12
-# begins to hand both to you: `jax.lax.psum_scatter_start`, and
-# `jax.experimental.overlap.program_order`, which keeps the order of your lines.
-# Simulated devices share your laptop's cores: they show the structure, not the time.)
+# product and a send, neither of which needs the other's result. In a program for TPUs
+# or GPUs, a send has a `-start` and a `-done`, and XLA's scheduler puts products
+# between the two. (JAX 0.12 begins to hand both to you: `jax.lax.psum_scatter_start`.)
 
 # %% [markdown]
 # ### Exercise 4.9: overlapped_matmul
 #
-# This is one of the tricks behind the utilization that large TPU and GPU runs report;
-# it was [published in 2023](https://dl.acm.org/doi/10.1145/3567955.3567959), XLA
-# applies it in some cases by itself, and PyTorch calls it *asynchronous tensor
-# parallelism*. Where the compiler does not find it, you write the ring by hand.
+# XLA applies this trick ([published in
+# 2023](https://dl.acm.org/doi/10.1145/3567955.3567959)) in some cases by itself, and
+# PyTorch calls it *asynchronous tensor parallelism*. Where the compiler does not find
+# it, you write the ring by hand.
 #
-# A matrix `W` is sharded by rows: device `d` holds piece `d`, which is `w: (K, N)`. It
-# also holds its own rows of `X`, `x: (M, D * K)`, with all their columns. Write
-# `overlapped_matmul(x, w, axis_name)`, which runs on each device, under `pmap` or
-# `shard_map`, and returns that device's rows of `X @ W`. In each of `D` rounds, multiply
-# the piece that is here by the columns of `x` that belong to it, and send the piece on.
+# A matrix `W` is sharded by rows: device `d` holds piece `d`, `w: (K, N)`, and its own
+# rows of `X`, `x: (M, D * K)`. Write `overlapped_matmul(x, w, axis_name)`, which runs
+# on each device, under `pmap` or `shard_map`, and returns that device's rows of `X @
+# W`. In each of `D` rounds, multiply the piece that is here by the columns of `x` that
+# belong to it, and send the piece on.
 #
 # ```python
 # # 8 devices, on each: x: f32[2, 24], w: f32[3, 5]; W is f32[24, 5]
@@ -1704,7 +1620,7 @@ def overlapped_matmul(x, w, axis_name):
 # - If each device sends to its left neighbour, device `d` holds piece `(d + step) % D`
 #   at each step; `jax.lax.axis_index` and `jax.lax.axis_size` give `d` and `D`.
 # - `jax.lax.dynamic_slice_in_dim(x, start, K, axis=1)` takes columns from a computed
-#   start. Send the piece on in each round but the last.
+#   start.
 
 # %% check="overlapped_matmul"
 
@@ -1745,21 +1661,16 @@ def _():
 
 # %% [markdown] built="overlapped_matmul"
 # Use it for FSDP's gather and the weights of a layer arrive while they are being
-# multiplied. It has a price: every piece adds to the result in memory, so libraries take
-# few and large pieces. The same ring with the roles exchanged, where a partial *result* travels
-# and collects a term at each stop, overlaps the reduce-scatter of exercise 4.7. And if
-# the travelling pieces are keys and values instead of weights, you have [ring
-# attention](https://arxiv.org/abs/2310.01889). JAX's [shard_map
-# notebook](https://docs.jax.dev/en/latest/201/shard-map.html) goes on from here,
-# with pieces that travel in both directions.
+# multiplied. It has a price: every piece adds to the result in memory, so libraries
+# take few and large pieces. If the travelling pieces are keys and values, you have
+# [ring attention](https://arxiv.org/abs/2310.01889).
 
 # %% [markdown]
 # ## 14. The bill
 #
-# The question was whether you can do better than the compiler. The cell plans three
-# steps for 64 H100s, first with the network of a DGX, then with one that is common in
-# clouds, where eight GPUs share a card of 400 Gbit/s. **Predict, then run.** On which
-# network does your step win?
+# The cell plans three steps for 64 H100s, first with the network of a DGX, then with
+# one that is common in clouds, where eight GPUs share a card. **Predict, then run.** On
+# which network does your step win?
 
 
 # %%
@@ -1781,15 +1692,8 @@ def _():
 
 
 # %% [markdown]
-# Your step sends a twelfth of what FSDP does over the network, and an eighth of the
-# compiler's HSDP. With a card for each GPU, that is not what decides: FSDP hides its
-# gathers behind the products, and your step computes each layer's forward pass twice.
-# With a shared card it is twice as fast. That is the whole method: plan,
-# see what bounds the step, and write by hand what the compiler misses, there and
-# nowhere else. The ring of 4.9 and the reduce-scatter of 4.7 are the next two places
-# to look.
-#
-# When you are unsure what your own program does, ask it. `jax.typeof(x)` and
-# `x.sharding` show how an array is sharded; `jax.jit(f).lower(...).compile().as_text()`
-# names the collectives; `memory_analysis()` and `cost_analysis()` of the compiled
-# program say what a device holds and computes.
+# Your step sends a twelfth of what FSDP does over the network. With a card for each
+# GPU, that does not decide: FSDP hides its gathers behind the products, and your step
+# computes each layer's forward pass twice. With a shared card it is twice as fast. That
+# is the whole method: plan, see what bounds the step, and write by hand what the
+# compiler misses, there and nowhere else.
