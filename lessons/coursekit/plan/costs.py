@@ -235,7 +235,7 @@ class Costs:
         return line[3] not in FREE and kinds <= POINTWISE
 
     def joins(self, user: re.Match, line: re.Match) -> bool:
-        """Tells whether a compiler would compute an operation inside of its user."""
+        """Tells whether a compiler would fuse an operation into its user."""
         kinds = {part[3] for part in self.inside(user) or [user]}
         reads = kinds <= POINTWISE | {"reduce"} and user[3] not in FREE
         return reads and self.is_pointwise(line)

@@ -163,6 +163,7 @@ def plan(
     trips: int | None = None,
     fused: str = "",
     limit_s: float = 1800,
+    tell_s: float = TELL_S,
 ) -> Plan:
     """Plans a step of a program, from the shapes of its arguments.
 
@@ -180,6 +181,7 @@ def plan(
         fused: a `jax.named_scope` that one kernel computes, such as "flash": what is
             only used inside is not written to memory.
         limit_s: seconds after which compiling is given up.
+        tell_s: seconds of compiling between two lines that say so.
 
     Raises:
         PlanError: the step, its shapes or `on` cannot be planned; says what to change.
@@ -194,7 +196,7 @@ def plan(
     shapes, order = placed(shapes, target, there, moves)
     refused, executable = "", None
     try:
-        executable = compiled(lowered(step, shapes), target.name, limit_s)
+        executable = compiled(lowered(step, shapes), target.name, limit_s, tell_s)
     except Exception as error:  # JAX's class for it varies by version
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
@@ -309,7 +311,7 @@ def lowered(step: Callable, shapes: Sequence) -> Any:
         ) from error
 
 
-def compiled(program: Any, name: str, limit_s: float) -> Any:
+def compiled(program: Any, name: str, limit_s: float, tell_s: float) -> Any:
     """Compiles beside this thread, which can be interrupted, and says that it does.
 
     Raises:
@@ -328,7 +330,7 @@ def compiled(program: Any, name: str, limit_s: float) -> Any:
     begin = time.monotonic()
     try:
         for tells in itertools.count(1):
-            until = begin + min(tells * TELL_S, limit_s)
+            until = begin + min(tells * tell_s, limit_s)
             thread.join(max(0.0, until - time.monotonic()))
             spent = time.monotonic() - begin
             if not thread.is_alive():

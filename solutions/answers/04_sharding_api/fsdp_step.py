@@ -397,7 +397,7 @@ def fsdp_step(shardings):
         return {"params": params, "adam": adam}, loss
 
     shapes = jax.eval_shape(lambda: make_state(jax.random.key(0), 1, 2))
-    fixed = state_shardings(mesh, shapes, weight_specs("data", None))
+    fixed = state_shardings(mesh, shapes, specs_by({"embed": "data"}))
     return jax.jit(step, out_shardings=(fixed, None), donate_argnums=0)
 
 
