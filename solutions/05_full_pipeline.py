@@ -9,25 +9,14 @@
 # three hours. What must a training program look like for such a run to finish all the
 # same, with exactly the model that it would have had without a failure?
 #
-# At the end of this lesson you will have written one. It streams shuffled data to eight
-# devices, trains with sharded weights, and writes its own checkpoints. You will kill it
-# in the middle, start it again and compare the results *bit by bit*; you will move it to
-# four devices; and you will see how many unseen handwritten digits it recognises.
+# At the end of this lesson you will have written one. You will kill it in the middle,
+# start it again and compare the results *bit by bit*; you will move it to four devices;
+# and you will see how many unseen handwritten digits it recognises. The second part
+# spreads a transformer over a pipeline.
 #
-# **After this lesson you can**
-#
-# - feed devices with shuffled data, prefetched, from any step on;
-# - write a compiled step that accumulates gradients, synchronises once and reuses
-#   memory;
-# - compute in bfloat16 where accuracy allows it;
-# - save and restore sharded state, even on a different number of devices, and know what
-#   to do with a checkpoint that cannot be read;
-# - run one script as several processes, as on a cluster;
-# - train a transformer whose layers are spread over a pipeline (in the second part).
-#
-# **You need** lessons 1 to 4. **Time**: about 255 minutes in three sittings of 85, for
+# **You need** lessons 1 to 4. **Time**: about 240 minutes in three sittings of 80, for
 # six exercises; good places for a pause are before sections 3 and 6. The second part,
-# "Going further", takes another 115.
+# "Going further", takes another 110.
 #
 # <!-- Llama 3: arXiv 2407.21783, section 3.3.4 and table 5, July 2024: 466 job
 # interruptions in 54 days, 47 planned, 419 unexpected; significant manual intervention
@@ -39,11 +28,11 @@
 # ## 1. Data
 #
 # We begin with the smallest pipeline that has everything: 4,096 rows of 32 features, a
-# linear model, batches of 256 rows split over eight devices, 500 steps of SGD. Since we
-# made the data ourselves, we know the weights that it should find.
+# linear model, batches of 256 rows split over eight devices, 500 steps of SGD. We made
+# the data ourselves, so we know the weights that it should find.
 #
-# **Common mistake: one batch forever.** Many examples on the web cut the first 256 rows
-# once, before the loop, and train on them 500 times. The loss falls nicely.
+# **Common mistake: one batch forever.** Many examples cut the first 256 rows once,
+# before the loop, and train on them 500 times.
 #
 # **Predict, then run.** Below, one run does that, and the other takes fresh rows in
 # every step. Will their losses differ? How far from the true weights does each run end?
@@ -117,20 +106,17 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 
 # %% [markdown]
 # The losses look the same. Only the weights tell the runs apart: the first one has
-# never seen 3,840 of its 4,096 rows.
+# never seen 3,840 rows.
 #
-# So every row should come once in each epoch, in an order that is shuffled anew for
-# each epoch. But a run that is killed at step 1,234,567 must also go on *with the batch
-# that would have come next*, and nobody wants to read through a million batches to find
-# it. Both wishes have one answer: make the data stream a **function of the step**. If
-# you know the step, the seed and the number of rows, you know the batch.
-# [Grain](https://github.com/google/grain), Google's data loader for JAX, is built on
-# the same idea.
+# So every row should come once in each epoch, in an order that is shuffled anew. But a
+# run that is killed at step 1,234,567 must also go on *with the batch that would have
+# come next*. Both wishes have one answer, on which Google's loader
+# [Grain](https://github.com/google/grain) is built, too: make the data stream a
+# **function of the step**.
 #
-# `epoch_order(seed, epoch, num_rows)` gives the shuffled order of one epoch's rows.
-# Write these orders one after another, epoch after epoch, and you get an endless line
-# of row numbers. Batch k is the k-th slice of that line. With 10 rows and batches of 4,
-# batch 2 takes the last two rows of epoch 0 and the first two of epoch 1:
+# `epoch_order(seed, epoch, num_rows)` gives the order of one epoch's rows. Write these
+# orders one after another, and you get an endless line of row numbers. Batch k is the
+# k-th slice of that line. With 10 rows and batches of 4:
 #
 # ```
 # epoch   0  0  0  0   0  0  0  0   0  0  1  1   1  1 ...
@@ -147,22 +133,21 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 # Rows in **bold** are essential: together they are worth half of the points, and if one
 # of them fails, you get none. The other rows share the other half.
 #
-# Some checks read the program that JAX traces from your function, to see what each
-# device computes and sends. So leave `float()` and NumPy out of what runs on devices.
+# Some checks read the program that JAX traces from your function. So leave `float()`
+# and NumPy out of what runs on devices.
 
 # %% [markdown]
 # ### Exercise 5.1: batches
 #
-# While the devices compute step k, the next batch can already be on its way to them.
-# This is **prefetching**: keep one batch ahead. `jax.device_put` and `place` return
-# before the copy has arrived, so the copy of batch k + 1 runs while step k computes.
-# (That hides the copy, not the Python loop that shuffles rows: section 8 shows what
-# hides the loop. Flax has prefetching as `flax.jax_utils.prefetch_to_device`.)
+# While the devices compute step k, the next batch can already be on its way to them:
+# this is **prefetching** (in Flax, `flax.jax_utils.prefetch_to_device`). `place`
+# returns before the copy has arrived, so the copy of batch k + 1 runs while step k
+# computes. That hides the copy, not the Python loop that shuffles rows; section 8 shows
+# what hides the loop.
 #
 # Write the generator `batches(data, batch_size, sharding, seed, start_step)`. It yields
 # batch `start_step`, then the next, forever. `data` is a tuple of NumPy arrays with N
-# rows each; a batch is a tuple of `jax.Array`s with `batch_size` rows each, placed by
-# `place`.
+# rows each; a batch is a tuple of `jax.Array`s, placed by `place`.
 #
 # ```python
 # stream = batches((images, labels), 64, by_rows, seed=0, start_step=1000)
@@ -177,7 +162,7 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 #   orders of earlier epochs.
 
 
-# %% exercise="batches" minutes=20 difficulty=2
+# %% exercise="batches" minutes=25 difficulty=2
 def batches(data, batch_size, sharding, seed, start_step):
     """Yields batch after batch, the next one already on the devices.
 
@@ -213,16 +198,13 @@ def batches(data, batch_size, sharding, seed, start_step):
 # %% [markdown] hints="batches"
 # - Batch k holds `batch_size` positions of the endless line, from `k * batch_size` on;
 #   `np.divmod(places, N)` gives each place's epoch and its index there.
-# - Write a function `ready(step)` that makes one batch. The generator keeps one made
-#   ahead.
-# - `now, ahead = ahead, ready(step)`, then `yield now`.
+# - Write a function `ready(step)` that makes one batch; then `now, ahead = ahead, ready(step)`, then `yield now`.
 
 # %% check="batches"
 
 # %% [markdown] built="batches"
-# A data stream that can be entered anywhere. A checkpoint of it is a single number, and
-# two runs with the same seed see the same rows in the same order, on any number of
-# devices. The next cell stops your stream and enters it again.
+# A data stream that can be entered anywhere: a checkpoint of it is a single number. The
+# next cell stops your stream and enters it again.
 
 
 # %%
@@ -244,25 +226,23 @@ def _():
 
 
 # %% [markdown]
-# Here the host holds all data. The corpus of Llama 3 has 15.6 trillion tokens, about 62
-# TB as 32-bit integers: there the row numbers index files, and each process reads only
-# the rows that its own devices hold. Split the batch over all axes of the mesh, so that
-# each process reads a range of its own, and let
-# `jax.make_array_from_process_local_data` make the global array ([JAX on several
-# processes](https://docs.jax.dev/en/latest/501/multiprocess.html)).
+# Here the host holds all data. The corpus of Llama 3 has 62 TB as 32-bit integers:
+# there the row numbers index files, and each process reads only a range of rows, those
+# of its own devices. `jax.make_array_from_process_local_data` makes the global array
+# ([JAX on several processes](https://docs.jax.dev/en/latest/501/multiprocess.html)).
 #
 # <!-- 15.6T tokens: arXiv 2407.21783, section 3.4.1; times 4 bytes = 62.4 TB. -->
 
 # %% [markdown]
 # ## 2. The step
 #
-# Large models are trained on large batches: Llama 3 405B on up to 16 million tokens in
-# one step. No device has memory for the activations of its whole share. So it takes its
-# rows in **microbatches**, one after the other, adds up their gradients, and lets the
-# optimizer step once. This is *gradient accumulation*.
+# Llama 3 405B was trained on up to 16 million tokens a step. No device has memory for
+# the activations of its share. So it takes its rows in **microbatches**, one after the
+# other, adds up their gradients, and lets the optimizer step once: *gradient
+# accumulation*.
 #
-# The devices have to agree on a gradient once per step, after the loop. But who places
-# the communication? So far the compiler did.
+# The devices have to agree on a gradient once per step, after the loop. Who places that
+# communication? So far the compiler did.
 #
 # **Predict, then run.** Below, a loop over four microbatches is simply jitted. How much
 # does a device send, compared with one all-reduce of the gradients?
@@ -329,17 +309,16 @@ times = times_sent(params, accumulated, params, x, y)
 print(f"a device sends {times:.1f} times the gradient's all-reduce")
 
 # %% [markdown]
-# Under `jit` you program one large machine: each microbatch's gradient is that of *all*
-# rows, so each costs an all-reduce inside the loop. (`compiled.as_text()` shows it in
-# any program.) For a model of 8 billion parameters with float32 gradients, one
-# all-reduce over eight GPUs sends 56 GB from each of them, 124 milliseconds over NVLink
-# at 450 GB/s. Four of them take half a second, in every step.
+# Under `jit` each microbatch's gradient is that of *all* rows, so each costs an
+# all-reduce inside the loop (`compiled.as_text()` shows it in any program). For 8
+# billion parameters in float32, one all-reduce over eight GPUs sends 56 GB from each,
+# 124 milliseconds over NVLink at 450 GB/s. Four of them take half a second, in every
+# step.
 #
-# Under `jax.shard_map` you say what *one device* does, and the communication is yours
-# to place. Lesson 3 showed the trap that comes with it: with `check_vma=True`, the
-# default, the gradient of a replicated parameter is already summed over the devices,
-# inside the loop. There are three ways to keep gradients local until you synchronise
-# them:
+# Under `jax.shard_map` the communication is yours to place. But with `check_vma=True`,
+# the default, the gradient of a replicated parameter is already summed over the
+# devices, inside the loop (lesson 3). There are three ways to keep gradients local
+# until you synchronise them:
 #
 # - `check_vma=False`: JAX does not track what differs between devices, and `jax.grad`
 #   leaves the gradients local, as under `pmap`;
@@ -351,9 +330,8 @@ print(f"a device sends {times:.1f} times the gradient's all-reduce")
 # With the first two, `jax.lax.pmean` synchronises the gradients once, after the loop.
 #
 # The step should also **donate** its state: the new parameters are written where the
-# old ones were. Without donation, the old and the new state exist at once. For 8
-# billion parameters, float32 weights and Adam's two moments are 96 GB: sharded over
-# eight GPUs, 12 GB on each, and without donation 24.
+# old ones were. For 8 billion parameters, weights and Adam's moments are 96 GB: sharded
+# over eight GPUs, 12 GB on each, and without donation 24.
 #
 # <!-- 2 x 7/8 x 32 GB = 56 GB; H100 SXM, NVLink 4: 900 GB/s both ways (NVIDIA's data
 # sheet, 2023), 450 one way. -->
@@ -361,16 +339,14 @@ print(f"a device sends {times:.1f} times the gradient's all-reduce")
 # %% [markdown]
 # ### Exercise 5.2: make_train_step
 #
-# Every training framework has this function at its heart: gradient accumulation, one
-# synchronisation, the optimizer, and a few numbers to watch. The number that people
-# watch beside the loss is the **global norm of the gradient**: it jumps before a loss
-# diverges.
+# Beside the loss, people watch the **global norm of the gradient**: it jumps before a
+# loss diverges.
 #
 # Write `make_train_step(loss_fn, optimizer, mesh, num_microbatches)`. It returns a
-# function `step(state, batch) -> (state, metrics)`, compiled with `jax.jit`. The state
-# is `{"params", "opt_state"}`, replicated; a batch is a tuple of arrays, split by rows
-# over `"data"`. `loss_fn(params, *batch)` is a mean over rows. `microbatches_of` and
-# `updated` are yours to use, inside or outside of a `shard_map`.
+# compiled function `step(state, batch) -> (state, metrics)`. The state is `{"params",
+# "opt_state"}`, replicated; a batch is a tuple of arrays, split by rows over `"data"`.
+# `loss_fn(params, *batch)` is a mean over rows. `microbatches_of` and `updated` are
+# yours to use, inside or outside of a `shard_map`.
 #
 # ```python
 # step = make_train_step(digits_loss, make_sgd(), mesh, num_microbatches=4)
@@ -391,7 +367,7 @@ print(f"a device sends {times:.1f} times the gradient's all-reduce")
 #   same shapes does not compile again.
 
 
-# %% exercise="make_train_step" minutes=25 difficulty=3
+# %% exercise="make_train_step" minutes=30 difficulty=3
 def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     """Makes the compiled training step.
 
@@ -441,11 +417,8 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
 # %% check="make_train_step"
 
 # %% [markdown] built="make_train_step"
-# PyTorch's DDP has the same rule under a different name: wrap all microbatches but the
-# last in `no_sync()`, or pay for an all-reduce in each. In the last one it also starts
-# the all-reduce of the last layers while the backward pass of the first still runs. With
-# ZeRO (lesson 4) the all-reduce becomes a reduce-scatter, since each device updates only
-# its own part of the weights.
+# PyTorch's DDP has `no_sync()` for all microbatches but the last, in which it overlaps
+# the all-reduce with the backward pass.
 
 
 # %%
@@ -471,13 +444,12 @@ def _():
 
 
 # %% [markdown]
-# **Common mistake: a tag that gets lost.** The third way is a pair of types. A parameter
-# that is `reduced` over "data" gets gradients that are `unreduced`: each device holds a
-# term, and nobody has added them up yet. You may accumulate such gradients; `jax.reshard`
-# to `P()` adds them up, once. But any code that builds a new `PartitionSpec` for the
-# parameters drops the tag. It happened in
-# [MaxText](https://github.com/AI-Hypercomputer/maxtext/pull/5056) in 2026: the gradients
-# stayed the same, and one all-reduce per step became one per microbatch.
+# **Common mistake: a tag that gets lost.** The third way is a pair of types. A
+# parameter that is `reduced` over "data" gets gradients that are `unreduced`: each
+# device holds a term. `jax.reshard` to `P()` adds them up, once, after the loop. But
+# code that builds a new `PartitionSpec` drops the tag. In
+# [MaxText](https://github.com/AI-Hypercomputer/maxtext/pull/5056), in 2026, the
+# gradients stayed the same, and one all-reduce per step became one per microbatch.
 #
 # **Predict, then run.** Below, the same gradient is computed with the tag and without.
 # What would you have to compare in order to notice? (JAX 0.7 has no such types: there
@@ -530,8 +502,8 @@ for name, number in times.items():
 print(f"the gradients differ by less than 1e-5: {far < 1e-5}")
 
 # %% [markdown]
-# Losses, gradients and replicas are those of the right program: only a count of bytes
-# tells the two apart. That is why the check of 5.2 counts them.
+# Losses and gradients are those of the right program: only a count of bytes tells the
+# two apart.
 
 # %% [markdown]
 # ## 3. bfloat16 where it is safe
@@ -539,15 +511,10 @@ print(f"the gradients differ by less than 1e-5: {far < 1e-5}")
 # (A good place for a pause. Afterwards, run all cells above again.)
 #
 # **Mixed precision** computes in bfloat16 and keeps what must not lose digits in
-# float32. What it gains depends on the chip. An H100 multiplies bfloat16 matrices at
-# 989 TFLOP/s, TF32 ones at half of that, and true float32 at 67 ([data
-# sheet](https://www.nvidia.com/en-us/data-center/h100/), without sparsity); there JAX
-# computes float32 products in TF32 unless you ask for more precision. A TPU's matrix
-# unit multiplies bfloat16 in any case: by default, a float32 product *is* one bfloat16
-# pass ([matmul precision](https://docs.jax.dev/en/latest/201/precision.html) in JAX's
-# docs). So on a TPU the gain is not in the multiplication. It is in memory and
-# bandwidth, which are scarce on both chips: activations take half the space, and half
-# the bytes travel to memory and in each collective that carries them.
+# float32. An H100 multiplies bfloat16 matrices at 989 TFLOP/s and true float32 at 67
+# ([data sheet](https://www.nvidia.com/en-us/data-center/h100/), without sparsity); a
+# TPU multiplies bfloat16 in any case. On both, activations take half the space, and
+# collectives that carry them send half the bytes.
 #
 # bfloat16 has float32's range, but 8 bits of precision instead of 24. That is enough
 # for a product. Is it enough for everything?
@@ -565,25 +532,21 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.float16):
 
 # %% [markdown]
 # In bfloat16, 256 + 1 is 256. A small number that is added to a large one is lost, and
-# the update of a weight is exactly that: an Adam step with a learning rate of 0.001
-# moves a weight of 1 by 0.001, and the next bfloat16 above 1 is 1.0078. Hence the usual
-# recipe: **parameters, optimizer state and losses stay float32; matrix products read
-# bfloat16 copies**, which are made inside the loss, so that the gradient of the cast
-# brings the gradients back as float32.
+# the update of a weight is exactly that. Hence the usual recipe: **parameters,
+# optimizer state and losses stay float32; matrix products read bfloat16 copies**, which
+# are made inside the loss, so that the gradient of the cast brings the gradients back
+# as float32.
 #
-# One detail costs many people their speed. `jnp.matmul(a, b,
-# preferred_element_type=jnp.float32)` multiplies bfloat16 and hands over the float32
-# sums unrounded, which sounds like the best of both. But then the *backward* pass
-# receives float32 gradients, and multiplies float32 by bfloat16: a float32 product,
-# twice per layer. So here we let the product return bfloat16, and cast its result to
-# float32.
+# A product with `preferred_element_type=jnp.float32` gets float32 gradients, and its
+# *backward* products are computed in float32. So let it return bfloat16, and cast its
+# result.
 
 # %% [markdown]
 # ### Exercise 5.3: mixed_precision_loss
 #
-# This is what `dtype=jnp.bfloat16, param_dtype=jnp.float32` means on a Flax layer, and
-# `torch.autocast` in PyTorch. Of a training step's arithmetic, nearly all is in matrix
-# products, two thirds of it in the backward pass; so check that both passes are cast.
+# This is `dtype=jnp.bfloat16, param_dtype=jnp.float32` of a Flax layer, and
+# `torch.autocast` in PyTorch. Two thirds of the products are in the backward pass, so
+# check that both passes are cast.
 #
 # Write `mixed_precision_loss(params, x, y)`: `digits_loss` of section 2 in mixed
 # precision. `params` and `x` are float32, `y` holds integers.
@@ -630,18 +593,12 @@ def mixed_precision_loss(params, x, y):
 
 # %% [markdown] hints="mixed_precision_loss"
 # - `a.astype(jnp.bfloat16)` makes a copy; the gradient of a cast is a cast back.
-# - A product of bfloat16 and float32 is computed in float32: cast both factors.
 # - Write a function `product(a, b)` that casts both, multiplies, and casts the result
 #   to float32; use it for both layers.
 
 # %% check="mixed_precision_loss"
 
 # %% [markdown] built="mixed_precision_loss"
-# Large language models are trained in this way. With float16 in place of bfloat16 you
-# would also need *loss scaling*, since small gradients would become zero: float16 has
-# more digits and far less range. The step after this one is float8, where each array
-# carries a scale of its own (NVIDIA's Transformer Engine, DeepSeek-V3).
-#
 # **Predict, then run.** What becomes of a run whose *parameters* are bfloat16, too?
 
 
@@ -669,29 +626,24 @@ def _():
 
 
 # %% [markdown]
-# Training with your loss cannot be told from training in float32. With bfloat16
-# parameters the run gets stuck: its updates are rounded away.
+# With bfloat16 parameters the run gets stuck: its updates are rounded away.
 
 # %% [markdown]
 # ## 4. Checkpoints
 #
 # For a resumed run to end with the *same bits*, a checkpoint has to hold everything
 # that the next step reads: parameters, the optimizer's state, the position in the data,
-# and random keys where a step draws numbers (ours does not). For Llama 3 405B, float32
-# weights and Adam's two moments are 4.9 TB. No host could collect that, and no training
-# run can wait while it is written.
+# and random keys where a step draws numbers. For Llama 3 405B, weights and Adam's
+# moments are 4.9 TB. No host could collect that, and no run can wait while it is
+# written.
 #
 # **Orbax** solves both. Each process writes what its own devices hold, and `save` only
-# copies the state to the host and returns; the writing goes on while you train, and the
-# state may be donated right after. A checkpoint counts once it is complete: one that
-# was being written when the power went is ignored.
+# copies the state to the host and returns. A checkpoint counts once it is complete.
+# Ours have two items, the `state` (arrays) and the `facts` (JSON), which `Composite`
+# names.
 #
-# A checkpoint here has two items, each with a handler that knows its format: the
-# `state` (arrays) and the `facts` (JSON). `Composite` names them in a call.
-#
-# **Common mistake: restoring without a target.** Orbax can restore a checkpoint without
-# being told what it holds. **Predict, then run.** What becomes of the optimizer's
-# state, which is a tuple?
+# **Common mistake: restoring without a target.** Orbax can. **Predict, then run.** What becomes of
+# the optimizer's state, which is a tuple?
 #
 # <!-- 405e9 x 12 bytes = 4.86 TB. -->
 
@@ -728,26 +680,22 @@ with open_manager(tempfile.mkdtemp()) as manager:
 
 # %% [markdown]
 # A target of abstract arrays gives back structure, dtypes *and sharding*. Without one,
-# Orbax returns plain lists and dicts, and needs the same devices as when it saved.
+# Orbax returns plain lists and dicts, and needs the same devices.
 #
-# **What if a checkpoint cannot be read?** Sooner or later, restoring raises. Perhaps
-# the file is damaged. Perhaps the host's memory is full, the network drive is not
-# mounted yet, or somebody changed `hidden` from 1024 to 1042 in the settings. Only in
-# the first case is the checkpoint to blame, and *the program cannot know which case it
-# is*. A program that guesses can destroy a run: while the memory is full, each restart
-# deletes or moves one sound checkpoint more, and the last restart begins again at step
-# 0.
+# **What if a checkpoint cannot be read?** Perhaps the file is damaged; perhaps the
+# host's memory is full, or somebody changed `hidden` from 1024 to 1042. *The program
+# cannot know which case it is*, and one that guesses can destroy a run: while the
+# memory is full, each restart deletes one sound checkpoint more.
 #
 # So a careful trainer stops, says which checkpoint it could not read and why, and
-# touches nothing. Only a person takes an older checkpoint, or begins anew in a new
-# directory.
+# touches nothing. Only a person takes an older one.
 
 # %% [markdown]
 # ### Exercise 5.4: restore_state and save_state
 #
-# Write the pair of functions that a training loop calls. `save_state(manager, step,
-# state, facts)` starts to save two items: `state` (by `StandardSave`) and `facts` (by
-# `JsonSave`), a dict such as `{"seed": 0, "batch_size": 64}`.
+# Write two functions. `save_state(manager, step, state, facts)` starts to save two
+# items: `state` (by `StandardSave`) and `facts` (by `JsonSave`), a dict such as
+# `{"seed": 0}`.
 #
 # `restore_state(manager, fresh, settings, step=None)` returns `(step, state, facts)` of
 # the newest checkpoint, or of the one at `step`. `fresh` is the state with which a new
@@ -776,12 +724,11 @@ with open_manager(tempfile.mkdtemp()) as manager:
 #   for it: a `ValueError` that names the setting, before the state is read.
 # - [does not wait] `save_state` returns before the checkpoint is written.
 #
-# Not judged: the wording; what is printed where nothing is newer, and whether before or
-# after a read that fails; and a `step` that does not exist, which is read like any other
-# (and fails).
+# Not judged: the wording; what is printed where nothing is newer, or where reading
+# fails; a `step` that does not exist.
 
 
-# %% exercise="restore_state" minutes=30 difficulty=2
+# %% exercise="restore_state" minutes=35 difficulty=2
 def save_state(manager, step, state, facts):
     """Starts to save a state and the facts that belong to it.
 
@@ -856,14 +803,9 @@ def restore_state(manager, fresh, settings, step=None):
 # %% check="restore_state"
 
 # %% [markdown] built="restore_state"
-# A restart that a launcher may try as often as it likes, since it can do no harm. After
-# ordinary failures (a lost GPU, a lost node) it simply goes on. After unusual ones a
-# person has to look, and finds everything as it was, with the reason in the traceback.
+# If a file really is damaged, restore an older step, and go on in a *new* directory, so
+# that Orbax does not skip the steps that the old one already has.
 #
-# If the file really is damaged, restore an older step, and go on in a *new* directory,
-# so that Orbax does not skip the steps that the old one already has. In the 54 days of
-# Llama 3's run, significant manual work was needed three times; automatic restarts did
-# the rest.
 
 
 # %%
@@ -892,17 +834,14 @@ def _():
 # %% [markdown]
 # ## 5. Another machine
 #
-# Tomorrow you get four devices instead of eight, or a profile says that another layout
-# is faster. A sharded checkpoint does not care: it holds each array in pieces, with
-# their places, and a process reads those pieces that its own devices need. **Elastic**
-# training is built on this: after a failure the job restarts at once on the nodes that
-# are left, instead of waiting for a spare one.
+# Tomorrow you get four devices instead of eight. A sharded checkpoint does not care: it
+# holds each array in pieces, and a process reads those that its own devices need.
+# **Elastic** training is built on this: after a failure the job restarts at once on the
+# nodes that are left.
 #
-# There is only one thing that you may not do: gather an array on one device, or one
-# host, "for a moment". For a model with 70 billion parameters, weights and Adam's
-# moments are 840 GB in float32. No GPU holds that; a host of eight H100s with 2 TB does,
-# but then one process reads everything while all others wait. The end of a run is no
-# exception: evaluate and export the state as it is, sharded.
+# One thing is forbidden: to gather an array on one device or host "for a moment". For 70 billion
+# parameters, weights and Adam's moments are 840 GB. No GPU holds that; a host of eight
+# H100s with 2 TB does, but all others wait while it reads.
 #
 # <!-- 70e9 x 12 bytes. Host memory: Dell XE9680 with eight H100s, 2 TB, MLPerf training
 # v3.1, November 2023. -->
@@ -976,10 +915,8 @@ def restore_elsewhere(directory, mesh, specs):
 # %% check="restore_elsewhere"
 
 # %% [markdown] built="restore_elsewhere"
-# One function for three jobs that people write separately: going on with fewer devices,
-# changing a layout, and loading a trained model for serving, where the weights are
-# split over `"model"` alone. With logical axis names (lesson 4), `specs` comes from the
-# rules of the new machine, and nobody writes it by hand.
+# One function for three jobs: going on with fewer devices, changing a layout, and
+# loading a trained model for serving.
 
 
 # %%
@@ -1011,22 +948,19 @@ def _():
 # )
 # ```
 #
-# On SLURM, Kubernetes and TPU pods it needs no arguments, since JAX finds them in the
-# environment. From then on `jax.devices()` lists the devices of all processes, and a mesh
-# spans them all. What you have written so far runs there unchanged, if it keeps three
-# rules:
+# On SLURM, Kubernetes and TPU pods it needs no arguments: JAX finds them in the
+# environment. From then on `jax.devices()` lists the devices of all processes. What you
+# have written so far runs there unchanged, if it keeps three rules:
 #
-# - **All processes make the same calls in the same order**, Orbax's `save` included. A
-#   collective that one of them skips makes the others wait, forever or until a timeout.
-#   That is also why a process that cannot read a checkpoint must stop the whole job, as
-#   yours does, instead of quietly taking a different one from its neighbours.
-# - **Each process serves its own devices.** `place` does: it asks for the parts of its
-#   own devices alone.
+# - **All processes make the same calls in the same order**, Orbax's `save` included: a
+#   collective that one of them skips makes the others wait. That is also why a process
+#   that cannot read a checkpoint must stop the whole job, as yours does.
+# - **Each process serves its own devices**, as `place` does.
 # - **Files of your own are written by process 0**, into a folder that all can see.
 #
-# Below, section 1's pipeline is one function that keeps a copy of the weights every 20
-# steps. `write_script` puts it into a file with everything that it uses and the call
-# above; `run_script` starts that file once per process.
+# Below, section 1's pipeline keeps a copy of its weights every 20 steps. `write_script`
+# puts it into a file with the call above; `run_script` starts that file once per
+# process.
 
 
 # %%
@@ -1055,7 +989,7 @@ def train_regression(directory, num_steps, cut_at=None):
 # **Predict, then run.** The script runs as one process with eight devices; as two with
 # four each; and as two of which one is killed at step 50, by SIGKILL, the signal that a
 # program can neither catch nor delay. What does the other one do? And what happens if
-# the same script is then started once more?
+# the script is then started once more?
 
 # %%
 names = ("one process", "two", "two, one killed at 50")
@@ -1077,31 +1011,24 @@ print(f"largest difference of 120 losses is below 1e-4: {largest < 1e-4}")
 draw_losses(curves, "loss", "One script, three ways to run it")
 
 # %% [markdown]
-# The survivor cannot go on: the compiled program needs all eight devices. So it waits
-# until it is aborted, because its partner has sent no *heartbeat* (the sign of life of
-# each process) for 100 seconds. A *launcher*, the program that starts the processes
-# (SLURM, Kubernetes, `torchrun`), ends it sooner and starts all of them again, and they
-# go on from the last copy. So the unit that fails is the whole job, and the cost of a
-# failure is the time since the last checkpoint plus the restart.
+# The survivor cannot go on: the compiled program needs all eight devices. It waits
+# until it is aborted, because its partner has sent no *heartbeat*, its sign of life,
+# for 100 seconds. A *launcher* (SLURM, Kubernetes, `torchrun`) ends it sooner and
+# starts all processes again. So the unit that fails is the whole job.
 #
 # The losses agree up to rounding: two processes add up in a different order than one.
-# *Bit for bit* holds for the same devices in the same processes. On GPUs it also takes
-# `XLA_FLAGS`' `--xla_gpu_deterministic_ops=true`.
+# *Bit for bit* holds for the same devices in the same processes (on GPUs with
+# `--xla_gpu_deterministic_ops=true` in `XLA_FLAGS`).
 #
 # <!-- 100 s: heartbeat_timeout_seconds of jax.distributed.initialize, JAX 0.10. -->
 
 # %% [markdown]
 # ## 7. The training program
 #
-# All parts are there. What is left is the program around them, and one thing that has
-# been missing since lesson 4: here the state is **sharded**. `layout_of` gives each
-# array's rows to the devices, weights and Adam's moments alike, as FSDP does. Your step
-# of 5.2 needs no change for that: where its `shard_map` asks for replicated parameters,
-# `jit` gathers them. (All at once, not layer by layer as in lesson 4's FSDP step. What
-# is kept *between* the steps, and in the checkpoints, is sharded.) `keep_layout` sees
-# to it that the new state leaves the step with the sharding that the old one had.
-#
-# These functions are given:
+# What is left is the program around all this, and one thing that has been missing since
+# lesson 4: here the state is **sharded**, weights and Adam's moments alike, as in FSDP.
+# Where the `shard_map` of your step asks for replicated parameters, `jit` gathers them
+# (all at once, not layer by layer). These functions are given:
 #
 # | function | what it does |
 # |---|---|
@@ -1113,24 +1040,15 @@ draw_losses(curves, "loss", "One script, three ways to run it")
 # | `settings_of(config)` | what a resumed run must share |
 # | `open_log(config, step)` | returns `write(step, metrics)` and `flush()`; keeps `step` lines |
 #
-# Four of them prevent mistakes that have cost people whole runs:
+# Two of them prevent mistakes that have cost people whole runs:
 #
-# - A restart that first makes a state and then restores into it holds both at once, and
-#   may not fit where the run did. So `resume` gives your `restore_state` shapes and
-#   shardings alone (`jax.eval_shape`).
-# - A job may wait in a cluster's queue for hours, only to fail after its first step
-#   because `save_every` was 0. So `make_task` names a bad setting, and the remedy, before
-#   anything is trained or written.
-# - A restart repeats the steps since the last checkpoint, so their old lines must leave
-#   the log. They may be all that is left of what went wrong: `open_log` moves them to
-#   `metrics.cut.jsonl` and says so.
-# - The schedule of `make_optimizer` ends at step 1000, whatever `num_steps` is. If its
-#   end moved with `num_steps`, a finished run that you continue for longer would jump
-#   back to a large learning rate in the middle of its training.
+# - A restart that makes a state and then restores holds both at once: `resume` gives
+#   your `restore_state` shapes and shardings alone (`jax.eval_shape`).
+# - A restart repeats steps, so their old lines must leave the log: `open_log` moves
+#   them to `metrics.cut.jsonl`.
 #
-# To read a loss is to wait for its step. So `write` keeps a step's metrics until the
-# next ones come, **one step late**: while step k runs, `next(stream)` already prepares
-# a batch. `flush` writes what is still kept.
+# To read a loss is to wait for its step. So `write` keeps metrics until the next ones
+# come, **one step late**, and `flush` writes what is still kept.
 
 
 # %%
@@ -1275,19 +1193,17 @@ def open_log(config, step):  # returns write(step, metrics) and flush()
 # %% [markdown]
 # ### Exercise 5.6: fit
 #
-# How often should a run save? Saving often costs time, saving seldom loses work.
-# [Young's rule](https://doi.org/10.1145/361147.361115) balances the two: the best
-# interval is √(2 · cost of a save · time between failures). With the 186 minutes
-# between failures of Llama 3's run, and a minute for each save, that is every 19
-# minutes. What makes the rule true is the property that you build now: a restart loses
-# nothing but the steps since the last checkpoint.
+# How often should a run save? [Young's rule](https://doi.org/10.1145/361147.361115)
+# says: every √(2 · cost of a save · time between failures). With the 186 minutes of
+# Llama 3's run, and a minute for each save, that is every 19 minutes. The rule holds if
+# a restart loses nothing but the steps since the last checkpoint: that is what you
+# build now.
 #
 # Write `fit(config)`. It trains to step `config["num_steps"]` and returns the
 # parameters. Use your `batches` (with `config["seed"]`, sharded by rows over the mesh's
-# "data"), `make_train_step`, `save_state` and, by `resume`, `restore_state`; `write` the
-# metrics of each step. Checkpoints go to `directory/checkpoints`, with `settings_of(config)` as
-# their facts. `open_manager(folder, keep)` creates that folder, so what may refuse the
-# settings comes before it.
+# "data"), `make_train_step`, `save_state` and, by `resume`, `restore_state`; `write`
+# the metrics of each step. Checkpoints go to `directory/checkpoints`, with
+# `settings_of(config)` as facts; `open_manager` creates that folder.
 #
 # ```python
 # config = config_of("/tmp/run", num_steps=200)  # 64 rows a batch, saves every 50 steps
@@ -1309,7 +1225,7 @@ def open_log(config, step):  # returns write(step, metrics) and flush()
 #   anything is written; other `settings_of` than the checkpoint's are refused, as in 5.4.
 
 
-# %% exercise="fit" minutes=30 difficulty=3
+# %% exercise="fit" minutes=40 difficulty=3
 def fit(config):
     """Trains to the last step, from the newest checkpoint if there is one.
 
@@ -1355,9 +1271,8 @@ def fit(config):
 # %% check="fit"
 
 # %% [markdown] built="fit"
-# A training program in about twenty lines. Below it runs on two machines: it begins on
-# eight devices, ends, and goes on with four. Its checkpoints are sharded; they never
-# exist in one piece.
+# A training program in about twenty lines. Below it begins on eight devices, ends, and
+# goes on with four.
 
 
 # %%
@@ -1379,29 +1294,24 @@ def _():
 
 
 # %% [markdown]
-# `write_script("pipeline.py", run_fit)` turns it into a script that runs on one GPU, or on
-# a cluster if you set `num_devices` to the number of devices of all processes:
+# `write_script("pipeline.py", run_fit)` turns it into a script for one GPU, or for a
+# cluster with `num_devices` devices in all processes:
 #
 # ```
 # python pipeline.py '{"directory": "/tmp/run", "num_devices": 1}'
 # srun python pipeline.py '{"directory": "/shared/run", "num_devices": 8}' cluster
 # ```
 #
-# The grown-up version, with the same names, is `solutions/references/full_pipeline.py`.
-# It adds 5.3 (`--compute-dtype`) and 5.5 (`--mesh data=4,model=2`), keeps the best
-# checkpoint besides the last ones, and saves and exits on Ctrl-C and on SIGTERM, the
-# signal with which a cluster reclaims its machines. For a model and data of your own,
-# copy `pipeline_template.py` from the same folder and change its four parts;
-# `docs/training.md` is the manual.
+# The grown-up version, `solutions/references/full_pipeline.py`, adds 5.3 and 5.5, keeps
+# the best checkpoint, too, and saves and exits on SIGTERM, the signal with which a
+# cluster reclaims its machines (`docs/training.md`).
 
 # %% [markdown]
 # ## 8. What takes the time?
 #
-# Rows or tokens per second is the number that decides what a run costs. The **MFU**
-# (model FLOPs utilization) says how much there is to gain: it is the model's arithmetic
+# What does a run cost? The **MFU** (model FLOPs utilization) is the model's arithmetic
 # per second as a share of the chips' peak. Llama 3 405B reached 38 to 43 percent ([the
-# paper](https://arxiv.org/abs/2407.21783), table 4). The first thing to ask is what
-# limits a run: the devices, or the host that feeds them.
+# paper](https://arxiv.org/abs/2407.21783), table 4).
 #
 # **Predict, then run.** Below, the host takes 20 ms to make each batch, and a step of
 # the devices about as long. One loop reads each loss at once, as `print(float(loss))`
@@ -1441,14 +1351,11 @@ speeds = {
 draw_speeds(speeds, "ms a step", "The same steps, their losses read sooner or later")
 
 # %% [markdown]
-# Read at once, the two times add up: the host waits for the devices, then the devices
-# for the host. Read one step late, they overlap, and only the longer one counts (here
-# it took 0.6 to 0.8 of the time; the devices are simulated and share your cores with
-# the host).
+# Read at once, the two times add up. Read one step late, they overlap (here it took 0.6
+# to 0.8 of the time; simulated devices share your cores with the host).
 #
-# Where a step itself is slow, look inside. `jax.profiler.trace(directory)` records what
-# each device did; TensorBoard and Perfetto show it. **Look for** gaps (waiting for data
-# or for Python), long collectives, and the slowest device, for which all others wait.
+# Where a step itself is slow, look inside: `jax.profiler.trace(directory)` records what
+# each device did.
 
 # %%
 folder = tempfile.mkdtemp()
@@ -1459,16 +1366,10 @@ with jax.profiler.trace(folder):
 draw_profile(folder, "Three steps on eight devices")
 
 # %% [markdown]
-# A lot of orange calls for more work per step (a larger batch) or fewer bytes to send. On
-# your machine a bar also includes the time its simulated device spent waiting for a
-# core.
-
-# %% [markdown]
 # ## 9. All together
 #
-# The question of this lesson was how a run that is killed can still end with exactly the
-# model that it would have had. Here is your program's answer, with every function that
-# you wrote: mixed precision, sharded over eight devices, in processes of its own.
+# How can a run that is killed still end with exactly the model that it would have had?
+# Here is your program's answer.
 #
 # **Predict, then run.** One run trains 200 steps undisturbed. The other is killed at
 # step 130, by SIGKILL, and started again. How many bits of its parameters differ in the
@@ -1505,9 +1406,8 @@ def _():
 
 
 # %% [markdown]
-# It took the steps since its last checkpoint again, and nothing differs. That is how a
-# run survives 466 interruptions. Before you leave a run of your own alone overnight, go
-# through this list; your checks tick its lines.
+# Nothing differs. Before you leave a run of your own alone overnight, go through this
+# list; your checks tick its lines.
 
 # %%
 checklist(
@@ -1527,9 +1427,8 @@ checklist(
 #
 # - Make the data stream a function of the step: then a step number resumes it.
 # - Accumulate inside the compiled step, synchronise once, donate the state.
-# - A checkpoint holds everything that the next step reads. Restore it into a target
-#   that says the layout.
-# - A checkpoint that cannot be read is a reason to stop, not to tidy up.
+# - A checkpoint holds everything that the next step reads.
+# - One that cannot be read is a reason to stop, not to tidy up.
 # - When one of several processes dies, all end and start again.
 
 # %% [markdown]
@@ -1545,13 +1444,12 @@ checklist(
 # </details>
 # <details><summary>Different parameters in the end, and perhaps a bump in the loss</summary>
 #
-# Right. It is now a different run. If the loss has no bump, only a comparison of the
-# parameters shows it.
+# Right. It is a different run, and without a bump only the parameters show it.
 #
 # </details>
 # <details><summary>The same run, since the parameters are the same</summary>
 #
-# AdamW's moments and its step count decide about each update, too.
+# AdamW's moments decide about each update, too.
 #
 # </details>
 
@@ -1560,7 +1458,7 @@ checklist(
 #
 # <details><summary>go on with a smaller batch</summary>
 #
-# The compiled program has sixteen partners; it cannot shrink.
+# The compiled program cannot shrink.
 #
 # </details>
 # <details><summary>cannot go on: they wait or are aborted</summary>
@@ -1596,21 +1494,17 @@ checklist(
 # %% [markdown]
 # ## Now in the wild
 #
-# - [Orbax](https://orbax.readthedocs.io/): the manager's other options.
-# - [JAX on several processes](https://docs.jax.dev/en/latest/501/multiprocess.html); on
-#   SLURM, Kubernetes and TPU pods: `docs/clusters.md` here.
+# - On SLURM, Kubernetes and TPU pods: `docs/clusters.md` here.
 # - [MaxText](https://github.com/AI-Hypercomputer/maxtext) trains language models with
-#   these parts, [Grain](https://github.com/google/grain) among them.
-# - The [scaling book](https://jax-ml.github.io/scaling-book/) on what limits a large
-#   run.
+#   these parts; [Orbax](https://orbax.readthedocs.io/) has many more options.
+# - The [scaling book](https://jax-ml.github.io/scaling-book/).
 # - In `solutions/references/`: `sharded_pipeline.py`, the smallest pipeline;
-#   `ensemble.py`, lesson 1's, trained; `pmap_linear_regression.py`; `keras_digits.py`.
+#   `ensemble.py`; `pmap_linear_regression.py`; `keras_digits.py`.
 
 # %% [markdown]
-# **Your score.** The scorecard shows what the checks above said last. Save the
-# notebook, then run `make grade` in a terminal, in the course's folder: it grades the
-# saved file as a class's work is graded, and shows the same cards. After the second part
-# below, run the scorecard again.
+# **Your score.** The scorecard shows what the checks above said last (run it again
+# after the second part). Save the notebook, then run `make grade` in a terminal, in the
+# course's folder: it grades the saved file as a class's work is graded.
 
 # %% scorecard=true
 
@@ -1619,19 +1513,17 @@ checklist(
 #
 # ## Going further
 #
-# What follows takes about 115 minutes, in another sitting; first run all cells above
-# again. Exercises 5.7 to 5.9 count like those before.
+# What follows takes about 110 minutes; first run all cells above again. Exercises 5.7
+# to 5.9 count like those before.
 #
 # Tensor parallelism (lesson 4) sends activations in every layer. That suits eight GPUs
 # of one machine, which talk at 450 GB/s each, and not two machines with 50 GB/s per
-# network card. FSDP may cross that border, since it can fetch weights while earlier
-# layers compute. A **pipeline** sends least: it gives each device whole layers, a
-# *stage*, and only the activations at the border of two stages travel. Llama 3 405B was
-# trained on 16 stages, with tensor parallelism inside of each and FSDP outermost.
+# network card. A **pipeline** sends least: it gives each device whole layers, a
+# *stage*, and only the activations between two stages travel. Llama 3 405B was trained
+# on 16 stages, with FSDP, whose weights can be fetched ahead, outermost.
 #
-# How do you train a transformer whose layers are spread over devices in this way? You
-# will do it: with your own remat, so that a stage's activations fit; your own pipeline;
-# and your own schedule, which keeps the devices busy.
+# How do you train a transformer in this way? With your own remat, pipeline and
+# schedule.
 #
 # <!-- H100: 450 GB/s one way over NVLink, 400 Gbit/s per network card (NVIDIA DGX H100,
 # 2023). Order [TP, CP, PP, DP] with FSDP outermost and 16 stages: arXiv 2407.21783,
@@ -1640,10 +1532,9 @@ checklist(
 # %% [markdown]
 # ## 10. A language model
 #
-# Its text is made up: in each sentence the words are drawn evenly, all but the last two.
-# *She* or *he* follows from a name about 25 letters before, then comes *smiles*. So the
-# model has to look back, and we know exactly how well the best model can do: no loss on
-# new text is below the text's entropy.
+# Its text is made up: in each sentence the words are drawn evenly, but *she* or *he*
+# follows from a name about 25 letters before. So the model has to look back, and we
+# know how well the best model can do: no loss on new text is below the text's entropy.
 
 # %%
 WORDS = (  # one of each row
@@ -1695,13 +1586,11 @@ def layer_shapes(num_layers, width, heads):
 # %% [markdown]
 # ### Exercise 5.7: run_layers
 #
-# For the gradient, a `scan` over layers keeps everything that each layer computed. For
-# a transformer layer in 16 bits, with fused attention, that is about 34 bytes for each
-# token and unit of the width ([Korthikanti et al.](https://arxiv.org/abs/2205.05198)).
-# For 32 layers of width 4,096 and 8,192 tokens it makes 36.5 GB. Keep only each layer's
-# *input*, and it is 2.1 GB. The rest is computed again when the backward pass gets
-# there: one forward pass more, about a third more arithmetic. This is **activation
-# checkpointing**, or rematerialisation (*remat*).
+# For the gradient, a `scan` over layers keeps everything that each layer computed: for
+# 32 layers of width 4,096 and 8,192 tokens in 16 bits, 36.5 GB ([Korthikanti et
+# al.](https://arxiv.org/abs/2205.05198)). Keep only each layer's *input*, and it is 2.1
+# GB. The rest is computed again in the backward pass, for about a third more
+# arithmetic. This is **activation checkpointing**, or *remat*.
 #
 # Write `run_layers(layer, params, x)`. It returns the result of applying L layers in
 # turn to `x`, as `plain_layers` does. `params` is a tree of stacked arrays (L, ...);
@@ -1710,6 +1599,9 @@ def layer_shapes(num_layers, width, heads):
 # ```python
 # y = run_layers(block, params, h)  # params: layers as in layer_shapes; h, y: f32[B, T, W]
 # ```
+#
+# <!-- 34 bytes for each token and unit of the width, with fused attention: arXiv
+# 2205.05198, section 4.1, May 2022; 32 x 4,096 x 8,192 x 34 = 36.5 GB, x 2 = 2.1 GB. -->
 #
 # - [same result] The result is that of the layers called one after the other.
 # - [same gradient] So are the gradients, also with respect to arrays that `layer`
@@ -1751,14 +1643,11 @@ def run_layers(layer, params, x):
 # %% check="run_layers"
 
 # %% [markdown] built="run_layers"
-# Two lines, and the depth of a model costs almost no activation memory. All or nothing
-# are only the ends of the scale: `jax.checkpoint(layer, policy=...)` keeps what you
-# choose, for example the results of matrix products
-# (`jax.checkpoint_policies.dots_saveable`), or moves it to the host's memory.
+# Between all and nothing, `jax.checkpoint(layer, policy=...)` keeps what you choose,
+# for example the results of matrix products.
 #
-# Below, two layers as large as those of an 8-billion-parameter model are traced, from
-# shapes alone. (For seconds and memory over time, on chips that you do not have, give
-# the same step to `plan`: `docs/planning.md`.)
+# Below, two layers of an 8-billion-parameter model are traced, from shapes alone.
+# (`plan` gives seconds, on chips that you do not have: `docs/planning.md`.)
 
 
 # %%
@@ -1800,26 +1689,23 @@ def _():
 # %% [markdown]
 # ## 11. A pipeline
 #
-# The price of a pipeline is idle time. Device 1 cannot begin before device 0 has
-# finished, so the batch is cut into microbatches that follow each other: this is the
-# **GPipe** schedule ([Huang et al., 2018](https://arxiv.org/abs/1811.06965)).
+# The price is idle time. Device 1 cannot begin before device 0 has finished, so the
+# batch is cut into microbatches that follow each other: the **GPipe** schedule ([Huang
+# et al., 2018](https://arxiv.org/abs/1811.06965)).
 
 # %%
 draw_schedule(4, 8, "Four stages, eight microbatches")
 
 # %% [markdown]
 # S stages need M + S - 1 ticks for M microbatches, and each stage works in M of them.
-# The rest is the **bubble**: the share (S - 1) / (M + S - 1) of all time is spent
-# waiting. For 16 stages and 16 microbatches that is 15/31, nearly half; for 128
-# microbatches 15/143, a tenth. Hence the rule of thumb of GPipe's authors: at least
-# four times as many microbatches as stages.
+# The rest is the **bubble**, (S - 1) / (M + S - 1) of the time: for 16 stages and 16
+# microbatches 15/31, nearly half; for 128 microbatches 15/143, a tenth.
 
 # %% [markdown]
 # ### Exercise 5.8: pipeline_forward
 #
-# A pipeline looks as if each device had a program of its own. In SPMD there is one
-# program for all, which runs M + S - 1 ticks; what differs is `axis_index`, and what
-# arrives from the left. MaxText's pipeline is one such program, too.
+# In SPMD there is one program for all devices, which runs M + S - 1 ticks; what differs
+# is `axis_index`, and what arrives from the left.
 #
 # Write `pipeline_forward(stage, stage_params, microbatches)` with `shard_map`. It
 # returns the result of applying the S stages in turn to each of M microbatches:
@@ -1846,7 +1732,7 @@ draw_schedule(4, 8, "Four stages, eight microbatches")
 #   They may end up on any device.
 
 
-# %% exercise="pipeline_forward" minutes=25 difficulty=3
+# %% exercise="pipeline_forward" minutes=30 difficulty=3
 def pipeline_forward(stage, stage_params, microbatches):
     """Computes a pipeline's results by the GPipe schedule.
 
@@ -1893,11 +1779,9 @@ def pipeline_forward(stage, stage_params, microbatches):
 # %% check="pipeline_forward"
 
 # %% [markdown] built="pipeline_forward"
-# Notice that your devices are never really idle: in the bubble they compute garbage
-# that nobody looks at. In SPMD that is the usual way. PyTorch and Megatron run a
-# different program in each process instead, and there a stage waits.
-#
+# In the bubble your devices compute garbage that nobody looks at, as is usual in SPMD.
 # Below, your pipeline runs the transformer: four stages of two layers each.
+#
 
 
 # %%
@@ -1930,11 +1814,11 @@ def _():
 # ## 12. A schedule for training
 #
 # For a gradient, each stage also goes **backward** over each microbatch, from the last
-# stage to the first. Until then it has to keep what its forward pass computed.
+# stage to the first. Until then it keeps what its forward pass computed.
 #
 # A schedule says what each stage does when: `schedule[tick][stage]` is `("F", m)`,
 # forward over microbatch m, `("B", m)`, backward, or `None`. GPipe goes forward over
-# all microbatches, then backward. (So does `jax.grad` of your pipeline.)
+# all microbatches, then backward.
 #
 # **Predict, then run.** For how many microbatches at once does a stage keep its
 # activations?
@@ -1963,9 +1847,9 @@ draw_turns(gpipe(4, 6), "GPipe, six microbatches")
 # smaller, and the memory larger. **1F1B**, one forward, one backward
 # ([PipeDream-Flush](https://arxiv.org/abs/2006.09503), and
 # [Megatron](https://arxiv.org/abs/2104.04473), whose default it is), goes backward over
-# a microbatch as soon as it can. Its bubble is the same, (S - 1) / (M + S - 1). But
-# stage s keeps at most S - s microbatches, however many there are: of 128 on 16 stages,
-# the first stage keeps 16, an eighth of what GPipe keeps.
+# a microbatch as soon as it can. Its bubble is the same. But stage s keeps at most S -
+# s microbatches: of 128 on 16 stages, the first stage keeps 16, an eighth of what GPipe
+# keeps.
 #
 # `run_schedule` below puts stage s on device s and does what each tick says.
 
@@ -2011,11 +1895,9 @@ def run_schedule(schedule, stages, loss_fn, params, xs, targets):
 # %% [markdown]
 # ### Exercise 5.9: one_f_one_b
 #
-# A schedule is a table, and it is checked like one.
-#
 # Write `one_f_one_b(num_stages, num_microbatches)`. It returns a schedule of S stages
 # and M microbatches in the form of `gpipe`: a list of ticks, each a list of S entries.
-# Everything else, such as the order of the microbatches, is up to you.
+# The order is up to you.
 #
 # ```python
 # one_f_one_b(2, 2)
@@ -2059,19 +1941,14 @@ def one_f_one_b(num_stages, num_microbatches):
 # %% [markdown] hints="one_f_one_b"
 # - From tick S - 1 on the last stage never rests: F 0, B 0, F 1, B 1, ... In which tick
 #   is B 0 on stage s? How many forwards may the stage do until then?
-# - Go tick by tick: a stage goes backward where it can; else forward, if what it needs is
-#   there and it keeps fewer than S - s.
-# - Which tick of which stage comes earliest in the example? Write down, for S = 4, the
-#   ticks of F 0, F 1, B 0 and B 1 on each stage: both kinds grow by the same step in m.
+# - For S = 4, write down the ticks of F 0, F 1, B 0 and B 1 on each stage: both kinds
+#   grow by the same step in m.
 
 # %% check="one_f_one_b"
 
 # %% [markdown] built="one_f_one_b"
-# The bubble can be made smaller still. Megatron's *interleaved* 1F1B gives each device
-# several thin stages, and its bubble shrinks by their number, for more messages.
-# *Zero-bubble* schedules and DeepSeek-V3's DualPipe split the backward pass into the part
-# that the previous stage waits for and the part that fills the gaps; they do not always
-# win, since the split costs memory and, with remat, a second recomputation.
+# *Zero-bubble* schedules fill the gaps with a part of the backward pass. They do not
+# always win, since the split costs memory and, with remat, a second recomputation.
 #
 # Below is the time line of your schedule, with turns as long as section 10 priced them:
 # a backward turn costs 2 forward turns, and 2.7 with remat.
@@ -2110,10 +1987,9 @@ def _():
 # %% [markdown]
 # ## 13. The model, trained in your pipeline
 #
-# Now everything works together. Each of four devices holds two layers, which your
-# `run_layers` runs; the first also has the embedding, the last the logits. Your schedule
-# trains them, eight microbatches in each step, and each stage's optimizer steps on its
-# own device. In the end your `pipeline_forward` writes.
+# Each of four devices holds two layers, which your `run_layers` runs; the first also
+# has the embedding, the last the logits. Your schedule trains them, eight microbatches
+# in each step. In the end your `pipeline_forward` writes.
 #
 # **Predict, then run.** How close to the text's entropy will the loss come? (A row begins
 # anywhere in a sentence, so its first letters, and sometimes the name, cannot be known.)
@@ -2205,8 +2081,6 @@ def _():
 
 
 # %% [markdown]
-# In `full_pipeline.py --model transformer` the same kind of model is trained by the
-# whole program of the first part, with tensor parallelism and FSDP by logical axes
-# (`--model flax-transformer`: in Flax NNX). Experts and context are split in the same
-# spirit: [MaxText](https://github.com/AI-Hypercomputer/maxtext) has all of it. Run the
-# scorecard again, and you have finished the course.
+# `full_pipeline.py --model transformer` trains such a model with the whole program of
+# the first part, with tensor parallelism and FSDP. Run the scorecard again, and you
+# have finished the course.

@@ -535,7 +535,7 @@ def cases_of_make_train_step():
             (normal(rng, *shape), normal(rng, shape[1])) for shape in ((3, 6), (6, 2))
         ]
         rows = normal(rng, 54, 3), 9 * normal(rng, 54), normal(rng, 54) ** 2
-        return "layers", "adamw", params, rows, 3, [6, 2, 1], 3
+        return "layers", "adamw", params, rows, 3, [6, 2], 3
 
     def cases(rng):
         line = normal(rng, 5), (normal(rng, 12, 5), normal(rng, 12)), 2, [4], 2
@@ -544,27 +544,19 @@ def cases_of_make_train_step():
         yield Case("cubes", "sgd", *line, **close, **stays)
         yield Case("line", "adamw", *line, **close, **stays)
         yield Case("line", "sgd", *other, **close, **stays)
-        for scale in (0, 1000):
-            params, rows = jax.tree.map(lambda a, s=scale: a * np.float32(s), line[:2])
-            yield Case("line", "sgd", params, rows, *line[2:], rtol=1e-3, atol=1e-2)
+        nothing = jax.tree.map(np.zeros_like, line[:2])
+        yield Case("line", "sgd", *nothing, *line[2:], **close)
         yield Case(*layers(rng), rtol=1e-3, atol=1e-4)
         params, rows = (normal(rng, 4),), (normal(rng, 24, 4),)
         yield Case("center", "make_sgd", params, rows, 1, 8, 3, **close)
-        params, x, y = digits(2, 32, 8, scale=3)
-        case = "digits_loss", "make_sgd", params, (x, y), 2, [3, 2], 4
-        yield Case(*case, **close)
 
     def metrics(rng):
         line = normal(rng, 5), (normal(rng, 12, 5), normal(rng, 12)), 3, [4, 1], 2
         yield Case("line", "sgd", *line, **close)
-        yield Case(*layers(rng), rtol=1e-3, atol=1e-4)
 
     def programs(rng):
-        shapes = (3, 2), (2,), (192, 3), (192,), (192,)
-        w, b, x, y, z = (normal(rng, *shape) for shape in shapes)
-        wide = {"layers": [(np.tile(w, 8), np.tile(b, 8))], "more": np.float32(1)}
-        yield Case("layers", "sgd", wide, (x, y, z), 4, 2, **close)
-        yield Case("line", "sgd", b, (x[:, :2], y), 4, 2, **close)
+        b, x, y = (normal(rng, *shape) for shape in ((2,), (192, 2), (192,)))
+        yield Case("line", "sgd", b, (x, y), 4, 2, **close)
 
     free = {"error": "it raises none", "compiles": "counted below"}
     free |= {"collectives": "one all-reduce of all gradients, or one of each"}
@@ -574,6 +566,7 @@ def cases_of_make_train_step():
         cases,
         value="same numbers",
         layout="same numbers",
+        memory="nothing is remembered",
         free=free | {"sent arrays": "compared below"},
         scales=(),  # they are cases
     )
@@ -700,12 +693,10 @@ def cases_of_mixed_precision_loss():
         params["w2"][8:] *= -1
         yield Case(params, x, y, rtol=0.05, atol=0)
 
-    def slopes(rng):
-        yield Case(*digits(7, 1, 9), rtol=0.1, atol=0.02)
-
     free = {"error": "it raises none", "layout compiles": "of a single number"}
     free |= {"collectives sent arrays": "on one device"}
     stay = {"arguments": "arguments stay", "scales": ()}  # other scales are cases
+    stay["memory"] = "nothing is remembered"
     expect_like_solution(mixed, losses, value="same loss", **stay, free=free)
     what = "float32 from the logits on"
     expect_like_solution(mixed, digits_kept, value=what, **stay, free=free)
@@ -715,9 +706,6 @@ def cases_of_mixed_precision_loss():
     expect_like_solution(mixed_precision_loss, eager, value=what, **stay, free=free)
     products = {"value": "NumPy may round its products otherwise"}
     expect_like_solution(mixed_precision_loss, of_numpy, **stay, free=free | products)
-    free |= {"arguments": "compared above"}
-    what = "float32 gradients"
-    expect_like_solution(mixed_grads, slopes, value=what, free=free, scales=())
     params, x, y = digits(4, 5, 7)
     seen = observe(mixed, params, x, y, traced=True)
     with statement("same loss"):
@@ -805,12 +793,13 @@ def checkpoints_of(kind, seeds, devices):  # and half of a newer one
     return packed(directory)
 
 
-def go_on(files, kind, devices, stop, seed, keep):  # from these checkpoints to `stop`
+def go_on(files, kind, devices, stop, seed, keep, by_shapes):  # from these to `stop`
     directory = unpacked(files) if files else f"{tempfile.mkdtemp()}/run"
     with open_manager(directory, keep) as manager:
         fresh = state_of(kind, devices, 0)
         settings = run_settings(run={"heads": 4, "layers": [2, 3]})  # the same
-        step, state, facts = restore_state(manager, fresh, settings)
+        like = abstract(fresh) if by_shapes else fresh
+        step, state, facts = restore_state(manager, like, settings)
         found = {"state": plain(state), "facts": facts, "unlike": unlike(state, fresh)}
         now = state_of(kind, devices, seed)
         save_state(manager, stop, now, run_settings(position=stop))
@@ -834,7 +823,7 @@ def newest_checkpoint(files, kind, devices):  # what it holds
     return {"began": [step], "state": state, "facts": facts, "items": items}
 
 
-def gone_on(kind, steps, saved_on, devices, stop, keep=2):
+def gone_on(kind, steps, saved_on, devices, stop, keep=2, by_shapes=False):
     """Lets a run go on from `steps` to `stop`: what it did, its checkpoint, all states.
 
     The learner's process is not told how the states that it restores were drawn.
@@ -845,7 +834,7 @@ def gone_on(kind, steps, saved_on, devices, stop, keep=2):
     seed, files = seeds.pop(stop), None
     if seeds:
         files = made(checkpoints_of, kind, seeds, saved_on)
-    seen = observe(go_on, files, kind, devices, stop, seed, keep)
+    seen = observe(go_on, files, kind, devices, stop, seed, keep, by_shapes)
     files = seen.value["files"] if isinstance(seen.value, dict) else None
     return seen, observe(newest_checkpoint, files, kind, devices, clean=True), states
 
@@ -1056,7 +1045,7 @@ def examples_of_restore_state():
 
 @hidden("restore_state")
 def cases_of_restore_state():
-    seen, saved, states = gone_on("lists", [5, 10], [1, 2], [7, 3, 4], 20, keep=1)
+    seen, saved, states = gone_on("lists", [5, 10], [1, 2], [7, 3, 4], 20, 1, True)
     with statement("newest"):
         expect_began(seen, [10, 20])
     with statement("both come back"):
@@ -1570,7 +1559,7 @@ def examples_of_fit():
         expect(seen, bits, headline)
     with statement("checkpoints"):
         expect_saved(seen, "[15, 30, 40]")
-    with statement("checkpoints"):
+    with statement("refuses bad settings"):
         expect_result(straight)
         seen = observe(run_once, changes | {"seed": 1}, straight.value["files"])
         expect_error(seen, "ValueError", ["seed"])
@@ -1669,8 +1658,7 @@ def one_by_one(kind, params, x, scale=0.9):  # plain calls
             x = layer_of(kind, scale)(own, x)
         return jnp.sin(3 * x).sum(), x
 
-    run = jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))
-    grads, y = run(params, x, scale)
+    grads, y = jax.grad(loss, argnums=(0, 1, 2), has_aux=True)(params, x, scale)
     return {"result": y, "gradients": grads}
 
 
@@ -1752,7 +1740,7 @@ def cases_of_run_layers():
     def cases(rng):
         for case in (("wide", 1, 1, 3), ("gated", 5, 3, 7), ("scaled", 4, 2, 1)):
             yield Case(*layers_case(*case), **close)
-        other = layers_case("gated", 5, 3, 7, seed=1)
+        other = layers_case("scaled", 4, 2, 1, seed=1)
         yield Case(*other, **close, statements="nothing is remembered")
 
     def two_seeds(rng):
@@ -1767,6 +1755,7 @@ def cases_of_run_layers():
         cases,
         value=["same result", "same gradient"],
         arguments="arguments stay",
+        memory="nothing is remembered",
         free=free,
         scales=(),
     )
@@ -1924,13 +1913,21 @@ def cases_of_pipeline_forward():
         other = jax.tree.map(jnp.asarray, pipeline_case(3, 1, 2, 1, seed=1))
         yield Case("tanh", *other, **close, statements=what)
         params, x = pipeline_case(2, 2, 1, 2)
-        for scale in (1, 0, 1000):
+        for scale in (1, 0):
             yield Case("tanh", params, np.float32(scale) * x, **close)
 
     free = {"error": "it raises none", "layout": "the results may lie anywhere"}
     free |= {"collectives sent arrays compiles": "measured here and below"}
     what, stay = "same results", "arguments stay"
-    expect_like_solution(piped, cases, value=what, arguments=stay, free=free, scales=())
+    expect_like_solution(
+        piped,
+        cases,
+        value=what,
+        arguments=stay,
+        memory="nothing is remembered",
+        free=free,
+        scales=(),
+    )
     params, x = pipeline_case(3, 4, 5, 4)
     seen = observe(piped, "tanh", params, x, compiled=True)
     with statement("same results"):
@@ -1943,11 +1940,6 @@ def cases_of_pipeline_forward():
         back = [pair for pair in seen.pairs if (pair[1] - pair[0]) % 3 != 1]
         headline = "A device sends to another than the next one."
         expect(seen, not back, headline, seen=back)
-    seen = observe(piped, "tanh", params, x, traced=True)
-    with statement("number of ticks"):
-        expect_sends(seen, 3, x)
-    with statement("nothing else is sent"):
-        expect_nothing_else_sent(seen, x)
     seen = observe(mesh_of_program, params, x)
     with statement("stage s on device s"):
         expect_first_devices(seen, 3)
