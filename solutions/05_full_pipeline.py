@@ -513,8 +513,9 @@ print(f"the gradients differ by less than 1e-5: {far < 1e-5}")
 # **Mixed precision** computes in bfloat16 and keeps what must not lose digits in
 # float32. An H100 multiplies bfloat16 matrices at 989 TFLOP/s and true float32 at 67
 # ([data sheet](https://www.nvidia.com/en-us/data-center/h100/), without sparsity); a
-# TPU multiplies bfloat16 in any case. On both, activations take half the space, and
-# collectives that carry them send half the bytes.
+# TPU multiplies bfloat16 [in any case](https://docs.jax.dev/en/latest/201/precision.html).
+# On both, activations take half the space, and collectives that carry them send half the
+# bytes.
 #
 # bfloat16 has float32's range, but 8 bits of precision instead of 24. That is enough
 # for a product. Is it enough for everything?
@@ -1950,8 +1951,8 @@ def one_f_one_b(num_stages, num_microbatches):
 # *Zero-bubble* schedules fill the gaps with a part of the backward pass. They do not
 # always win, since the split costs memory and, with remat, a second recomputation.
 #
-# Below is the time line of your schedule, with turns as long as section 10 priced them:
-# a backward turn costs 2 forward turns, and 2.7 with remat.
+# Below is the time line of your schedule: a backward turn costs 2 forward turns, and 2.7
+# with remat (section 10).
 
 
 # %%
