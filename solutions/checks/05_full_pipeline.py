@@ -1339,12 +1339,12 @@ def in_other_layouts(params, num_devices):  # the parameters that are
     ]
 
 
-def run_once(changes, files=None):  # goes on from files; one that is done only restores
+def run_once(changes, files=None, compiles_anew=False):  # goes on from files
     new = f"{os.path.relpath(tempfile.mkdtemp())}/new/run/"
     config = config_of(unpacked(files) if files else new, **changes)
     count, size = config["num_devices"], config["batch_size"]
     size *= make_task(config)[0][0].shape[1]
-    programs = contextlib.nullcontext() if files else multiplying_programs(size)
+    programs = multiplying_programs(size) if compiles_anew else contextlib.nullcontext()
     saves = watched_saves(config["directory"], count)
     with saves as (early, other), programs as uses:
         params = fit(given := {**config})
@@ -1392,8 +1392,8 @@ def left_by_run(files, changes):  # what its log and its checkpoints hold
     return {"logged": steps, "losses": losses, "saved": saved, "kept": kept}
 
 
-def ran(changes, *files):  # one run, and what it leaves
-    seen = observe(run_once, changes, *files)
+def ran(changes, *given):  # one run, and what it leaves
+    seen = observe(run_once, changes, *given)
     if seen.error or not isinstance(seen.value, dict):
         return seen
     read = observe(left_by_run, seen.value.get("files"), changes, clean=True)
@@ -1532,7 +1532,7 @@ def expect_ended(seen, ended, kept):  # kept: lines of the run before
 )
 def examples_of_fit():
     changes = {"num_steps": 40, "save_every": 15, "keep": 3, "hidden": 16}
-    wanted, straight = alone(**changes), ran(changes)
+    wanted, straight = alone(**changes), ran(changes, None, True)
     with statement("trains to the last step"):
         expect_trained(straight, changes, wanted)
     with statement("work is shared"):
