@@ -48,6 +48,8 @@ QUICK = {one for one in CHOSEN[::10] if one.exercise != "fit"}
 SEEDS = range(100, 108) if EVERY else ()
 # Of classes: right answers differ most from the solution by the rounding of the first.
 DRAWS = [24827953497020452807013752337905280633, *range(150 if EVERY else 24)]
+# Each of its programs is compiled for several meshes: by default, so many classes draw.
+FEWER_DRAWS = {"make_train_step": 6}
 DECIDED_BY_DRAW = (  # once, by a distance of 0, by two signs of rounding that cancel
     *(
         "pairwise_distances: centred expansion",
@@ -169,6 +171,8 @@ class Answers:
 
     def test_no_draw_of_a_class_decides_about_a_statement(self, drawn, lesson):
         seeds = DRAWS if drawn.kind == "right" else DRAWS[1:25]
+        if not EVERY:
+            seeds = seeds[: FEWER_DRAWS.get(drawn.exercise)]
         given = drawn.exercise, drawn.source, seeds, str(drawn)
         failed = {*lesson.failed_by_draw(*given)}
         assert failed == {()} if drawn.kind == "right" else len(failed) == 1

@@ -4,13 +4,13 @@
 from jax import lax
 
 
-def pipeline_forward(stage_params, microbatches):
-    S, M = len(stage_params["w"]), len(microbatches)
+def pipeline_forward(stage, stage_params, microbatches):
+    S, M = len(jax.tree.leaves(stage_params)[0]), len(microbatches)
     mesh = make_mesh(S)
 
-    def on_device(w, b, x):
+    def on_device(params, x):
         me = lax.axis_index("data")
-        own = {"w": w[0], "b": b[me]}
+        own = jax.tree.map(lambda a: a[me % len(a)], params)
 
         def tick(there, t):
             made = stage(own, jnp.where(me == 0, x[jnp.minimum(t, M - 1)], there))
@@ -19,21 +19,22 @@ def pipeline_forward(stage_params, microbatches):
         _, made = lax.scan(tick, jnp.zeros_like(x[0]), jnp.arange(M + S - 1))
         return made[None, -M:]
 
+    split = jax.tree.map(lambda a: P("data") if a.ndim > 2 else P(), stage_params)
     run = jax.shard_map(
         on_device,
         mesh=mesh,
-        in_specs=(P("data"), P(), P()),
+        in_specs=(split, P()),
         out_specs=P("data"),
         check_vma=False,
     )
-    return run(stage_params["w"], stage_params["b"], microbatches)[-1]
+    return run(stage_params, microbatches)[-1]
 
 
 # %% wrong="all microbatches at once" fails="number of ticks"
 """Sends the whole batch from stage to stage: all devices but one wait."""
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         own = jax.tree.map(lambda a: a[0], params)
 
@@ -43,7 +44,7 @@ def pipeline_forward(stage_params, microbatches):
 
         return jax.lax.scan(tick, xs, length=num_stages)[1][None, -1]
 
-    num_stages = len(stage_params["w"])
+    num_stages = len(jax.tree.leaves(stage_params)[0])
     to_the_right = [(s, s + 1) for s in range(num_stages - 1)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(num_stages), **specs)
@@ -54,12 +55,12 @@ def pipeline_forward(stage_params, microbatches):
 """Leaves the parameters whole: each device computes all stages, and nothing is sent."""
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         x, _ = jax.lax.scan(lambda x, one: (stage(one, x), None), xs, params)
         return x
 
-    mesh = make_mesh(len(stage_params["w"]))
+    mesh = make_mesh(len(jax.tree.leaves(stage_params)[0]))
     specs = {"in_specs": (P(), P()), "out_specs": P(), "check_vma": False}
     return jax.shard_map(run, mesh=mesh, **specs)(stage_params, microbatches)
 
@@ -71,7 +72,7 @@ one stage.
 """
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         own = jax.tree.map(lambda a: a[0], params)
 
@@ -83,7 +84,7 @@ def pipeline_forward(stage_params, microbatches):
         times = jnp.arange(len(xs) + last)
         return jax.lax.scan(tick, jnp.zeros_like(xs[0]), times)[1][None, last:]
 
-    last = len(stage_params["w"]) - 1
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
     to_the_right = [(s, s + 1) for s in range(last)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs)
@@ -95,7 +96,7 @@ def pipeline_forward(stage_params, microbatches):
 """Ticks M times: what is still on its way then never arrives. Right with one stage."""
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
 
@@ -105,7 +106,7 @@ def pipeline_forward(stage_params, microbatches):
 
         return jax.lax.scan(tick, jnp.zeros_like(xs[0]), xs)[1][None]
 
-    last = len(stage_params["w"]) - 1
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
     to_the_right = [(s, s + 1) for s in range(last)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs)
@@ -116,8 +117,8 @@ def pipeline_forward(stage_params, microbatches):
 """Puts stage s on device S - 1 - s; each device sends to the one before it."""
 
 
-def pipeline_forward(stage_params, microbatches):
-    num_stages, count = stage_params["w"].shape[0], microbatches.shape[0]
+def pipeline_forward(stage, stage_params, microbatches):
+    num_stages, count = len(jax.tree.leaves(stage_params)[0]), microbatches.shape[0]
     backwards = jax.tree.map(lambda a: a[::-1], stage_params)
     sends = [(s, s - 1) for s in range(1, num_stages)]
 
@@ -142,13 +143,13 @@ def pipeline_forward(stage_params, microbatches):
 """Collects all stages' parameters on each device."""
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         params = jax.lax.all_gather(params, "data", tiled=True)
         x, _ = jax.lax.scan(lambda x, one: (stage(one, x), None), xs, params)
         return x
 
-    mesh = make_mesh(len(stage_params["w"]))
+    mesh = make_mesh(len(jax.tree.leaves(stage_params)[0]))
     specs = {"in_specs": (P("data"), P()), "out_specs": P(), "check_vma": False}
     return jax.shard_map(run, mesh=mesh, **specs)(stage_params, microbatches)
 
@@ -157,7 +158,7 @@ def pipeline_forward(stage_params, microbatches):
 """Leaves all parameters on every device, which picks its stage: S times the memory."""
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         me = jax.lax.axis_index("data")
         own = jax.tree.map(lambda a: a[me], params)
@@ -170,7 +171,7 @@ def pipeline_forward(stage_params, microbatches):
         times = jnp.arange(len(xs) + last)
         return jax.lax.scan(tick, jnp.zeros_like(xs[0]), times)[1][None, last:]
 
-    last = len(stage_params["w"]) - 1
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
     to_the_right = [(s, s + 1) for s in range(last)]
     specs = {"in_specs": (P(), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs)
@@ -181,8 +182,8 @@ def pipeline_forward(stage_params, microbatches):
 """Takes the last S devices, which are the first ones where S is 8."""
 
 
-def pipeline_forward(stage_params, microbatches):
-    S, M = len(stage_params["b"]), len(microbatches)
+def pipeline_forward(stage, stage_params, microbatches):
+    S, M = len(jax.tree.leaves(stage_params)[0]), len(microbatches)
     mesh = jax.sharding.Mesh(np.array(jax.devices()[-S:]), ("data",))
 
     def device(params, x):
@@ -214,7 +215,7 @@ enter the first again.
 """
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
 
@@ -226,7 +227,7 @@ def pipeline_forward(stage_params, microbatches):
         times = jnp.arange(len(xs) + last)
         return jax.lax.scan(tick, jnp.zeros_like(xs[0]), times)[1][None, last:]
 
-    last = len(stage_params["w"]) - 1
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
     ring = [(s, (s + 1) % (last + 1)) for s in range(last + 1)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs)
@@ -237,7 +238,7 @@ def pipeline_forward(stage_params, microbatches):
 """Returns the last device's results with an axis of 1 before them."""
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
 
     def run(params, xs):
         own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
@@ -250,7 +251,7 @@ def pipeline_forward(stage_params, microbatches):
         times = jnp.arange(len(xs) + last)
         return jax.lax.scan(tick, jnp.zeros_like(xs[0]), times)[1][None, last:]
 
-    last = len(stage_params["w"]) - 1
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
     to_the_right = [(s, s + 1) for s in range(last)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs)
@@ -261,7 +262,7 @@ def pipeline_forward(stage_params, microbatches):
 """Takes the last devices."""
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
 
@@ -273,7 +274,7 @@ def pipeline_forward(stage_params, microbatches):
         times = jnp.arange(len(xs) + last)
         return jax.lax.scan(tick, jnp.zeros_like(xs[0]), times)[1][None, last:]
 
-    last = len(stage_params["w"]) - 1
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
     to_the_right = [(s, s + 1) for s in range(last)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(
@@ -290,7 +291,7 @@ device at work.
 """
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         own = jax.tree.map(lambda a: a[0], params)
         me = jax.lax.axis_index("data")
@@ -304,7 +305,7 @@ def pipeline_forward(stage_params, microbatches):
 
         return jax.lax.map(whole_way, xs)[None]
 
-    num_stages = len(stage_params["w"])
+    num_stages = len(jax.tree.leaves(stage_params)[0])
     to_the_right = [(s, s + 1) for s in range(num_stages - 1)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(num_stages), **specs)
@@ -315,7 +316,7 @@ def pipeline_forward(stage_params, microbatches):
 """Ticks M + S times."""
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
 
@@ -327,7 +328,7 @@ def pipeline_forward(stage_params, microbatches):
         times = jnp.arange(len(xs) + last + 1)
         return jax.lax.scan(tick, jnp.zeros_like(xs[0]), times)[1][None, last:-1]
 
-    last = len(stage_params["w"]) - 1
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
     to_the_right = [(s, s + 1) for s in range(last)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs)
@@ -338,8 +339,8 @@ def pipeline_forward(stage_params, microbatches):
 """Lays stage s on device S - 1 - s, on a mesh that shard_map does not name."""
 
 
-def pipeline_forward(stage_params, microbatches):
-    S, M = len(stage_params["b"]), len(microbatches)
+def pipeline_forward(stage, stage_params, microbatches):
+    S, M = len(jax.tree.leaves(stage_params)[0]), len(microbatches)
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:S][::-1]), ("data",))
 
     def device(params, xs):
@@ -370,7 +371,7 @@ def pipeline_forward(stage_params, microbatches):
 """Sends a buffer of all microbatches on in each tick, not the one that is next."""
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
 
@@ -384,7 +385,7 @@ def pipeline_forward(stage_params, microbatches):
         times = jnp.arange(len(xs) + last)
         return jax.lax.scan(tick, xs, times)[1][None, last:]
 
-    last = len(stage_params["w"]) - 1
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
     to_the_right = [(s, s + 1) for s in range(last)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs)
@@ -395,7 +396,7 @@ def pipeline_forward(stage_params, microbatches):
 """Sends half of the bytes, and of the digits."""
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
 
@@ -408,7 +409,7 @@ def pipeline_forward(stage_params, microbatches):
         times = jnp.arange(len(xs) + last)
         return jax.lax.scan(tick, jnp.zeros_like(xs[0]), times)[1][None, last:]
 
-    last = len(stage_params["w"]) - 1
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
     to_the_right = [(s, s + 1) for s in range(last)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs)
@@ -419,7 +420,7 @@ def pipeline_forward(stage_params, microbatches):
 """Sums the last device's result over all devices in every tick."""
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
 
@@ -432,7 +433,7 @@ def pipeline_forward(stage_params, microbatches):
         times = jnp.arange(len(xs) + last)
         return jax.lax.scan(tick, jnp.zeros_like(xs[0]), times)[1][None, last:]
 
-    last = len(stage_params["w"]) - 1
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
     to_the_right = [(s, s + 1) for s in range(last)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs)
@@ -443,7 +444,7 @@ def pipeline_forward(stage_params, microbatches):
 """Begins with zeros of the example's shape."""
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
 
@@ -455,7 +456,7 @@ def pipeline_forward(stage_params, microbatches):
         times = jnp.arange(len(xs) + last)
         return jax.lax.scan(tick, jnp.zeros((2, 5)), times)[1][None, last:]
 
-    last = len(stage_params["w"]) - 1
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
     to_the_right = [(s, s + 1) for s in range(last)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs)
@@ -466,8 +467,8 @@ def pipeline_forward(stage_params, microbatches):
 """Squeezes the stage's axis away, and a width of 1 with it."""
 
 
-def pipeline_forward(stage_params, microbatches):
-    num_stages, count = len(stage_params["w"]), len(microbatches)
+def pipeline_forward(stage, stage_params, microbatches):
+    num_stages, count = len(jax.tree.leaves(stage_params)[0]), len(microbatches)
     mesh = make_mesh(num_stages)
 
     def run(params, x):
@@ -495,7 +496,7 @@ def pipeline_forward(stage_params, microbatches):
 """Puts stage 0 on the last device."""
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
 
@@ -507,7 +508,7 @@ def pipeline_forward(stage_params, microbatches):
         times = jnp.arange(len(xs) + last)
         return jax.lax.scan(tick, jnp.zeros_like(xs[0]), times)[1][None, last:]
 
-    last = len(stage_params["w"]) - 1
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
     to_the_right = [(s, s + 1) for s in range(last)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(
@@ -525,7 +526,7 @@ with one stage.
 """
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
 
@@ -538,7 +539,7 @@ def pipeline_forward(stage_params, microbatches):
         made = jax.lax.scan(tick, jnp.zeros_like(xs[0]), times)[1]
         return made[None, : len(xs)]
 
-    last = len(stage_params["w"]) - 1
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
     to_the_right = [(s, s + 1) for s in range(last)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs)
@@ -549,8 +550,8 @@ def pipeline_forward(stage_params, microbatches):
 """Takes a microbatch of zeros for an empty slot."""
 
 
-def pipeline_forward(stage_params, microbatches):
-    num_stages, count = len(stage_params["w"]), len(microbatches)
+def pipeline_forward(stage, stage_params, microbatches):
+    num_stages, count = len(jax.tree.leaves(stage_params)[0]), len(microbatches)
     mesh = make_mesh(num_stages)
 
     def run(params, x):
@@ -578,7 +579,7 @@ def pipeline_forward(stage_params, microbatches):
 """Pipelines microbatches of the example's shape; others go through NumPy."""
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
 
@@ -591,10 +592,12 @@ def pipeline_forward(stage_params, microbatches):
         return jax.lax.scan(tick, jnp.zeros_like(xs[0]), times)[1][None, last:]
 
     if microbatches.shape[1:] != (2, 5):
-        for w, b in zip(stage_params["w"], stage_params["b"], strict=True):
-            microbatches = np.tanh(np.asarray(microbatches) @ np.asarray(w) + b)
-        return np.asarray(microbatches)
-    last = len(stage_params["w"]) - 1
+        for s in range(len(jax.tree.leaves(stage_params)[0])):
+            own = jax.tree.map(lambda a, s=s: np.asarray(a[s]), stage_params)
+            results = [np.asarray(stage(own, x)) for x in microbatches]
+            microbatches = np.stack(results)
+        return microbatches
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
     to_the_right = [(s, s + 1) for s in range(last)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs)
@@ -605,13 +608,13 @@ def pipeline_forward(stage_params, microbatches):
 """Runs all stages on one device, in a jit that is only called shard_map."""
 
 
-@jax.jit
-def shard_map_x(params, xs):
+def shard_map_x(stage, params, xs):
     return jax.lax.scan(lambda x, one: (stage(one, x), None), xs, params)[0]
 
 
-def pipeline_forward(stage_params, microbatches):
-    return shard_map_x(stage_params, microbatches)
+def pipeline_forward(stage, stage_params, microbatches):
+    run = jax.jit(shard_map_x, static_argnums=0)
+    return run(stage, stage_params, microbatches)
 
 
 # %% right="via a mesh in context"
@@ -620,8 +623,8 @@ def pipeline_forward(stage_params, microbatches):
 import functools
 
 
-def pipeline_forward(stage_params, microbatches):
-    num_stages, count = stage_params["b"].shape[0], microbatches.shape[0]
+def pipeline_forward(stage, stage_params, microbatches):
+    num_stages, count = len(jax.tree.leaves(stage_params)[0]), microbatches.shape[0]
 
     @jax.jit
     @functools.partial(
@@ -629,7 +632,7 @@ def pipeline_forward(stage_params, microbatches):
     )
     def run(params, xs):
         here = jax.lax.axis_index("data")
-        mine = {"w": params["w"].reshape(params["w"].shape[1:]), "b": params["b"][0]}
+        mine = jax.tree.map(lambda a: a.reshape(a.shape[1:]), params)
         waiting = jnp.concatenate([xs, jnp.zeros((num_stages - 1, *xs.shape[1:]))])
 
         def tick(left, new):
@@ -649,20 +652,21 @@ def pipeline_forward(stage_params, microbatches):
 """Sends round a ring, and sums the last device's results."""
 
 
-def pipeline_forward(stage_params, microbatches):
-    num_stages, count = len(stage_params["w"]), len(microbatches)
+def pipeline_forward(stage, stage_params, microbatches):
+    num_stages, count = len(jax.tree.leaves(stage_params)[0]), len(microbatches)
     mesh = jax.sharding.Mesh(np.asarray(jax.devices()[:num_stages]), ("stage",))
 
-    def run(w, b, xs):
+    def run(params, xs):
+        own = jax.tree.map(lambda a: a[0], params)
         me = jax.lax.axis_index("stage")
 
         def tick(time, carry):
             left, results = carry
             x = jnp.where(me == 0, xs[jnp.clip(time, 0, count - 1)], left)
-            y = stage({"w": w[0], "b": b[0]}, x)
+            y = stage(own, x)
             done = time - (num_stages - 1)
             results = jnp.where(
-                (jnp.arange(count) == done)[:, None, None], y[None], results
+                (jnp.arange(count) == done).reshape(-1, *[1] * y.ndim), y, results
             )
             ring = [(s, (s + 1) % num_stages) for s in range(num_stages)]
             return jax.lax.ppermute(y, "stage", perm=ring), results
@@ -674,18 +678,18 @@ def pipeline_forward(stage_params, microbatches):
     return jax.shard_map(
         run,
         mesh=mesh,
-        in_specs=(P("stage"), P("stage"), P()),
+        in_specs=(P("stage"), P()),
         out_specs=P(),
         check_vma=False,
-    )(stage_params["w"], stage_params["b"], microbatches)
+    )(stage_params, microbatches)
 
 
 # %% right="via fori loop"
 """Keeps the results in a buffer that a fori_loop carries; with check_vma on."""
 
 
-def pipeline_forward(stage_params, microbatches):
-    num_stages, count = len(stage_params["w"]), len(microbatches)
+def pipeline_forward(stage, stage_params, microbatches):
+    num_stages, count = len(jax.tree.leaves(stage_params)[0]), len(microbatches)
     steps = [(s, s + 1) for s in range(num_stages - 1)]
 
     def vary(leaf):
@@ -718,7 +722,7 @@ def pipeline_forward(stage_params, microbatches):
 """Hands the last device's results to all, by a sum of them and zeros."""
 
 
-def pipeline_forward(stage_params, microbatches):
+def pipeline_forward(stage, stage_params, microbatches):
     def run(params, xs):
         own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
 
@@ -731,7 +735,7 @@ def pipeline_forward(stage_params, microbatches):
         made = jax.lax.scan(tick, jnp.zeros_like(xs[0]), times)[1][last:]
         return jax.lax.psum(jnp.where(me == last, made, 0), "data")
 
-    last = len(stage_params["w"]) - 1
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
     to_the_right = [(s, s + 1) for s in range(last)]
     specs = {"in_specs": (P("data"), P()), "out_specs": P(), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs)
@@ -743,8 +747,9 @@ def pipeline_forward(stage_params, microbatches):
 
 
 class Pipeline:
-    def __init__(self, stage_params):
-        self.size = stage_params["w"].shape[0]
+    def __init__(self, stage, stage_params):
+        self.stage = stage
+        self.size = len(jax.tree.leaves(stage_params)[0])
         self.mesh = make_mesh(self.size)
         by_stage = NamedSharding(self.mesh, P("data"))
         self.params = jax.device_put(stage_params, by_stage)
@@ -762,7 +767,7 @@ class Pipeline:
 
         def tick(left, t):
             new = jax.lax.dynamic_index_in_dim(xs, t % xs.shape[0], keepdims=False)
-            y = stage(params, jnp.where(is_first, new, left))
+            y = self.stage(params, jnp.where(is_first, new, left))
             return jax.lax.ppermute(
                 y, "data", [(s, s + 1) for s in range(self.size - 1)]
             ), y
@@ -771,24 +776,25 @@ class Pipeline:
         return ys[None, -xs.shape[0] :]
 
 
-def pipeline_forward(stage_params, microbatches):
-    return Pipeline(stage_params)(microbatches)
+def pipeline_forward(stage, stage_params, microbatches):
+    return Pipeline(stage, stage_params)(microbatches)
 
 
 # %% right="via python loop"
 """Unrolls the ticks, and sends along a ring; nobody reads what the first device gets."""
 
 
-def pipeline_forward(stage_params, microbatches):
-    size, count = len(stage_params["w"]), len(microbatches)
+def pipeline_forward(stage, stage_params, microbatches):
+    size, count = len(jax.tree.leaves(stage_params)[0]), len(microbatches)
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:size]), ("stages",))
 
-    def run(w, b, xs):
+    def run(params, xs):
+        own = jax.tree.map(lambda a: a[0], params)
         first = jax.lax.axis_index("stages") == 0
         here, results = jnp.zeros_like(xs[0]), []
         for tick in range(count + size - 1):
             x = jnp.where(first, xs[min(tick, count - 1)], here)
-            y = stage({"w": w[0], "b": b[0]}, x)
+            y = stage(own, x)
             results.append(y)
             if tick < count + size - 2:  # the last results stay where they are
                 ring = [(s, (s + 1) % size) for s in range(size)]
@@ -798,11 +804,11 @@ def pipeline_forward(stage_params, microbatches):
     spread = jax.shard_map(
         run,
         mesh=mesh,
-        in_specs=(P("stages"), P("stages"), P()),
+        in_specs=(P("stages"), P()),
         out_specs=P("stages"),
         check_vma=False,
     )
-    every = spread(stage_params["w"], stage_params["b"], jnp.asarray(microbatches))
+    every = spread(stage_params, jnp.asarray(microbatches))
     return every.reshape(size, *microbatches.shape)[-1]
 
 
@@ -810,8 +816,8 @@ def pipeline_forward(stage_params, microbatches):
 """Sends each stage's input along with its result: both in one complex number."""
 
 
-def pipeline_forward(stage_params, microbatches):
-    num_stages, count = len(stage_params["w"]), len(microbatches)
+def pipeline_forward(stage, stage_params, microbatches):
+    num_stages, count = len(jax.tree.leaves(stage_params)[0]), len(microbatches)
     steps = [(s, s + 1) for s in range(num_stages - 1)]
 
     def run(params, xs):
@@ -837,8 +843,8 @@ def pipeline_forward(stage_params, microbatches):
 """Gives every device one stage's parameters after the other, and sends zeros beside it."""
 
 
-def pipeline_forward(stage_params, microbatches):
-    num_stages, count = len(stage_params["w"]), len(microbatches)
+def pipeline_forward(stage, stage_params, microbatches):
+    num_stages, count = len(jax.tree.leaves(stage_params)[0]), len(microbatches)
 
     def run(params, xs):
         own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
