@@ -16,7 +16,7 @@ REFERENCES = Path(__file__).resolve().parents[2] / "solutions" / "references"
 sys.path.append(str(REFERENCES))
 pytest.importorskip("orbax.checkpoint")
 
-import full_pipeline
+import pipeline_step
 from full_pipeline import Config, RunError, fit
 
 OWN = Path(__file__).with_name("own_tasks.py")
@@ -71,8 +71,8 @@ def test_the_template_is_short():
 )
 def test_loss_and_metrics_are_means_over_valid_tokens_not_over_rows(settings, tmp_path):
     result = run(tmp_path, "Tokens", **settings)
-    train, _ = full_pipeline.make_task(Config("unused", task=f"{OWN}:Tokens")).load()
-    rows = full_pipeline.rows_between(0, 64, 128, seed=0)
+    train, _ = pipeline_step.make_task(Config("unused", task=f"{OWN}:Tokens")).load()
+    rows = pipeline_step.rows_between(0, 64, 128, seed=0)
     x, valid = train["x"][rows], train["valid"][rows]
     assert result["losses"][0] == pytest.approx((x**2)[valid].mean(), rel=1e-5)
     shift = sum(leaves(result))

@@ -14,7 +14,7 @@ REFERENCES = Path(__file__).resolve().parents[2] / "solutions" / "references"
 sys.path.append(str(REFERENCES))
 pytest.importorskip("orbax.checkpoint")
 
-import full_pipeline
+import pipeline_step
 import pipeline_transformer
 from full_pipeline import Config, fit
 from pipeline_transformer import LETTERS, Transformer
@@ -56,8 +56,8 @@ def state_on(*sizes, hidden=16):
     """The abstract state and the step's program on a mesh."""
     types = (jax.sharding.AxisType.Auto,) * 2
     mesh = jax.make_mesh(sizes, ("data", "model"), axis_types=types)
-    task = full_pipeline.make_task(Config("unused", **SMALL | {"hidden": hidden}))
-    return task, mesh, full_pipeline.first_state(task, mesh)[1]
+    task = pipeline_step.make_task(Config("unused", **SMALL | {"hidden": hidden}))
+    return task, mesh, pipeline_step.first_state(task, mesh)[1]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_every_large_array_is_split_over_both_axes():
 
 def test_weights_are_gathered_one_layer_at_a_time():
     task, mesh, state = state_on(8, 1, hidden=64)
-    call = full_pipeline.make_train_step(task, mesh)
+    call = pipeline_step.make_train_step(task, mesh)
     x = jax.ShapeDtypeStruct((1, 1, 16, 64), "int32")
     text = call.lower(state, (x, x)).compile().as_text()
     assert "f32[64,3,8,8]" in text and "f32[4,64,3,8,8]" not in text
