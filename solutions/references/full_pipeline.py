@@ -240,7 +240,8 @@ class Checkpoints:
             RunError: this one, or the one before, cannot be written.
         """
         facts, args = facts | {"checksums": checksums(state)}, self.ocp.args
-        items = args.Composite(state=args.PyTreeSave(state), facts=args.JsonSave(facts))
+        saved = args.PyTreeSave(without_empty(state))
+        items = args.Composite(state=saved, facts=args.JsonSave(facts))
         with self.writing():
             self.manager.save(step, args=items)
 
@@ -274,10 +275,16 @@ class Checkpoints:
 
     def restore_state(self, abstract: Any) -> Any:
         """Reads the state, sharded as the abstract arrays say."""
-        of_arrays = self.ocp.checkpoint_utils.construct_restore_args(abstract)
-        args = self.ocp.args.PyTreeRestore(abstract, restore_args=of_arrays)
+        wanted = without_empty(abstract)
+        of_arrays = self.ocp.checkpoint_utils.construct_restore_args(wanted)
+        args = self.ocp.args.PyTreeRestore(wanted, restore_args=of_arrays)
         facts = self.ocp.args.JsonRestore()
-        return self.read({"state": args, "facts": facts}, verify)["state"]
+        found = self.read({"state": args, "facts": facts}, verify)["state"]
+        return jax.tree.map(
+            lambda leaf, new: new if leaf.size else jnp.zeros(leaf.shape, leaf.dtype),
+            abstract,
+            found,
+        )
 
     def restore_params(self, params: Any, anew: list[str]) -> dict[str, Any]:
         """Reads parameters by name, but those whose names match one of `anew`.
@@ -350,6 +357,11 @@ class Checkpoints:
             "--directory."
         )
         raise RunError("\n".join(texts))
+
+
+def without_empty(tree: Any) -> Any:
+    """Leaves out arrays without elements (GaLore has some), which Orbax cannot save."""
+    return jax.tree.map(lambda leaf: leaf if leaf.size else None, tree)
 
 
 def verify(found: Any) -> None:

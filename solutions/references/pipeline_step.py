@@ -15,6 +15,7 @@ import fnmatch
 import functools
 import hashlib
 import importlib
+import inspect
 import itertools
 import json
 import math
@@ -110,12 +111,10 @@ class Config:
         "", "parameters that start_from's checkpoint need not have: head/*,out/w"
     )
     on_nan: str = setting(
-        "stop", "at a loss or gradient that is not finite: stop, or skip the step"
+        "stop", "at a loss that is not finite: stop, or skip the step"
     )
     hang_after: int = setting(
-        120,
-        "seconds without progress after which one of several processes says which "
-        "one it waits for; 0: never",
+        120, "seconds until it is said which process hangs; 0: off"
     )
     profile: int = setting(0, "steps to trace, for XProf or TensorBoard")
     peak_lr: float = setting(3e-3, "the highest learning rate")
@@ -124,9 +123,7 @@ class Config:
     weight_decay: float = setting(1e-4, "of AdamW")
     max_norm: float = setting(1.0, "gradients are scaled down to this global norm")
     compute_dtype: str = setting("bfloat16", "of activations; what is kept is float32")
-    ema: float = setting(
-        0.0, "decay of an average of the parameters, which is evaluated; 0: none"
-    )
+    ema: float = setting(0.0, "decay of an average of parameters to evaluate; 0: none")
     seed: int = setting(0, "of data order, initial parameters and dropout")
     set: str = setting("", "settings of the task's own class: num_layers=6,dropout=0.2")
 
@@ -255,12 +252,8 @@ def make_task(config: Config) -> Task:
 
 def own_settings(kind: type, text: str) -> dict[str, Any]:
     """Reads "num_layers=6,dropout=0.2": values for a task's own class attributes."""
-    known = {
-        name: getattr(kind, name)
-        for name in dir(kind)
-        if not name.startswith("_")
-        and isinstance(getattr(kind, name), (bool, int, float, str))
-    }
+    plain = inspect.getmembers(kind, lambda value: isinstance(value, int | float | str))
+    known = {name: value for name, value in plain if not name.startswith("_")}
     found = {}
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
@@ -471,16 +464,20 @@ def check_loss(task: Task, params: Any, rows: Any) -> str:
     optimizer = optax.with_extra_args_support(task.optimizer())
     opt_state = jax.eval_shape(optimizer.init, params)
     update = functools.partial(optimizer.update, value=0.0)
+    update = jax.make_jaxpr(update, return_shape=True)
     try:
-        traced = jax.make_jaxpr(lambda g, s, p: update(g, s, p, grad=g))(
-            params, opt_state, params
-        )
-    except TypeError as error:
+        traced, (updates, _) = update(params, opt_state, params, grad=params)
+    except (AttributeError, TypeError, ValueError) as error:
         raise RunError(
             f"The optimizer needs more than gradients, parameters and the loss: {error}. "
             "Of a line search, which computes the loss anew, take the form without one, "
             "as in optax.lbfgs(linesearch=None)."
         ) from error
+    if jax.tree.map(np.shape, updates) != jax.tree.map(np.shape, params):
+        raise RunError(
+            "The optimizer makes updates of other shapes than the parameters have, as one "
+            "that wants a gradient of each row does: there is one, of the mean loss."
+        )
     texts.append(str(traced))
     text = re.sub("0x[0-9a-f]+", "", "".join(texts))  # addresses of functions
     return hashlib.sha256(text.encode()).hexdigest()[:12]

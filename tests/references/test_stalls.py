@@ -1,5 +1,6 @@
 """Of several processes that hang, one says which one the others wait for."""
 
+import contextlib
 import os
 import re
 import signal
@@ -15,14 +16,19 @@ pytest.importorskip("orbax.checkpoint")
 OWN = Path(__file__).with_name("own_tasks.py")
 
 
-def start(name, folder, data=""):
+@contextlib.contextmanager
+def started(name, folder, data=""):
     """Starts two processes; what they print comes line by line, errors, too."""
     line = [sys.executable, str(REFERENCES / "full_pipeline.py"), "--quiet"]
     line += ["--processes=2", f"--task={OWN}:{name}", f"--directory={folder}"]
     line += ["--batch-size=32", "--steps-per-call=2", "--num-steps=8", "--hang-after=2"]
     line += ["--warmup-steps=1", "--save-every=4", "--eval-every=2", f"--data={data}"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.Popen(line, **pipes)
+    with subprocess.Popen(line, **pipes) as child:
+        try:
+            yield child
+        finally:
+            child.terminate()
 
 
 def next_match(child, pattern):
@@ -35,8 +41,7 @@ def next_match(child, pattern):
 
 def test_a_process_that_hangs_is_named_shows_its_stack_and_may_go_on(tmp_path):
     os.mkfifo(pipe := tmp_path / "pipe")
-    child = start("Halting", tmp_path / "run", pipe)
-    try:
+    with started("Halting", tmp_path / "run", pipe) as child:
         pattern = r"Process 1 has not finished step 3, before which it loads data, for "
         found = next_match(child, pattern + r"\d+ s \(process (\d+) on host")
         next_match(child, "The others wait: 1 in step 4. .*py-spy dump.*kill -USR1")
@@ -46,19 +51,12 @@ def test_a_process_that_hangs_is_named_shows_its_stack_and_may_go_on(tmp_path):
         next_match(child, "step 8: loss")
         assert child.wait() == 0
         assert not [*(tmp_path / "run").glob("process-*.json")]
-    finally:
-        child.terminate()
-        child.wait()
 
 
 def test_a_process_that_leaves_a_collective_out_is_seen_by_the_other(tmp_path):
-    child = start("Skipping", tmp_path / "run")
-    try:
+    with started("Skipping", tmp_path / "run") as child:
         pattern = "Process 0 has not finished the evaluation after step 2 for "
         found = next_match(child, pattern + r"\d+ s \(process (\d+) on host")
         next_match(child, "The others wait: 1 in the checkpoint of step 2. ")
         os.kill(int(found[1]), signal.SIGKILL)
         next_match(child, "Of 2 processes ended process 0 with code -9")
-    finally:
-        child.terminate()
-        child.wait()
