@@ -312,8 +312,11 @@ class Checkpoints:
                 f"these, add --begin-anew {','.join(texts)!r}."
             )
 
-        def wanted(path, _):
-            return chosen.get(name_of(path), ocp.PLACEHOLDER)
+        rest = NamedSharding(jax.tree.leaves(params)[0].sharding.mesh, P())
+
+        def wanted(path, leaf):
+            like = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=rest)
+            return chosen.get(name_of(path), like)
 
         like = {"params": jax.tree_util.tree_map_with_path(wanted, tree)}
         of_arrays = ocp.checkpoint_utils.construct_restore_args(like)

@@ -117,11 +117,3 @@ class Halting(Streamed):
         stream, held_out = super().load()
         stream.data = self.config.data
         return stream, held_out
-
-
-class Skipping(Streamed):
-    """Has no held-out rows in process 1, which leaves the evaluation out."""
-
-    def load(self):
-        stream, held_out = super().load()
-        return stream, held_out if jax.process_index() == 0 else None

@@ -667,32 +667,6 @@ def test_two_processes_train_like_one(whole, tmp_path):
     )
 
 
-def test_processes_that_slurm_started_find_each_other(tmp_path):
-    script = [sys.executable, str(REFERENCES / "full_pipeline.py"), "--cluster"]
-    line = [*script, "--quiet", "--directory", str(tmp_path), "--mesh", "data=2"]
-    settings = options({**SMALL, "num_steps": 20})
-    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
-    # As `srun` would set them, on one host; the port comes from the job's number.
-    env |= {
-        "JAX_PLATFORMS": "cpu",
-        "SLURM_JOB_ID": str(os.getpid()),
-        "SLURM_STEP_NODELIST": "localhost",
-    }
-    children = [
-        subprocess.Popen(
-            [*line, *settings],
-            env=env | {"SLURM_NTASKS": "2", "SLURM_PROCID": n, "SLURM_LOCALID": n},
-        )
-        for n in ("0", "1")
-    ]
-    try:
-        assert [child.wait(120) for child in children] == [0, 0]
-    finally:
-        for child in children:
-            child.kill()
-    assert [line["step"] for line in log(tmp_path)] == list(range(1, 21))
-
-
 def test_a_mesh_must_reach_every_process(tmp_path):
     done = command("--directory", tmp_path, "--processes", 2, "--mesh", "data=4")
     assert done.returncode in (1, 2)  # one process failed, or both already had
@@ -781,15 +755,20 @@ def test_a_run_is_planned_for_chips_that_are_not_there():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("chips", "settings", "said"),
     [
-        (["a100:8"], "There is no chip 'a100' in the table"),
-        (["h100:2", "--mesh", "data=4"], "needs 4 devices; there are 2"),
-        (["h100:8", "--batch-size", "63"], "does not divide by 8 devices"),
+        ("a100:8", {}, "There is no chip 'a100' in the table"),
+        ("h100:2", {"mesh": {"data": 4}}, "needs 4 devices; there are 2"),
+        ("h100:8", {"batch_size": 63}, "does not divide by 8 devices"),
     ],
 )
-def test_what_cannot_be_planned_is_said_in_a_line(arguments, said):
-    done = command("--plan", *arguments)
-    assert done.returncode == 2 and done.stdout == ""
-    [line] = done.stderr.strip().splitlines()
-    assert said in line
+def test_what_cannot_be_planned_is_said_in_a_line(chips, settings, said):
+    with pytest.raises(RunError, match=said) as error:
+        pipeline_step.planned(Config("unused", **SMALL | settings), chips)
+    assert "\n" not in str(error.value)
+
+
+def test_a_plan_for_tpus_says_which_compiler_made_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "libtpu", None)
+    plan = pipeline_step.planned(Config("unused", **SMALL), "v5p:2x2x1")
+    assert 'for the TPU\'s own compiler: pip install "jax[tpu]" (Linux)' in plan

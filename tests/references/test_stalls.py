@@ -13,16 +13,15 @@ import pytest
 REFERENCES = Path(__file__).resolve().parents[2] / "solutions" / "references"
 pytest.importorskip("orbax.checkpoint")
 
-OWN = Path(__file__).with_name("own_tasks.py")
+
+PAGE = (REFERENCES.parents[1] / "docs" / "clusters.md").read_text(encoding="utf-8")
 
 
 @contextlib.contextmanager
-def started(name, folder, data=""):
+def started(*options):
     """Starts two processes; what they print comes line by line, errors, too."""
-    line = [sys.executable, str(REFERENCES / "full_pipeline.py"), "--quiet"]
-    line += ["--processes=2", f"--task={OWN}:{name}", f"--directory={folder}"]
-    line += ["--batch-size=32", "--steps-per-call=2", "--num-steps=8", "--hang-after=2"]
-    line += ["--warmup-steps=1", "--save-every=4", "--eval-every=2", f"--data={data}"]
+    script = [sys.executable, str(REFERENCES / "full_pipeline.py"), "--quiet"]
+    line = [*script, "--processes=2", *options, "--hang-after=2"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(line, **pipes) as child:
         try:
@@ -41,7 +40,10 @@ def next_match(child, pattern):
 
 def test_a_process_that_hangs_is_named_shows_its_stack_and_may_go_on(tmp_path):
     os.mkfifo(pipe := tmp_path / "pipe")
-    with started("Halting", tmp_path / "run", pipe) as child:
+    own = f"--task={Path(__file__).with_name('own_tasks.py')}:Halting", f"--data={pipe}"
+    steps = "--batch-size=32", "--steps-per-call=2", "--num-steps=8", "--save-every=4"
+    more = "--warmup-steps=1", "--eval-every=2", f"--directory={tmp_path}/run"
+    with started(*own, *steps, *more) as child:
         pattern = r"Process 1 has not finished step 3, before which it loads data, for "
         found = next_match(child, pattern + r"\d+ s \(process (\d+) on host")
         next_match(child, "The others wait: 1 in step 4. .*py-spy dump.*kill -USR1")
@@ -53,10 +55,17 @@ def test_a_process_that_hangs_is_named_shows_its_stack_and_may_go_on(tmp_path):
         assert not [*(tmp_path / "run").glob("process-*.json")]
 
 
-def test_a_process_that_leaves_a_collective_out_is_seen_by_the_other(tmp_path):
-    with started("Skipping", tmp_path / "run") as child:
-        pattern = "Process 0 has not finished the evaluation after step 2 for "
+def test_the_page_s_process_that_leaves_an_evaluation_out_is_seen_by_it(tmp_path):
+    [program] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    [line] = re.findall(
+        r"python full_pipeline.py (--task hangs.*?)```", PAGE, re.DOTALL
+    )
+    (tmp_path / "hangs.py").write_text(program)
+    options = line.replace("\\\n", " ").replace("hangs.py", f"{tmp_path}/hangs.py")
+    options = options.replace("/tmp/hangs", f"{tmp_path}/run").split()
+    with started(*options, "--hidden=16") as child:
+        pattern = "Process 0 has not finished the evaluation after step 20 for "
         found = next_match(child, pattern + r"\d+ s \(process (\d+) on host")
-        next_match(child, "The others wait: 1 in the checkpoint of step 2. ")
+        next_match(child, "The others wait: 1 in the checkpoint of step 20. ")
         os.kill(int(found[1]), signal.SIGKILL)
         next_match(child, "Of 2 processes ended process 0 with code -9")

@@ -9,8 +9,9 @@ The model is the source's linear regression: 4,096 rows of 32 features, batch 25
 trainer feeds fresh batches from the host, keeps every loss and writes every step's
 metrics; the source trains on its first batch forever and reads every fiftieth loss.
 
-`--bare` compares with two bare loops that train the same digits with the same optimizer,
-on fresh batches and with as many steps a call: data parallel by the compiler, and by hand.
+`--bare` compares with two bare loops that train the same digits with the same
+optimizer, on fresh batches and with as many steps a call, data parallel by the compiler
+and by hand.
 It counts CPU seconds a step, which other programs on the machine disturb least, in both
 precisions.
 """
@@ -210,7 +211,7 @@ def compare_with_bare(num_rounds: int) -> None:
             "ours": functools.partial(ours, **settings),
         }
         best = take_turns(sides, num_rounds)
-        texts = (f"{name} {1000 / speed:6.2f} ms" for name, speed in best.items())
+        texts = [f"{name} {1000 / speed:.2f} ms" for name, speed in best.items()]
         value = best.pop("ours") / max(best.values())
         print(f"{dtype:<9} {', '.join(texts)} of CPU time a step")
         print(f"ours / the faster {value:5.2f}  target >= 0.95: {met(value >= 0.95)}")
