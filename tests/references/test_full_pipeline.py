@@ -747,7 +747,8 @@ def test_a_mesh_that_cannot_be_read_is_shown(tmp_path):
 def test_a_run_is_planned_for_chips_that_are_not_there():
     done = command("--plan", "h100:2x4", "--hidden", "256", "--batch-size", "64")
     assert done.returncode == 0, done.stderr
-    first, *_, last = done.stdout.splitlines()
+    said = done.stdout.splitlines()  # on a busy machine it also says that it compiles
+    first, *_, last = [line for line in said if not line.startswith("compiling for")]
     assert first.startswith("h100:2x4: ") and first.endswith(" GiB a chip, fits")
     assert 'state["opt_state"]' in done.stdout
     assert "all-reduce of f32[256,256] along data (network)" in done.stdout
