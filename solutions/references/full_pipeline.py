@@ -19,7 +19,7 @@ ends its call, saves, says so, and exits with code 143. `docs/training.md` expla
 adapt it, what it writes, and its messages.
 
 This file holds what a run keeps on disk, and how it goes; `pipeline_step.py` its task,
-mesh and step. Copy both.
+mesh and step, `pipeline_stalls.py` what processes say of each other. Copy all three.
 
 On a cluster each process runs the same line with `--cluster`: `docs/clusters.md`.
 
@@ -33,6 +33,7 @@ import collections
 import contextlib
 import dataclasses
 import errno
+import faulthandler
 import fnmatch
 import functools
 import html
@@ -47,9 +48,9 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,33 +58,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pipeline_step
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from pipeline_step import (  # tasks and tests import them from here
-    Config,
-    Prepared,
-    RunError,
-    Task,
-    amounts,
-    batches,
-    check_config,
-    differences,
-    first_state,
-    machine,
-    make_evaluate,
-    make_task,
-    make_train_step,
-    measured,
-    name_of,
-    named,
-    plan_of,
-    planned,
-    prepare,
-    rows_between,
-    set_position,
-    settings_of,
-    written,
-)
+from pipeline_stalls import Stalls, write_whole
+from pipeline_step import Config, Prepared, RunError, Task, name_of, named
+
+__all__ = ["Config", "RunError", "Task", "fit", "main"]  # tasks import the first three
 
 LOGGERS = ("json", "tensorboard", "wandb", "mlflow")
 NUM_DEVICES = 8  # simulated, over all local processes
@@ -110,25 +91,28 @@ def locked(folder: Path) -> Iterator[None]:
             written to.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
-    path = folder / "lock"
+    path, since = folder / "lock", time.strftime("%Y-%m-%d %H:%M")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = lock_file(path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise RunError(f"Cannot write to {folder}: {reason}.") from None
-    with file:
-        since = time.strftime("%Y-%m-%d %H:%M")
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}")
-        file.flush()
         try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
-            for path in made:
-                with contextlib.suppress(OSError):  # it holds a run now
-                    path.rmdir()
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder) as probe:
+                probe.write(bytes(2**20))
+            file = lock_file(path)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise RunError(f"Cannot write to {folder}: {reason}.") from None
+        with file:
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}")
+            file.flush()
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+    finally:
+        for path in made:
+            with contextlib.suppress(OSError):  # it holds a run now
+                path.rmdir()
 
 
 def lock_file(path: Path) -> Any:
@@ -147,9 +131,10 @@ def lock_file(path: Path) -> Any:
                 print(f"{text}run uses this --directory.", flush=True)
                 return file
             file.close()
+            holder = path.read_text(encoding="utf-8") or "another run"
             raise RunError(
-                f"{path.parent} is in use by {path.read_text(encoding='utf-8') or 'another run'}. Give "
-                "each run a --directory of its own; in a sweep over seeds, say, "
+                f"{path.parent} is in use by {holder}. Give each run a --directory of "
+                "its own; in a sweep over seeds, say, "
                 f"--directory {path.parent}-seed1 --seed 1."
             ) from None
         if os.fstat(file.fileno()).st_nlink:
@@ -255,7 +240,8 @@ class Checkpoints:
             RunError: this one, or the one before, cannot be written.
         """
         facts, args = facts | {"checksums": checksums(state)}, self.ocp.args
-        items = args.Composite(state=args.PyTreeSave(state), facts=args.JsonSave(facts))
+        saved = args.PyTreeSave(without_empty(state))
+        items = args.Composite(state=saved, facts=args.JsonSave(facts))
         with self.writing():
             self.manager.save(step, args=items)
 
@@ -289,10 +275,16 @@ class Checkpoints:
 
     def restore_state(self, abstract: Any) -> Any:
         """Reads the state, sharded as the abstract arrays say."""
-        of_arrays = self.ocp.checkpoint_utils.construct_restore_args(abstract)
-        args = self.ocp.args.PyTreeRestore(abstract, restore_args=of_arrays)
+        wanted = without_empty(abstract)
+        of_arrays = self.ocp.checkpoint_utils.construct_restore_args(wanted)
+        args = self.ocp.args.PyTreeRestore(wanted, restore_args=of_arrays)
         facts = self.ocp.args.JsonRestore()
-        return self.read({"state": args, "facts": facts}, verify)["state"]
+        found = self.read({"state": args, "facts": facts}, verify)["state"]
+        return jax.tree.map(
+            lambda leaf, new: new if leaf.size else jnp.zeros(leaf.shape, leaf.dtype),
+            abstract,
+            found,
+        )
 
     def restore_params(self, params: Any, anew: list[str]) -> dict[str, Any]:
         """Reads parameters by name, but those whose names match one of `anew`.
@@ -301,45 +293,39 @@ class Checkpoints:
             RunError: one is missing, or has another shape; the text names all.
         """
         ocp, folder = self.ocp, Path(self.source.directory) / str(self.step) / "state"
-        tree = ocp.PyTreeCheckpointer().metadata(folder).item_metadata.tree
-        tree = {"params": tree["params"]}
-        there, here = named(tree), named({"params": params})
-        chosen = {
-            name: leaf
-            for name, leaf in here.items()
-            if not any(fnmatch.fnmatchcase(name[len("params/") :], one) for one in anew)
-        }
-        texts = [
-            f"{name[len('params/') :]} is "
+        tree = ocp.PyTreeCheckpointer().metadata(folder).item_metadata.tree["params"]
+        there, chosen = named(tree), named(params)
+        for pattern in anew:
+            for name in fnmatch.filter(chosen, pattern):
+                del chosen[name]
+        texts = {
+            name: f"{name} is "
             f"{list(there[name].shape) if name in there else 'missing'} there, "
             f"{list(leaf.shape)} here"
             for name, leaf in chosen.items()
             if name not in there or tuple(there[name].shape) != tuple(leaf.shape)
-        ]
+        }
         if texts:
-            names = ",".join(text.split(" is ")[0] for text in texts)
             raise RunError(
                 f"Checkpoint {self.step} in {self.source.directory} does not have all "
-                f"parameters: {'; '.join(texts)}. To begin with new values for these, "
-                f"add --begin-anew {names!r}."
+                f"parameters: {'; '.join(texts.values())}. To begin with new values for "
+                f"these, add --begin-anew {','.join(texts)!r}."
             )
-        mesh = next(iter(here.values())).sharding.mesh
-        like = jax.tree_util.tree_map_with_path(
-            lambda path, leaf: chosen.get(
-                name_of(path),
-                jax.ShapeDtypeStruct(
-                    leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, P())
-                ),
-            ),
-            tree,
-        )
+
+        rest = NamedSharding(jax.tree.leaves(params)[0].sharding.mesh, P())
+
+        def wanted(path, leaf):
+            like = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=rest)
+            return chosen.get(name_of(path), like)
+
+        like = {"params": jax.tree_util.tree_map_with_path(wanted, tree)}
         of_arrays = ocp.checkpoint_utils.construct_restore_args(like)
         args = ocp.args.PyTreeRestore(
             like, restore_args=of_arrays, partial_restore=True
         )
-        wanted = {"state": args, "facts": ocp.args.JsonRestore()}
-        found = named(self.read(wanted, verify)["state"])
-        return {name[len("params/") :]: found[name] for name in chosen}
+        facts = ocp.args.JsonRestore()
+        found = named(self.read({"state": args, "facts": facts}, verify)["state"])
+        return {name: found[f"params/{name}"] for name in chosen}
 
     def read(self, wanted: dict, check: Callable = lambda found: None) -> Any:
         """Reads items of the checkpoint that the run continues from.
@@ -376,13 +362,15 @@ class Checkpoints:
         raise RunError("\n".join(texts))
 
 
+def without_empty(tree: Any) -> Any:
+    """Leaves out arrays without elements (GaLore has some), which Orbax cannot save."""
+    return jax.tree.map(lambda leaf: leaf if leaf.size else None, tree)
+
+
 def verify(found: Any) -> None:
     """Raises `ValueError` if an array's bits are not those that were saved."""
-    arrays = {
-        name: leaf
-        for name, leaf in named(found["state"]).items()
-        if isinstance(leaf, jax.Array)
-    }
+    leaves = named(found["state"]).items()
+    arrays = {name: leaf for name, leaf in leaves if isinstance(leaf, jax.Array)}
     saved = found["facts"].get("checksums", {})
     now = checksums(arrays) if saved else {}
     if damaged := [name for name in now if now[name] != saved.get(name)]:
@@ -391,29 +379,11 @@ def verify(found: Any) -> None:
 
 def read_lines(path: Path) -> list[dict]:
     """Reads JSON lines, up to the first that is half-written."""
-    found = []
-    if path.exists():
-        with contextlib.suppress(ValueError):
-            found.extend(
-                json.loads(line)
-                for line in path.read_text(encoding="utf-8").splitlines()
-            )
+    found: list[dict] = []
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    with contextlib.suppress(ValueError):
+        found.extend(map(json.loads, lines))
     return found
-
-
-def write_json(path: Path, values: Any) -> None:
-    """Writes a file as a whole or not at all."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(values, indent=1))
-    part.replace(path)
-
-
-def own_id(folder: Path, kind: str, make: Callable[[], str]) -> str:
-    """Returns a logger's name of this run, which stays the same when it is resumed."""
-    path = folder / f"{kind}.id"
-    if not path.exists():
-        path.write_text(make())
-    return path.read_text()
 
 
 def make_logger(kind: str, config: Any, step: int) -> Callable:
@@ -425,6 +395,8 @@ def make_logger(kind: str, config: Any, step: int) -> Callable:
         RunError: the library is not installed.
     """
     folder, project = Path(config.directory), Path(config.task).name
+    path = folder / f"{kind}.id"  # of the logger's run, which goes on after a pause
+    known = path.read_text() if path.exists() else None
     try:
         if kind == "tensorboard":
             from tensorboardX import SummaryWriter
@@ -439,22 +411,17 @@ def make_logger(kind: str, config: Any, step: int) -> Callable:
             run = wandb.init(
                 project=os.environ.get("WANDB_PROJECT", project),
                 dir=config.directory,
-                id=own_id(folder, kind, lambda: uuid.uuid4().hex[:8]),
+                id=known,
                 resume="allow",
                 config=dataclasses.asdict(config),
             )
+            path.write_text(run.id)
             return lambda values, step: run.log(values, step=step)
         if kind == "mlflow":
             import mlflow
 
-            def begin():
-                mlflow.start_run(run_name=project)
-                return mlflow.active_run().info.run_id
-
-            known = (folder / f"{kind}.id").exists()
-            name = own_id(folder, kind, begin)
-            if known:
-                mlflow.start_run(run_id=name)
+            run = mlflow.start_run(run_id=known, run_name=project)
+            path.write_text(run.info.run_id)
             return lambda values, step: mlflow.log_metrics(values, step=step)
     except ModuleNotFoundError as error:
         raise RunError(f"--log {kind} needs `pip install {error.name}`.") from None
@@ -476,28 +443,23 @@ class Log:
         self.drawn, self.drawing = 0.0, 0.0
         for name in ("metrics", "evaluations", "speed"):
             self.cut(name, step)
-        write_json(self.folder / "settings.json", dataclasses.asdict(config))
+        settings = json.dumps(dataclasses.asdict(config), indent=1)
+        write_whole(self.folder / "settings.json", settings)
 
     def cut(self, name: str, step: int) -> None:
         """Moves lines of later steps, which will be taken again, into a file beside."""
-        path = self.folder / f"{name}.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-
-        def stays(line):
-            with contextlib.suppress(ValueError):  # the last line may be half-written
-                return json.loads(line)["step"] <= step
-            return False
-
-        kept = [*itertools.takewhile(stays, lines)]
-        if later := lines[len(kept) :]:
-            with (self.folder / f"{name}.cut.jsonl").open("a") as file:
-                file.writelines(f"{line}\n" for line in later)
-            part = path.with_suffix(".part")
-            part.write_text("".join(f"{line}\n" for line in kept))
-            part.replace(path)
-            text = (
-                f"Moved the lines of later steps from {path.name} to {name}.cut.jsonl."
-            )
+        path, beside = (
+            self.folder / f"{name}{end}" for end in (".jsonl", ".cut.jsonl")
+        )
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        kept = sum(line["step"] <= step for line in read_lines(path))
+        if later := lines[kept:]:
+            with beside.open("a") as file:
+                file.write(
+                    "".join(later).rstrip("\n") + "\n"
+                )  # the last may be cut off
+            write_whole(path, "".join(lines[:kept]))
+            text = f"Moved the lines of later steps from {path.name} to {beside.name}."
             print(text, flush=True)
 
     def write(self, first_step: int, values: dict[str, list]) -> None:
@@ -553,10 +515,8 @@ def curves(folder: Path) -> Any:
     """Draws losses, learning rate, gradient norm and speed over the steps."""
     from matplotlib.figure import Figure
 
-    lines = {
-        name: read_lines(folder / f"{name}.jsonl")
-        for name in ("metrics", "evaluations", "speed")
-    }
+    names = ("metrics", "evaluations", "speed")
+    lines = {name: read_lines(folder / f"{name}.jsonl") for name in names}
     panels = (
         ("loss", (("metrics", "loss"), ("evaluations", "loss"))),
         ("gradient norm", (("metrics", "grad_norm"),)),
@@ -568,12 +528,10 @@ def curves(folder: Path) -> Any:
         for kind, name in shown:
             found = [line for line in lines[kind] if line.get(name) is not None]
             found = found[:: len(found) // 2000 + 1]
-            label = "held out" if kind == "evaluations" else "training"
-            steps = [line["step"] for line in found]
-            style = "o-" if kind == "evaluations" else "-"
-            panel.plot(
-                steps, [line[name] for line in found], style, ms=3, lw=1, label=label
-            )
+            steps, values = ([line[key] for line in found] for key in ("step", name))
+            held_out = kind == "evaluations"
+            style, label = ("o-", "held out") if held_out else ("-", "training")
+            panel.plot(steps, values, style, ms=3, lw=1, label=label)
         panel.set(title=title, xlabel="step")
     figure.axes[0].legend()
     return figure
@@ -627,20 +585,6 @@ svg {{max-width: 100%; height: auto}} td {{padding: .1em 1em .1em 0}}</style>
     return path
 
 
-def check_folder(folder: Path) -> None:
-    """Raises `RunError` where the folder of a run cannot be written to."""
-    try:
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe-{os.getpid()}"
-        try:
-            probe.write_bytes(bytes(2**20))
-        finally:
-            probe.unlink(missing_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise RunError(f"Cannot write to {folder}: {reason}.") from None
-
-
 def begin(
     run: Prepared, checkpoints: Checkpoints, facts: dict, settings: dict, say: Callable
 ) -> tuple[int, Any]:
@@ -650,7 +594,7 @@ def begin(
         RunError: the checkpoint is another run's, or cannot be read.
     """
     config, step, place = run.config, checkpoints.step, checkpoints.source.directory
-    differing = differences(facts, settings) if facts else []
+    differing = pipeline_step.differences(facts, settings) if facts else []
     anew = [*filter(None, config.begin_anew.split(","))]
     if differing or (step and anew and checkpoints.source is not checkpoints.manager):
         if checkpoints.source is checkpoints.manager:
@@ -686,7 +630,7 @@ def begin(
             f"It is of {facts.get('traced_by')}, this is {settings['traced_by']}: whether "
             "`loss` and the optimizer are the same was not checked."
         )
-    set_position(run.train, facts.get("position"))
+    pipeline_step.set_position(run.train, facts.get("position"))
     return step, checkpoints.restore_state(run.state)
 
 
@@ -729,9 +673,8 @@ class Watch:
                 usual = statistics.median(self.norms) if len(self.norms) > 20 else norm
                 if norm > SPIKE * usual:
                     times = f"{norm / usual:.0f} times its median" if usual else "not 0"
-                    self.say(
-                        f"Step {step}: the gradient's norm is {norm:.3g}, {times}."
-                    )
+                    text = f"Step {step}: the gradient's norm is {norm:.3g}, {times}."
+                    self.say(text)
                 self.norms.append(norm)
                 continue
             text = f"Step {step}: the loss is {loss}, the gradient's norm {norm}."
@@ -789,19 +732,24 @@ def fit(
     """
     is_first = jax.process_index() == 0
     say = functools.partial(print, flush=True) if is_first else lambda text: None
-    say(f"Training {config.task} on {machine()}.")
+    say(f"Training {config.task} on {pipeline_step.machine()}.")
     folder = Path(config.directory)
-    with locked(folder) if is_first else contextlib.nullcontext():
+    stalls = Stalls(folder, config.hang_after)
+    with locked(folder) if is_first else contextlib.nullcontext(), stalls.watched():
         checkpoints = Checkpoints(config)
         facts, horizon = checkpoints.facts(), config.schedule_steps
         known = facts.get("schedule_steps", config.num_steps)
-        run = prepare(dataclasses.replace(config, schedule_steps=horizon or known))
-        settings = settings_of(run)
+        run = pipeline_step.prepare(
+            dataclasses.replace(config, schedule_steps=horizon or known)
+        )
+        settings = pipeline_step.settings_of(run)
         if facts and checkpoints.source is not checkpoints.manager and not horizon:
-            if differences(facts, settings):  # then its schedule is its own, too
-                run = prepare(config)
-                settings = settings_of(run)
-        check_folder(folder)
+            if pipeline_step.differences(
+                facts, settings
+            ):  # then its schedule is its own, too
+                run = pipeline_step.prepare(config)
+                settings = pipeline_step.settings_of(run)
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         start, state = begin(run, checkpoints, facts, settings, say)
         config = run.config
         if config.num_steps > config.schedule_steps:
@@ -809,34 +757,37 @@ def fit(
                 f"From step {config.schedule_steps} on, the learning rate is constant: "
                 "its schedule ends there."
             )
-        per_second = amounts(run.task, run.mesh, run.state)
+        per_second = pipeline_step.amounts(run.task, run.mesh, run.state)
         metrics = Log(config, start, log, per_second) if is_first else None
-        loop = Loop(run, checkpoints, settings, metrics, say, progress and is_first)
+        progress &= is_first
+        loop = Loop(run, checkpoints, stalls, settings, metrics, say, progress)
         return loop.train(start, state, bool(start and facts.get("evaluation_missing")))
 
 
+@dataclasses.dataclass
 class Loop:
     """The steps of a run, and what is done between them."""
 
-    def __init__(
-        self,
-        run: Prepared,
-        checkpoints: Checkpoints,
-        settings: dict,
-        metrics: Log | None,
-        say: Callable,
-        progress: bool,
-    ):
-        self.run, self.config, self.checkpoints = run, run.config, checkpoints
-        self.settings, self.metrics, self.say = settings, metrics, say
-        self.progress, self.is_asked, self.checks = progress, False, itertools.count()
-        self.watch, self.slow = Watch(self.config, self.tell), False
+    run: Prepared
+    checkpoints: Checkpoints
+    stalls: Stalls
+    settings: dict
+    metrics: Log | None
+    say: Callable
+    progress: bool
+
+    def __post_init__(self):
+        run, self.config, self.checks = self.run, self.run.config, itertools.count()
+        self.is_asked, self.slow = False, False
+        self.watch = Watch(self.config, self.tell)
         self.losses: list[float] = []
         self.last: dict[str, list] = {}  # metrics of the last call that was read
         self.running: collections.deque = collections.deque()  # calls to be read
         self.position: Any = None  # of the stream
         parts = run.task, run.mesh, run.held_out, run.state
-        self.evaluate = make_evaluate(*parts) if run.held_out is not None else None
+        self.evaluate = (
+            pipeline_step.make_evaluate(*parts) if run.held_out is not None else None
+        )
 
     def tell(self, text: str) -> None:
         """Prints a line, above the bar if there is one."""
@@ -854,15 +805,15 @@ class Loop:
 
     def ask(self, number: int) -> None:
         self.is_asked = True
-        self.bar.disable |= (
-            number == signal.SIGINT
-        )  # `| tee`, which read it, may be gone
+        # `| tee`, which reads the bar, gets Ctrl-C, too, and may be gone.
+        self.bar.disable |= number == signal.SIGINT
 
     def train(self, start: int, state: Any, owes: bool) -> dict[str, Any]:
         """Takes the steps from `start`; `owes`: an evaluation there was interrupted."""
         from tqdm import tqdm
 
-        config, step, evaluation, compiled = self.config, start, None, None
+        run, config = self.run, self.config
+        step, evaluation, compiled = start, None, None
         saved, silent = start, not self.progress
         self.bar = tqdm(total=config.num_steps, initial=start, disable=silent)
         # Of several processes, JAX's own handler tells all, and at which call.
@@ -870,12 +821,14 @@ class Loop:
         with self.bar, asked_to_end(self.ask, numbers), contextlib.ExitStack() as trace:
             if owes:
                 evaluation = self.evaluated(step, state)
-            for batch, position in batches(
-                self.run.train, config, self.run.mesh, start
+            for batch, position in pipeline_step.batches(
+                run.train, config, run.mesh, start
             ):
+                ends = step + config.steps_per_call
+                self.stalls.enter(ends, 0, f"step {ends}")
                 if compiled is None:
-                    compiled = self.run.step.lower(state, batch).compile()
-                    plan = plan_of(self.run, compiled)
+                    compiled = run.step.lower(state, batch).compile()
+                    plan = pipeline_step.plan_of(run, compiled)
                 if self.ends():
                     break
                 if self.metrics and config.profile:
@@ -884,7 +837,7 @@ class Loop:
                 with jax.profiler.StepTraceAnnotation("train", step_num=step):
                     state, found = compiled(state, batch)
                 self.running.append((step, found))
-                step, self.position = step + config.steps_per_call, position
+                step, self.position = ends, position
                 is_last, every = step == config.num_steps, config.eval_every
                 evaluates = is_last or (every and step % every == 0)
                 saves = evaluates or step % config.save_every == 0
@@ -899,14 +852,19 @@ class Loop:
                 if saves:
                     saved = step
                     self.save(step, state, evaluates and evaluation is None)
+                self.stalls.enter(
+                    step, 3, f"step {step + 1}, before which it loads data,"
+                )
+            self.stalls.enter(step, 4, "the end of the run")
             while self.running:
                 self.read()
             if step > saved:
                 self.save(step, state, missing=False)
         self.checkpoints.wait()
         if self.metrics and compiled:
-            measured(plan, state)
-            write_json(Path(config.directory) / "plan.json", plan)
+            pipeline_step.measured(plan, state)
+            text = json.dumps(plan, indent=1)
+            write_whole(Path(config.directory) / "plan.json", text)
         stopped = self.is_asked and (step < config.num_steps or evaluation is None)
         stopped &= step > start or step < config.num_steps
         if step < config.num_steps and not stopped:
@@ -921,14 +879,14 @@ class Loop:
         if stopped:
             return found | {"evaluation": None, "shown": ""}
 
-        def run(f):
-            replicated = NamedSharding(self.run.mesh, P())
+        def show(f):
+            replicated = NamedSharding(run.mesh, P())
             made = jax.jit(f, out_shardings=replicated)(params)
             return jax.tree.map(lambda a: np.asarray(a.addressable_data(0)), made)
 
         if evaluation is None and self.evaluate:
             evaluation = self.evaluate(state, lambda: False)
-        return found | {"evaluation": evaluation, "shown": self.run.task.show(run)}
+        return found | {"evaluation": evaluation, "shown": run.task.show(show)}
 
     def profile(self, trace: contextlib.ExitStack, taken: int) -> None:
         """Begins a trace after the first call, which compiles, and ends it."""
@@ -955,10 +913,8 @@ class Loop:
         self.bar.update(self.config.steps_per_call)
         if odd:
             self.checkpoints.wait()
-            folder, complete = (
-                self.checkpoints.manager.directory,
-                self.checkpoints.steps(),
-            )
+            folder = self.checkpoints.manager.directory
+            complete = self.checkpoints.steps()
             last = f"{folder}/{complete[-1]}" if complete else "none yet"
             remedy = f", and --start-from {last}" if complete else ""
             raise RunError(
@@ -970,6 +926,7 @@ class Loop:
 
     def evaluated(self, step: int, state: Any) -> dict | None:
         """Evaluates, and says where the run is; None if it was asked to end meanwhile."""
+        self.stalls.enter(step, 1, f"the evaluation after step {step}")
         evaluation = self.evaluate(state, self.ends) if self.evaluate else None
         if evaluation:
             self.checkpoints.compare(step, evaluation["loss"])
@@ -983,8 +940,12 @@ class Loop:
 
     def save(self, step: int, state: Any, missing: bool) -> None:
         """Saves; `missing`: an evaluation that was due was interrupted."""
+        self.stalls.enter(step, 2, f"the checkpoint of step {step}")
         missing &= self.evaluate is not None
-        facts = {"position": written(self.position), "evaluation_missing": missing}
+        facts = {
+            "position": pipeline_step.written(self.position),
+            "evaluation_missing": missing,
+        }
         self.checkpoints.save_state(step, state, self.settings | facts)
         if self.metrics:
             self.metrics.since = time.perf_counter()
@@ -1066,9 +1027,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     for field in dataclasses.fields(Config):
         if field.metadata:
             kind, name = type(field.default), f"--{field.name.replace('_', '-')}"
-            text = field.metadata["help"] + (
-                "; default: %(default)s" * (field.default != "")
-            )
+            text = field.metadata["help"]
+            text += "; default: %(default)s" * (field.default != "")
             names = ("--task", "--model") if name == "--task" else (name,)
             parser.add_argument(*names, type=kind, default=field.default, help=text)
     options = parser.parse_args(arguments)
@@ -1083,7 +1043,7 @@ def main() -> int:
     try:
         if options.plan:
             os.environ["JAX_PLATFORMS"] = "cpu"
-            print(planned(config_of(options), options.plan))
+            print(pipeline_step.planned(config_of(options), options.plan))
             return 0
         if options.report:
             print(write_report(Path(options.directory)))
@@ -1113,6 +1073,8 @@ def config_of(options: argparse.Namespace) -> Config:
 
 def train(options: argparse.Namespace) -> int:
     """Trains as the one process, or as one of several; returns the exit code."""
+    if hasattr(faulthandler, "register"):  # not on Windows
+        faulthandler.register(signal.SIGUSR1)
     number, count, port = (options.process or "0/1/").split("/")
     if options.cluster:
         jax.distributed.initialize()
@@ -1137,12 +1099,10 @@ def train(options: argparse.Namespace) -> int:
     result = fit(config, options.log, not options.quiet)
     if jax.process_index():
         return STOPPED * result["stopped"]
-    if result["stopped"] and not result["losses"]:
-        print("Stopped: no step was taken. Run the same line again to continue.")
-        return STOPPED
     if result["stopped"]:
-        text = "is saved. Run the same line again to continue."
-        print(f"Stopped: step {result['step']} {text}")
+        saved = f"step {result['step']} is saved"
+        done = saved if result["losses"] else "no step was taken"
+        print(f"Stopped: {done}. Run the same line again to continue.")
         return STOPPED
     loss = f"loss {result['losses'][-1]:.4f}" if result["losses"] else "was done"
     evaluation = (result["evaluation"] or {}).items()

@@ -2,7 +2,7 @@
 
 Nothing here touches a file of a run, or begins one. `prepare` checks all and returns the
 step with the shapes and shardings of what it takes: a plan needs no more. The file stands
-apart so that one can read, and change, the step without the rest; copy both.
+apart so that one can read, and change, the step without the rest.
 
 Source: JAX, "Introduction to multi-controller JAX", "Writing custom Jaxpr interpreters".
 """
@@ -15,6 +15,7 @@ import fnmatch
 import functools
 import hashlib
 import importlib
+import inspect
 import itertools
 import json
 import math
@@ -72,6 +73,11 @@ def named(tree: Any) -> dict[str, Any]:
     return {name_of(path): leaf for path, leaf in leaves}
 
 
+def shapes_of(tree: Any) -> Any:
+    """Returns shapes and dtypes, without shardings."""
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), tree)
+
+
 def setting(default: Any, text: str) -> Any:
     """Makes a field of `Config`, with what `--help` says about it."""
     return dataclasses.field(default=default, metadata={"help": text})
@@ -105,7 +111,10 @@ class Config:
         "", "parameters that start_from's checkpoint need not have: head/*,out/w"
     )
     on_nan: str = setting(
-        "stop", "at a loss or gradient that is not finite: stop, or skip the step"
+        "stop", "at a loss that is not finite: stop, or skip the step"
+    )
+    hang_after: int = setting(
+        120, "seconds until it is said which process hangs; 0: off"
     )
     profile: int = setting(0, "steps to trace, for XProf or TensorBoard")
     peak_lr: float = setting(3e-3, "the highest learning rate")
@@ -114,15 +123,13 @@ class Config:
     weight_decay: float = setting(1e-4, "of AdamW")
     max_norm: float = setting(1.0, "gradients are scaled down to this global norm")
     compute_dtype: str = setting("bfloat16", "of activations; what is kept is float32")
-    ema: float = setting(
-        0.0, "decay of an average of the parameters, which is evaluated; 0: none"
-    )
+    ema: float = setting(0.0, "decay of an average of parameters to evaluate; 0: none")
     seed: int = setting(0, "of data order, initial parameters and dropout")
     set: str = setting("", "settings of the task's own class: num_layers=6,dropout=0.2")
 
     FREE: ClassVar = ("directory", "mesh", "data", "num_steps", "save_every", "keep")
     FREE += ("eval_every", "eval_batches", "start_from", "begin_anew", "profile")
-    FREE += ("on_nan",)
+    FREE += ("on_nan", "hang_after")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,12 +252,8 @@ def make_task(config: Config) -> Task:
 
 def own_settings(kind: type, text: str) -> dict[str, Any]:
     """Reads "num_layers=6,dropout=0.2": values for a task's own class attributes."""
-    known = {
-        name: getattr(kind, name)
-        for name in dir(kind)
-        if not name.startswith("_")
-        and isinstance(getattr(kind, name), (bool, int, float, str))
-    }
+    plain = inspect.getmembers(kind, lambda value: isinstance(value, int | float | str))
+    known = {name: value for name, value in plain if not name.startswith("_")}
     found = {}
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
@@ -272,7 +275,8 @@ def check_config(config: Config, devices: list | None = None) -> None:
     counts = ("num_steps", "batch_size", "num_microbatches", "steps_per_call")
     least = dict.fromkeys((*counts, "save_every", "keep", "hidden"), 1)
     least |= dict.fromkeys(("schedule_steps", "eval_every", "profile", "seed"), 0)
-    least |= dict.fromkeys(("warmup_steps", "weight_decay", "eval_batches", "ema"), 0)
+    least |= dict.fromkeys(("warmup_steps", "weight_decay", "eval_batches"), 0)
+    least |= dict.fromkeys(("ema", "hang_after"), 0)
     for name, at_least in least.items():
         if not at_least <= (value := getattr(config, name)) < math.inf:
             raise RunError(f"{name}={value} must be a number from {at_least} up.")
@@ -379,6 +383,16 @@ def first_rows(data: Any) -> Any:
         data.set_state(before)
 
 
+def batch_shapes(rows: Any, pieces: tuple, sharding: Any = None) -> Any:
+    """Returns the shapes of a batch: `pieces` in place of the number of rows."""
+
+    def like(row):
+        dtype = jax.dtypes.canonicalize_dtype(row.dtype)
+        return jax.ShapeDtypeStruct((*pieces, *row.shape[1:]), dtype, sharding=sharding)
+
+    return jax.tree.map(like, rows)
+
+
 def data_fingerprint(data: Any) -> int:
     """Returns a number for shapes, dtypes and 256 rows, evenly spaced."""
     found = 0
@@ -406,15 +420,9 @@ def check_loss(task: Task, params: Any, rows: Any) -> str:
                 "such as counters, belongs into `mutable`."
             )
     count = task.config.batch_size // task.config.num_microbatches
-
-    def shape_of(row):
-        dtype = jax.dtypes.canonicalize_dtype(row.dtype)
-        return jax.ShapeDtypeStruct((count, *row.shape[1:]), dtype)
-
-    batch, mutable = jax.tree.map(shape_of, rows), jax.eval_shape(task.mutable)
+    batch, mutable = batch_shapes(rows, (count,)), jax.eval_shape(task.mutable)
     key, step = jax.eval_shape(lambda: (jax.random.key(0), jnp.int32(0)))
-    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), mutable)
-    texts = []
+    shapes, texts = shapes_of(mutable), []
     for given in (key, None):
         traced, found = jax.make_jaxpr(task.loss, return_shape=True)(
             params, batch, given, step, *mutable
@@ -422,11 +430,10 @@ def check_loss(task: Task, params: Any, rows: Any) -> str:
         texts.append(str(traced))
         if not isinstance(found, tuple | list) or len(found) != 3 + len(mutable):
             size = len(found) if isinstance(found, tuple | list) else "one value"
+            more = ", *mutable" * bool(mutable)
             raise RunError(
                 f"loss returns {size} where {3 + len(mutable)} are expected: (losses, "
-                "weights, metrics"
-                + ", *mutable)." * bool(mutable)
-                + ")." * (not mutable)
+                f"weights, metrics{more})."
             )
         losses, weights, metrics, *new = found
         if not isinstance(metrics, dict):
@@ -449,10 +456,7 @@ def check_loss(task: Task, params: Any, rows: Any) -> str:
                 )
         if not jnp.issubdtype(losses.dtype, jnp.floating):
             raise RunError(f"loss returns losses of {losses.dtype}: return float32.")
-        kept = jax.tree.map(
-            lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), tuple(new)
-        )
-        if kept != tuple(shapes):
+        if (kept := shapes_of(tuple(new))) != tuple(shapes):
             raise RunError(
                 "loss returns `mutable` of other shapes, dtypes or names than it takes: "
                 f"{kept} after {tuple(shapes)}."
@@ -460,16 +464,20 @@ def check_loss(task: Task, params: Any, rows: Any) -> str:
     optimizer = optax.with_extra_args_support(task.optimizer())
     opt_state = jax.eval_shape(optimizer.init, params)
     update = functools.partial(optimizer.update, value=0.0)
+    update = jax.make_jaxpr(update, return_shape=True)
     try:
-        traced = jax.make_jaxpr(lambda g, s, p: update(g, s, p, grad=g))(
-            params, opt_state, params
-        )
-    except TypeError as error:
+        traced, (updates, _) = update(params, opt_state, params, grad=params)
+    except (AttributeError, TypeError, ValueError) as error:
         raise RunError(
             f"The optimizer needs more than gradients, parameters and the loss: {error}. "
             "Of a line search, which computes the loss anew, take the form without one, "
             "as in optax.lbfgs(linesearch=None)."
         ) from error
+    if jax.tree.map(np.shape, updates) != jax.tree.map(np.shape, params):
+        raise RunError(
+            "The optimizer makes updates of other shapes than the parameters have, as one "
+            "that wants a gradient of each row does: there is one, of the mean loss."
+        )
     texts.append(str(traced))
     text = re.sub("0x[0-9a-f]+", "", "".join(texts))  # addresses of functions
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -729,6 +737,13 @@ def block_of(value: Any) -> Any:
     return value.block if isinstance(value, Part) else value
 
 
+def with_block(value: Any, block: Any, axis: int = 0) -> Any:
+    """Returns a part like `value`, whose axes are counted from `axis`, or the block."""
+    if not isinstance(value, Part):
+        return block
+    return dataclasses.replace(value, block=block, axis=value.axis - axis)
+
+
 def gathering(loss: Callable, abstract: Any) -> Callable:
     """Makes of `loss` one that takes a device's parts of the parameters.
 
@@ -742,9 +757,7 @@ def gathering(loss: Callable, abstract: Any) -> Callable:
     axes = [part.index("data") if "data" in part else None for part in parts]
     if not any("data" in part for part in parts):
         return loss
-    shapes = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), abstract["params"]
-    )
+    shapes = shapes_of(abstract["params"])
 
     def of_parts(params, *more):
         traced, shape = jax.make_jaxpr(loss, return_shape=True)(shapes, *more)
@@ -799,13 +812,7 @@ def run_on_parts(eqn: Any, values: list) -> list:
     # Without `checkpoint` the gathered array would be kept for the gradient.
     @functools.partial(jax.checkpoint, policy=options.get("policy"))
     def gathered(*blocks):
-        pairs = zip(values, blocks, strict=True)
-        inputs = [
-            dataclasses.replace(value, block=block)
-            if isinstance(value, Part)
-            else block
-            for value, block in pairs
-        ]
+        inputs = [*map(with_block, values, blocks)]
         if kind in ("remat2", "remat", "checkpoint"):
             return [*map(whole, evaluate_parts(*traced_in(eqn), inputs))]
         return run_equation(eqn, [*map(whole, inputs)])
@@ -839,12 +846,7 @@ def scan_parts(eqn: Any, values: list) -> list:
     stacked = [v if is_split(v) else whole(v) for v in values[consts + carried :]]
 
     def body(carry, blocks):
-        layer = [
-            dataclasses.replace(stack, block=block, axis=stack.axis - 1)
-            if isinstance(stack, Part)
-            else block
-            for stack, block in zip(stacked, blocks, strict=True)
-        ]
+        layer = map(functools.partial(with_block, axis=1), stacked, blocks)
         found = evaluate_parts(inner, inner_consts, [*fixed, *carry, *layer])
         found = [*map(whole, found)]
         return found[:carried], found[carried:]
@@ -1038,20 +1040,10 @@ def prepare(config: Config, devices: list | None = None) -> Prepared:
     check_rows(config, train, held_out)
     init, state = first_state(task, mesh)
     rows, share = first_rows(train), config.batch_size // config.num_microbatches
-    params = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state["params"]
-    )
-    fingerprint = check_loss(task, params, rows)
+    fingerprint = check_loss(task, shapes_of(state["params"]), rows)
     sharding = NamedSharding(mesh, P(None, None, "data"))
     pieces = config.steps_per_call, config.num_microbatches, share
-    batch = jax.tree.map(
-        lambda row: jax.ShapeDtypeStruct(
-            (*pieces, *row.shape[1:]),
-            jax.dtypes.canonicalize_dtype(row.dtype),
-            sharding=sharding,
-        ),
-        rows,
-    )
+    batch = batch_shapes(rows, pieces, sharding)
     step = make_train_step(task, mesh)
     made = (task, mesh, train, held_out, fingerprint, init, step, state, batch)
     return Prepared(config, *made)

@@ -8,7 +8,7 @@ from solved_lesson import ROOT, SOURCES, Lesson
 
 sys.path.append(str(ROOT / "solutions" / "references"))
 
-import full_pipeline
+import pipeline_step
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_bad_settings_are_named_in_the_words_of_the_reference_program(settings, 
     changes = {"num_microbatches": 2} | settings
     with pytest.raises(ValueError) as ours:
         lesson["check_config"](lesson["config_of"]("unused", **changes))
-    config = full_pipeline.Config("unused", steps_per_call=1, **changes)
-    with pytest.raises(full_pipeline.RunError) as theirs:
-        full_pipeline.check_config(config)
+    config = pipeline_step.Config("unused", steps_per_call=1, **changes)
+    with pytest.raises(pipeline_step.RunError) as theirs:
+        pipeline_step.check_config(config)
     assert f"{ours.value}.".lower() == str(theirs.value).lower()

@@ -13,6 +13,19 @@ import pytest
 REFERENCES = Path(__file__).resolve().parents[2] / "solutions" / "references"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once(programs):
+    """Has what many runs compile, here and in processes of their own, compiled once."""
+    # A worker has a folder of its own: JAX reads an entry while another one writes it.
+    found = programs(os.environ.get("PYTEST_XDIST_WORKER", "references"), writes=True)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, text in found.items():
+            patch.setenv(name, text)
+            is_number = text.lstrip("-").isdigit()
+            jax.config.update(name.lower(), int(text) if is_number else text)
+        yield
+
+
 @pytest.fixture(scope="session")
 def load():
     """The module of a program, by name."""

@@ -1,5 +1,7 @@
 """Tasks as a user of the full pipeline would write them, for its tests."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -70,6 +72,8 @@ class Misnamed(Tokens):
 class Numbers:
     """A stream of batches with a state, as Grain's."""
 
+    data = None  # a file to wait for
+
     def __init__(self):
         self.place = 0
 
@@ -77,6 +81,8 @@ class Numbers:
         return self
 
     def __next__(self):
+        if self.data and self.place == 4 and jax.process_index() == 1:
+            Path(self.data).read_text(encoding="utf-8")
         self.place += 1
         rng = np.random.default_rng(self.place)
         return {"x": rng.normal(size=(16, 8)).astype(np.float32)}
@@ -102,3 +108,12 @@ class Streamed(Task):
     def loss(self, params, batch, key, step):
         losses = ((batch["x"] @ params["w"] - batch["x"]) ** 2).sum(1)
         return losses, jnp.ones(len(losses)), {}
+
+
+class Halting(Streamed):
+    """In process 1, waits before the fifth batch until the file `data` has a writer."""
+
+    def load(self):
+        stream, held_out = super().load()
+        stream.data = self.config.data
+        return stream, held_out

@@ -145,10 +145,26 @@ def test_what_only_an_evaluation_returns_is_checked_too(monkeypatch):
         prepared(monkeypatch, {"loss": loss})
 
 
-def test_an_optimizer_that_computes_the_loss_itself_is_refused(monkeypatch):
-    changes = {"optimizer": lambda self: optax.lbfgs(0.1)}
-    with pytest.raises(RunError, match=r"value_fn.*linesearch=None"):
-        prepared(monkeypatch, changes)
+OPTIMIZERS = {
+    "a line search": (lambda: optax.lbfgs(0.1), "value_fn.*linesearch=None"),
+    "a Hessian": (lambda: optax.contrib.sophia(0.1), "needs more than .* obj_fn"),
+    "parameters of its own": (
+        lambda: optax.lookahead(optax.sgd(0.1), 5, 0.5),
+        "needs more than .*'fast'",
+    ),
+    "a gradient of each row": (
+        lambda: optax.contrib.differentially_private_aggregate(
+            1.0, 0.1, key=jax.random.key(0)
+        ),
+        "updates of other shapes .* a gradient of each row",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "named"), OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+def test_an_optimizer_that_needs_what_is_not_there_is_refused(make, named, monkeypatch):
+    with pytest.raises(RunError, match=named):
+        prepared(monkeypatch, {"optimizer": lambda self: make()})
 
 
 def test_mutable_comes_back_as_it_was(monkeypatch):

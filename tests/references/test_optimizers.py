@@ -34,16 +34,29 @@ def accumulated(rate):
     return optax.MultiSteps(optax.adam(rate), 2)
 
 
+def mechanized(rate):
+    return optax.contrib.mechanize(optax.adam(rate))
+
+
+def sharpness_aware(rate):
+    away = optax.chain(optax.contrib.normalize(), optax.sgd(0.05))
+    sam = optax.contrib.sam(optax.sgd(rate), away)
+    return optax.GradientTransformation(sam.init, sam.update)  # takes no loss
+
+
 RATED = """adabelief adadelta adafactor adagrad adam adamax adamaxw adamw adan amsgrad
 fromage lamb lars lbfgs lion nadam nadamw noisy_sgd novograd
 optimistic_gradient_descent optimistic_adam_v2 polyak_sgd radam rmsprop rprop sgd
-sign_sgd sm3 yogi""".split()
-OF_CONTRIB = """acprop ademamix adopt dadapt_adamw dog dowg madgrad momo momo_adam muon
-prodigy schedule_free_adamw simplified_ademamix cocob""".split()
+sign_sgd signum sm3 yogi""".split()
+OF_CONTRIB = """acprop ademamix adopt cocob dadapt_adamw dog dowg galore madgrad momo
+momo_adam muon prodigy schedule_free_adamw schedule_free_sgd simplified_ademamix
+""".split()
 OPTIMIZERS = {
     "plateau": plateau,
     "multi_transform": two_kinds,
     "MultiSteps": accumulated,
+    "mechanize": mechanized,
+    "sam": sharpness_aware,
 }
 OPTIMIZERS |= {name: getattr(optax, name) for name in RATED if hasattr(optax, name)}
 OPTIMIZERS |= {

@@ -13,7 +13,7 @@ sys.path.append(str(REFERENCES))
 pytest.importorskip("orbax.checkpoint")
 pytest.importorskip("flax")
 
-import full_pipeline
+import pipeline_step
 from full_pipeline import Config, RunError, fit
 from pipeline_flax import FlaxTransformer
 from pipeline_transformer import Transformer
@@ -116,9 +116,9 @@ def test_weights_are_gathered_one_layer_at_a_time():
     types = (jax.sharding.AxisType.Auto,) * 2
     mesh = jax.make_mesh((8, 1), ("data", "model"), axis_types=types)
     task, _ = both(hidden=64)
-    state = full_pipeline.first_state(task, mesh)[1]
+    state = pipeline_step.first_state(task, mesh)[1]
     x = jax.ShapeDtypeStruct((1, 1, 16, 64), "int32")
-    call = full_pipeline.make_train_step(task, mesh)
+    call = pipeline_step.make_train_step(task, mesh)
     text = call.lower(state, (x, x)).compile().as_text()
     assert "f32[64,8,8]" in text and "f32[4,64,8,8]" not in text
     assert " reduce-scatter(" in text
@@ -148,4 +148,4 @@ def test_without_flax_the_run_says_what_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "pipeline_flax")
     monkeypatch.setitem(sys.modules, "flax", None)
     with pytest.raises(RunError, match=r"flax-transformer needs `pip install flax`"):
-        full_pipeline.make_task(Config("unused", **SMALL))
+        pipeline_step.make_task(Config("unused", **SMALL))

@@ -353,7 +353,10 @@ def test_the_report_shows_a_run(run, tmp_path):
 
 def test_one_run_of_a_logger_goes_on_when_it_is_resumed(run, tmp_path, monkeypatch):
     wandb, mlflow = mock.Mock(), mock.Mock()
-    mlflow.active_run.return_value.info.run_id = "run-7"
+    wandb.init.return_value.id, mlflow.start_run.return_value.info.run_id = (
+        "w3",
+        "run-7",
+    )
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     monkeypatch.setitem(sys.modules, "mlflow", mlflow)
     monkeypatch.setenv("WANDB_PROJECT", "mine")
@@ -362,9 +365,10 @@ def test_one_run_of_a_logger_goes_on_when_it_is_resumed(run, tmp_path, monkeypat
         full_pipeline.make_logger("wandb", config, 0)
         full_pipeline.make_logger("mlflow", config, 0)({"loss": 1.0}, 3)
     one, two = (call.kwargs for call in wandb.init.call_args_list)
-    assert one == two and one["project"] == "mine" and one["resume"] == "allow"
-    assert "mode" not in one  # online or offline, as the user set it
-    assert mlflow.start_run.call_args.kwargs == {"run_id": "run-7"}
+    assert (one["id"], two["id"]) == (None, "w3") and two["resume"] == "allow"
+    assert two["project"] == "mine"
+    assert "mode" not in two  # online or offline, as the user set it
+    assert mlflow.start_run.call_args.kwargs["run_id"] == "run-7"
     mlflow.log_metrics.assert_called_with({"loss": 1.0}, step=3)
 
 
@@ -453,9 +457,9 @@ def test_a_slow_call_is_the_last_after_a_signal(run, tmp_path, monkeypatch):
 
 def test_settings_of_a_task_are_set_on_the_command_line(tmp_path):
     config = Config(str(tmp_path), task="transformer", set="num_layers=2,row=32")
-    task = full_pipeline.make_task(config)
+    task = pipeline_step.make_task(config)
     assert (task.num_layers, task.row, task.num_heads) == (2, 32, 8)
     for text, named in (("layers=2", "no setting 'layers'"), ("row=x", "row is a int")):
         config = Config(str(tmp_path), task="transformer", set=text)
         with pytest.raises(RunError, match=named):
-            full_pipeline.make_task(config)
+            pipeline_step.make_task(config)
