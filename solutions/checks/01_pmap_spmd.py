@@ -297,12 +297,13 @@ def predict_placed(params, x, num_devices):
 
 
 def second_batch(params, x, num_devices):  # by one function, after another one
+    alone = predictions(params, x, num_devices)
     serve = make_parallel_predict(num_devices)
-    other = jax.tree.map(np.zeros_like, params), np.zeros_like(x)
-    jax.block_until_ready(serve(*other))
+    jax.block_until_ready(serve(jax.tree.map(np.zeros_like, params), 0 * x))
     compiled = num_compiles()
     result = jax.block_until_ready(serve(params, x))
-    return {"result": result, "compiled": num_compiles() - compiled}
+    compiled = num_compiles() - compiled
+    return {"result": result, "alone": alone, "compiled": compiled}
 
 
 def expect_compiled_once(seen):
@@ -311,13 +312,11 @@ def expect_compiled_once(seen):
     expect(seen, not seen.value["compiled"], headline)
 
 
-def expect_second_result(seen, expected):
+def expect_own_batch(seen):
     expect_result(seen)
-    other = {"compiled": seen.value["compiled"]}
-    mistakes = {"the first batch decides this result, too": 0 * expected}
-    mistakes = {cause: other | {"result": one} for cause, one in mistakes.items()}
-    wanted = other | {"result": expected}
-    expect_close(seen, wanted, rtol=1e-4, atol=1e-5, mistakes=mistakes)
+    result, alone = seen.value["result"], seen.value["alone"]
+    headline = "A batch gives another result if it is the second one."
+    expect(seen, np.allclose(result, alone, rtol=1e-3, atol=1e-3), headline)
 
 
 @visible(
@@ -354,12 +353,13 @@ def examples_of_make_parallel_predict():
     with statement("compiled once"):
         expect_compiled_once(second)
     with statement("nothing is remembered"):
-        expect_second_result(second, product + b)
+        expect_own_batch(second)
 
 
 @hidden("make_parallel_predict")
 def cases_of_make_parallel_predict():
     def cases(rng):
+        before, x = (), None
         for sizes in (
             (1, 1, 1, 1),
             (3, 3, 2, 5),
@@ -370,10 +370,12 @@ def cases_of_make_parallel_predict():
             (2, 10, 4, 2),
         ):
             num_devices, num_rows, n_in, n_out = sizes
-            w, b, x = (
+            w, b, other = (
                 np.float32(rng.normal(size=shape) * rng.choice([0.01, 1, 300]))
                 for shape in ((n_in, n_out), n_out, (num_rows, n_in))
             )
+            x = x if sizes == before else other  # other parameters alone
+            before = sizes
             params = {"w": w, "b": b}
             given = jax.tree.map(jnp.asarray, params) if num_devices == 6 else params
             yield Case(given, x, num_devices)
@@ -404,7 +406,7 @@ def cases_of_make_parallel_predict():
     with statement("compiled once"):
         expect_compiled_once(second)
     with statement("nothing is remembered"):
-        expect_second_result(second, x + 1)
+        expect_own_batch(second)
     # Copies for each row of a block: in a mapped function, and more than devices.
     params = {"w": np.ones((24, 20), np.float32), "b": np.ones(20, np.float32)}
     x = np.ones((36, 24), np.float32)
@@ -686,10 +688,6 @@ def cases_of_init_ensemble():
         expect_shapes(few, zero_layers(8, (1, 1, 1, 1)))
         draws = np.concatenate([*standard_draws(few.value).values()])
         expect_scale(few, {("0 to 2", "0 to 7"): draws})
-    wide = observe(init_ensemble, keys_of(13, 2), (2, 900))
-    with statement("weight scale"):
-        expect_shapes(wide, zero_layers(2, (2, 900)))
-        expect_scale(wide, standard_draws(wide.value))
 
 
 def distances_placed(points, queries):
