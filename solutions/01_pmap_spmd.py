@@ -8,7 +8,7 @@
 # first device unless you say otherwise, and computes where the array is. **How do you
 # give all eight devices something to do, and how do you know that they do it?**
 #
-# This lesson answers on your laptop, with eight devices that JAX simulates.
+# This lesson answers on your laptop, on eight devices that JAX simulates.
 #
 # **You need** NumPy, and a first look at `jax.jit`, `jax.grad` and `jax.vmap`.
 # **Time**: about 90 minutes for four exercises, with a pause; then "Going further", a
@@ -58,15 +58,15 @@ draw_pmap("f", {"x": x}, {"y": y})
 #
 # Real data has no device axis yet: a batch of 128 images with 784 pixels each is
 # `f32[128, 784]`. To give each device 16 of them, cut the first axis in two: `f32[8,
-# 16, 784]`. When every device has the same model and a different part of the batch,
-# this is **data parallelism**, the way in which most training is distributed.
+# 16, 784]`. Same model on every device, a different part of the batch on each: this is
+# **data parallelism**, the way in which most training is distributed.
 #
 # A batch is rarely a single array. It is a *pytree*: arrays in dicts, lists and tuples,
 # possibly nested, whose first axes all have the same length `B`.
 #
 # Write `shard_batch(batch, num_devices)`. It cuts each array `(B, ...)` of the batch
-# into `(num_devices, B / num_devices, ...)`. The result need not be on any device yet,
-# because `pmap` will place it, so `num_devices` may be any number.
+# into `(num_devices, B / num_devices, ...)`. `pmap` will place the result on devices,
+# so `num_devices` may be any number.
 #
 # ```python
 # batch = {"image": images, "label": labels}     # f32[128, 784] and i32[128]
@@ -75,8 +75,8 @@ draw_pmap("f", {"x": x}, {"y": y})
 #
 # - [rows in order] Device 0 gets the first `B / num_devices` rows, device 1 the next
 #   ones, and so on.
-# - [same structure] The same dicts, lists and tuples come back, and each array keeps
-#   its dtype (of at most 32 bits). A batch may also be a single array.
+# - [same structure] The same dicts, lists and tuples come back, or a single array. Each
+#   array keeps its dtype (of at most 32 bits).
 # - [uneven batch] If `B` is not a multiple of `num_devices`, it raises a `ValueError`
 #   rather than lose rows.
 
@@ -108,26 +108,24 @@ def shard_batch(batch, num_devices):
 
 # %% [markdown] hints="shard_batch"
 # - `jax.tree.map(g, batch)` applies `g` to every array of a tree, however nested.
-# - For one array: `x.reshape(num_devices, len(x) // num_devices, *x.shape[1:])`. Test
-#   whether the rows are a multiple of the devices before you reshape.
+# - For one array: `x.reshape(num_devices, len(x) // num_devices, *x.shape[1:])`. Look
+#   at the remainder first.
 
 # %% check="shard_batch"
 
 # %% [markdown] built="shard_batch"
 # In old training loops this is the line between the loader and the step; Flax calls it
 # [`shard`](https://flax.readthedocs.io/en/v0.8.3/_modules/flax/training/common_utils.html).
-# Because the blocks are consecutive, a reshape back to `(B, ...)` restores the batch,
-# whatever the number of devices was. The last batch of an epoch is seldom a multiple of
-# the devices: loaders drop it, or fill it up and mask what they added (exercise 2.1
-# computes a mean under such a mask).
+# A last batch that is no multiple of the devices is dropped, or filled up and masked
+# (exercise 2.1).
 
 # %% [markdown]
 # A check judges your function as it was **last run**: after a change, run the
-# exercise's cell, then its check. If a row fails, the code after *again* repeats the
-# failed call; paste it into a cell to look into it.
+# exercise's cell, then its check. The code after *again* repeats a failed call: paste
+# it into a cell to look into it.
 #
-# The next cell puts **your function to work**. There is one below each exercise, and
-# until the essential rows hold, it only says so.
+# The next cell runs **your function**. There is one below each exercise; until the
+# essential rows hold, it only says so.
 
 
 # %%
@@ -144,15 +142,14 @@ def _():
 # %% [markdown]
 # ## 2. Eight devices out of one CPU
 #
-# Where do the eight devices come from? XLA, the compiler below JAX, reads the
-# environment variable `XLA_FLAGS` **once**: when JAX first touches a device. The flag
-# `--xla_force_host_platform_device_count=8`, which the notebook's first cell sets,
-# splits the CPU into eight devices. If you change the variable later, nothing happens,
-# and nobody tells you.
+# XLA, the compiler below JAX, reads the environment variable `XLA_FLAGS` **once**: when
+# JAX first touches a device. The flag `--xla_force_host_platform_device_count=8`, which
+# the notebook's first cell sets, splits the CPU into eight devices. If you change the
+# variable later, nothing happens, and nobody tells you.
 #
 # **Predict, then run.** The cell starts two fresh Python processes. Both set the flag
 # after `import jax`, but the first one has counted its devices before. What will each
-# of them print?
+# print?
 
 # %%
 import os
@@ -184,18 +181,17 @@ print("set before its first use: ", run_child(IN_TIME, clean), "device(s)")
 # %% [markdown]
 # ### Exercise 1.2: launch_env
 #
-# Code for a cluster is written and tested where there is no cluster: [JAX's `shard_map`
-# notebook](https://docs.jax.dev/en/latest/201/shard-map.html) begins by simulating
-# eight devices, and so do tests that run on a machine without a GPU. The difficulty is
-# that `XLA_FLAGS` is one string for all flags. A launcher that overwrites it throws
-# away the flags of a colleague who is looking for a bug.
+# [JAX's `shard_map` notebook](https://docs.jax.dev/en/latest/201/shard-map.html) begins
+# by simulating eight devices, too, and so do tests on machines without a GPU. The
+# difficulty is that `XLA_FLAGS` is one string for all flags. A launcher that overwrites
+# it throws away the flags of a colleague who is looking for a bug.
 #
 # <!-- JAX_NUM_CPU_DEVICES goes before the flag: jax/_src/xla_bridge.py of JAX 0.7.2,
 # 0.10.2 and 0.12.0; run on all three in November 2026. -->
 # Write `launch_env(num_devices, env)`. It returns a copy of the dict `env` for a new
 # process, in which `XLA_FLAGS` asks for `num_devices` CPU devices. In `env`,
-# `XLA_FLAGS` may be missing, and it may hold several earlier counts. (JAX's own
-# variable, `JAX_NUM_CPU_DEVICES`, would override the flag. It is not in `env`.)
+# `XLA_FLAGS` may be missing, and may hold several earlier counts.
+# (`JAX_NUM_CPU_DEVICES` would override the flag. It is not in `env`.)
 #
 # ```python
 # count = "--xla_force_host_platform_device_count="
@@ -234,22 +230,17 @@ def launch_env(num_devices, env):
 
 
 # %% [markdown] hints="launch_env"
-# - `XLA_FLAGS` holds flags separated by spaces: `str.split` and `" ".join` take it
-#   apart and put it together. It may be missing from `env`.
+# - `XLA_FLAGS` holds flags separated by spaces: `str.split` and `" ".join` help. It may
+#   be missing from `env`.
 # - Keep the flags that do not start with `--xla_force_host_platform_device_count=`,
-#   then append your own.
-# - `{**env, "XLA_FLAGS": text}` is a new dict; `env["XLA_FLAGS"] = text` changes the
-#   caller's.
+#   then append your own. `{**env, "XLA_FLAGS": text}` is a new dict.
 
 # %% check="launch_env"
 
 # %% [markdown] built="launch_env"
-# You have written the part of a launcher that decides what a process will see.
-# [MaxText](https://github.com/AI-Hypercomputer/maxtext) sets other flags of XLA's in
-# the same way, in the scripts that start it. On a machine with GPUs the flag changes
-# the number of CPU devices only. Set `JAX_PLATFORMS=cpu` as well, and JAX uses them: a
-# colleague's laptop can then test a program for 256 devices. It tests what the program
-# does, never how fast.
+# On a machine with GPUs, set `JAX_PLATFORMS=cpu` as well, and JAX uses the CPU's
+# devices: a colleague's laptop can test a program for 256 of them. It tests what the
+# program does, never how fast.
 
 
 # %%
@@ -265,17 +256,15 @@ def _():
 # ## 3. Who did the work?
 #
 # To you, `y` of section 1 is one array of shape `(8, 2)`, but it is not in one place.
-# Its rows, its **shards**, are still on the devices that computed them, and nobody
-# collects them until you ask for the numbers, with `np.asarray(y)` or `print(y)`. JAX
-# tells you where they are: `y.sharding` describes the layout, and each of
-# `y.addressable_shards` has a `device`, an `index` and its `data`.
-# `jax.debug.visualize_array_sharding(y)` prints a picture of it (and needs the package
+# Its rows, its **shards**, stay on the devices that computed them until you ask for the
+# numbers, with `np.asarray(y)` or `print(y)`. `y.sharding` describes the layout; each
+# of `y.addressable_shards` has a `device`, an `index` and its `data`;
+# `jax.debug.visualize_array_sharding(y)` prints a picture (it needs the package
 # `rich`). Ours shows one colour for each device.
 #
-# This layout will be with you for the whole lesson, so it gets a name: **one row per
-# device**. Row `d` is computed on device `d`, which is `jax.devices()[d]`, and it stays
-# there. With fewer rows than devices, `pmap` uses the first devices only; more rows
-# than devices are a `ValueError`.
+# This layout gets a name: **one row per device**. Row `d` is computed on device `d`,
+# which is `jax.devices()[d]`, and it stays there. With fewer rows than devices, `pmap`
+# uses the first devices only.
 
 # %%
 for shard in y.addressable_shards:
@@ -299,13 +288,13 @@ print("pmap: on", len(y.sharding.device_set), "device(s)")
 
 # %% [markdown]
 # One device did all the work, and the numbers do not show it. **Equal numbers do not
-# prove that the work was shared.** Neither does the layout alone: a result that one
-# device has computed can be spread afterwards.
+# prove that the work was shared.** Nor does the layout alone: one device can compute a
+# result and spread it afterwards.
 #
 # What proves it is the program. JAX does not run your Python on the devices. It runs it
 # **once**, on stand-ins (*tracers*) that have a shape and a dtype but no numbers, and
-# records every operation that they meet. The record is the **traced program**; JAX
-# prints it as a *jaxpr*. XLA compiles it, and the devices run the result.
+# records every operation that they meet. The record is the **traced program**, which
+# JAX prints as a *jaxpr*. XLA compiles it, and the devices run the result.
 
 
 # %%
@@ -318,13 +307,10 @@ program = jax.make_jaxpr(g)(x[0])
 draw_trace("g", program, num_devices)
 
 # %% [markdown]
-# Python runs once, however many devices run the program. NumPy cannot take part: it
-# computes on the spot, with numbers, and leaves nothing to write down.
-#
-# The checks read the traced program, too, so from here on JAX must be able to trace
-# your functions. Compute with `jnp`, not `np`, on the arrays that you are given, and
-# let JAX distribute them: a result that is put together by hand out of arrays on single
-# devices (`jax.make_array_from_single_device_arrays`) leaves no program to read.
+# The checks read this program, so from here on JAX must be able to trace your
+# functions. NumPy leaves nothing to record: compute with `jnp` on the arrays that you
+# are given. Nor does a result that is put together by hand out of arrays on single
+# devices (`jax.make_array_from_single_device_arrays`).
 
 # %% [markdown]
 # ## 4. Share the model, compile it once
@@ -354,9 +340,8 @@ draw_pmap("total", {"x": x}, {"totals": totals}, {"params": params})
 
 # %% [markdown]
 # **Common mistake: no `in_axes`.** Then `pmap` looks for a device axis in the
-# parameters, too. With luck that fails, with a `ValueError` that speaks of
-# `partitioned` or `squeeze`. Where `w` is `f32[8, 8]` and `b` is `f32[8]`, it does not
-# fail: each device gets one row of `w` and one number of `b`, and computes with them.
+# parameters, too. With luck that is a `ValueError`. Where `w` is `f32[8, 8]` and `b` is
+# `f32[8]`, it is none: each device computes with one row of `w` and one number of `b`.
 #
 # `pmap` includes `jit`: it traces your function once for all devices, and keeps the
 # compiled program for the next call. **Predict, then run.** How often is `count_traces`
@@ -385,17 +370,17 @@ for name, function in (("made once", jax.pmap(count_traces)), ("anew", new_funct
 # %% [markdown]
 # **Common mistake: compiling in each call.** JAX looks a compiled program up by the
 # function object (and by shapes and dtypes). A lambda, or a function defined inside
-# another, is a new object each time, so it is compiled again. The numbers are right,
-# but the program is often more than a hundred times as slow. Call `jax.pmap` or
-# `jax.jit` once, before the loop, and keep what it returns.
+# another, is a new object each time, so it is compiled again: right numbers, often more
+# than a hundred times as slow. Call `jax.pmap` or `jax.jit` once, before the loop, and
+# keep what it returns.
 
 # %% [markdown]
 # ## 5. Today's way: shard_map
 #
 # **New code should not use `pmap`.** Since JAX 0.8 it is in maintenance mode, and
-# inside it is now `jax.jit` around `jax.shard_map`. This lesson still begins with it,
-# for two reasons: nothing shows more simply what "one program, many devices" (*SPMD*:
-# single program, multiple data) means, and old code is full of it, from [Flax's
+# inside it is now `jax.jit` around `jax.shard_map`. This lesson begins with it all the
+# same: nothing shows more simply what *SPMD* (single program, multiple data) means, and
+# old code is full of it, from [Flax's
 # `jax_utils`](https://flax.readthedocs.io/en/v0.8.3/_modules/flax/jax_utils.html) to
 # [Brax](https://github.com/google/brax). All that you have learned carries over. Three
 # things that `pmap` took for granted are now said:
@@ -435,12 +420,11 @@ print("same as pmap:", np.allclose(jax.jit(today)(params, x), totals))
 # %% [markdown]
 # `pmap` takes the mapped axis away. `shard_map` **cuts** it, so a block keeps it, here
 # with length 1. The results are joined along it, which is why `total_of_block` adds an
-# axis to its number.
+# axis.
 #
-# In this example the axis costs an extra `[None]`. For real data it is what you want. A
-# batch `f32[128, 784]` needs no device axis any more: `shard_map` cuts it into eight
-# blocks `f32[16, 784]`, and joins the results to one array of 128 rows. The function
-# sees a batch, only a smaller one.
+# For real data that is what you want. A batch `f32[128, 784]` needs no device axis any
+# more: `shard_map` cuts it into eight blocks `f32[16, 784]`, and joins the results to
+# one array of 128 rows. The function sees a batch, only a smaller one.
 
 # %% [markdown]
 # ### Exercise 1.3: make_parallel_predict
@@ -449,15 +433,13 @@ print("same as pmap:", np.allclose(jax.jit(today)(params, x), totals))
 # NVIDIA's data sheet. Both read in November 2026. -->
 # Inference on a large batch is the most common program for several devices: the same
 # parameters everywhere, a part of the batch on each device, and no communication. In
-# bfloat16 the 8 billion parameters of
-# [Llama 3 8B](https://arxiv.org/abs/2407.21783) take 16 GB, so each of eight H100s can
-# hold a full copy and has 64 GB left for its part of the work.
+# bfloat16 the 8 billion parameters of [Llama 3 8B](https://arxiv.org/abs/2407.21783)
+# take 16 GB, so each of eight H100s can hold a full copy and has 64 GB left.
 #
-# A server answers many requests, so it compiles once, when it starts. Write
-# `make_parallel_predict(num_devices)` with `jax.shard_map`. It returns a function
-# `serve(params, x)`, which runs `predict` of section 4 on the mesh
-# `make_mesh(num_devices)`. The batch `x: (B, F)` has no device axis, and `B` is a
-# multiple of `num_devices`.
+# A server compiles once, when it starts. Write `make_parallel_predict(num_devices)`
+# with `jax.shard_map`. It returns a function `serve(params, x)`, which runs `predict`
+# of section 4 on the mesh `make_mesh(num_devices)`. The batch `x: (B, F)` has no device
+# axis; `B` is a multiple of `num_devices`.
 #
 # ```python
 # serve = make_parallel_predict(8)
@@ -466,11 +448,11 @@ print("same as pmap:", np.allclose(jax.jit(today)(params, x), totals))
 # ```
 #
 # - [predictions] `serve(params, x)` is `predict(params, x)`, an f32 array `(B, C)`.
-# - [sharded by rows] The first device computes the first block of `B / num_devices`
-#   rows and keeps it, the second device the second block, and so on. No device is given
-#   all rows, and the devices send each other nothing.
-# - [parameters broadcast] Parameters are broadcast, not stacked: the program never puts
-#   `num_devices` copies of `w` into one array.
+# - [sharded by rows] The first device computes the first `B / num_devices` rows and
+#   keeps them, the second device the next ones, and so on. No device is given all rows,
+#   and the devices send each other nothing.
+# - [parameters broadcast] The program never puts `num_devices` copies of `w` into one
+#   array.
 # - [compiled once] A second batch of the same shape is served without compiling.
 
 
@@ -503,7 +485,7 @@ def make_parallel_predict(num_devices):
 # - `jax.shard_map(predict, mesh=..., in_specs=..., out_specs=...)` returns a function
 #   of `params` and `x`.
 # - `in_specs` is a tuple with one spec for each argument of `predict`. One spec covers
-#   the whole tree of parameters. Which of the two does every device need in full?
+#   the whole tree of parameters.
 # - Parameters: `P()`. Batch and predictions: `P("devices")`. Put the mapped function
 #   into `jax.jit`, and return that without calling it.
 
@@ -511,11 +493,9 @@ def make_parallel_predict(num_devices):
 
 # %% [markdown] built="make_parallel_predict"
 # `P()` for the parameters and an axis of the mesh for the batch: this pair *is* data
-# parallelism, and you will find it in MaxText and in every data-parallel JAX program.
-# Lesson 3 replaces `predict` by the gradient of a loss and adds one collective, and
-# then it trains. Try `out_specs=P()`: JAX refuses, because it cannot know that all
-# devices have computed the same. `pmap` with `out_axes=None` never asks, and returns
-# what device 0 has.
+# parallelism. Lesson 3 replaces `predict` by the gradient of a loss and adds one
+# collective, and then it trains. Try `out_specs=P()`: JAX refuses, because it cannot
+# know that all devices have computed the same.
 
 
 # %%
@@ -533,15 +513,15 @@ def _():
 
 # %% [markdown]
 # **A good place for a pause.** Save the notebook. When you come back, first run all
-# cells above again: what follows needs their names.
+# cells above.
 
 # %% [markdown]
 # ## 6. Training without talking
 #
-# You can now split data and share parameters. That is enough to train, or so it seems.
-# The data: `y = 2x - 1` plus noise, 8 points for each device. Every device starts with
-# the same model, the line that fits all points together best, and takes steps of
-# gradient descent on **its own** points.
+# You can now split data and share parameters. Is that enough to train? The data: `y =
+# 2x - 1` plus noise, 8 points for each device. All devices start with the same model,
+# the line that fits all points together best, and take steps of gradient descent on
+# **their own** points.
 #
 # **Predict, then solve.** Will every device's loss fall? Will the eight models agree at
 # the end?
@@ -569,17 +549,16 @@ start = {
 # direction (NVIDIA's data sheet of the H100), 400 Gbit/s = 50 GB/s. Read in November
 # 2026. -->
 # In float32 the gradient of a model with 7 billion parameters takes 28 GB. To average
-# it over eight devices in every step, each has to send 2 x 7/8 of that (lesson 2 shows
-# why), 49 GB: 0.11 seconds over NVLink, but a second over a network card of 400 Gbit/s.
-# **Local SGD** ([Stich, 2018](https://arxiv.org/abs/1805.09767)) deliberately lets the
-# replicas (the copies of the model) drift for several steps, and then averages their
-# parameters once. [DiLoCo](https://arxiv.org/abs/2311.08105) trains language models in
-# much this way between poorly connected sites, with 500 steps between two averages.
+# it over eight devices, each sends 49 GB (lesson 2 shows why): 0.11 seconds over
+# NVLink, but a second over a network card of 400 Gbit/s, in every step. **Local SGD**
+# ([Stich, 2018](https://arxiv.org/abs/1805.09767)) lets the replicas (the copies of the
+# model) drift for several steps, and then averages their parameters once.
+# [DiLoCo](https://arxiv.org/abs/2311.08105) trains language models so, with 500 steps
+# between two averages.
 #
 # Write the drifting part. `local_sgd_steps(params, x, y, lr, num_steps)` takes
-# `num_steps` steps of gradient descent on `mse` with learning rate `lr` on every
-# device, all without communication. `lr` and `num_steps` are Python numbers, and
-# `num_steps` is at least 1.
+# `num_steps` steps of gradient descent on `mse` on every device, without communication.
+# The learning rate `lr` and `num_steps`, at least 1, are Python numbers.
 #
 # ```python
 # data = shard_batch({"x": points, "y": targets}, 8)
@@ -626,21 +605,18 @@ def local_sgd_steps(params, x, y, lr, num_steps):
 
 # %% [markdown] hints="local_sgd_steps"
 # - Write the whole run for one device, then `pmap` it. `lr` and `num_steps` may come
-#   from the enclosing function. (This function may compile in each call.)
+#   from the enclosing function. (It may compile in each call.)
 # - `jax.grad(mse)(params, x, y)` is a dict like `params`. `jax.tree.map(h, params,
 #   grads)` calls `h` with each parameter and its gradient.
 # - `jax.lax.fori_loop(0, num_steps, step, params)` loops inside the compiled program;
-#   its `step` takes `(i, params)`. A Python loop works too, inside or outside the
-#   function that you `pmap`.
+#   its `step` takes `(i, params)`. A Python loop works too.
 
 # %% check="local_sgd_steps"
 
 # %% [markdown] built="local_sgd_steps"
-# With one line for the average, your function is Local SGD: drift, average, drift
-# again. The shorter the rounds, the closer it comes to ordinary data parallelism, which
-# averages after every step, as PyTorch's `DistributedDataParallel` does with gradients.
-# On a cluster nobody would send all replicas to one place for that: lesson 2 takes the
-# mean on the devices, with `lax.pmean`, and lesson 3 builds the training step on it.
+# With one line for the average, your function is Local SGD. With an average after every
+# step it is ordinary data parallelism. Lesson 2 takes the mean on the devices, with
+# `lax.pmean`, and lesson 3 builds the training step on it.
 
 
 # %%
@@ -661,11 +637,11 @@ def _():
 # %% [markdown]
 # **Common mistake: replicas that drift apart.** Every loss fell, so the log looks
 # healthy. But these are now eight different models, each fitted to its own eight
-# points. Code that saves `params["w"][0]` at the end keeps the model of device 0,
-# throws seven away, and reports success.
+# points. Code that saves `params["w"][0]` keeps the model of device 0, throws seven
+# away, and reports success.
 #
 # The cure is to average over the devices. That takes a *collective*, the subject of
-# lesson 2; here NumPy does it once, at the end.
+# lesson 2; here NumPy does it once.
 
 # %% [markdown]
 # ## 7. All eight at work
@@ -695,22 +671,22 @@ def _():
 
 
 # %% [markdown]
-# **How do you know that all eight work?** Ask three questions, and one answer is not
+# **How do you know that all eight work?** Ask three questions; one answer is not
 # enough.
 #
 # - *Are the numbers right?* The loss is the same on one device and on eight.
-# - *Where are they?* `line.sharding` and the picture: each device holds its own rows.
-# - *Who computed them?* The compiled program is what one device runs, and
-#   `cost_analysis()` counts its operations: an eighth. (`compiled.as_text()` prints the
-#   program itself.)
+# - *Where are they?* `line.sharding` and the picture say: each device holds its own
+#   rows.
+# - *Who computed them?* The compiled program is what one device runs. `cost_analysis()`
+#   counts its operations: an eighth. `compiled.as_text()` prints it.
 
 # %% [markdown]
 # ## Recap
 #
-# - The device count is fixed when JAX first touches a device, so launch the process
-#   with the right `XLA_FLAGS`.
-# - `pmap` maps a function over the leading device axis, and results stay where they
-#   were computed: one row per device. The numbers do not show who did the work.
+# - The device count is fixed when JAX first touches a device: launch the process with
+#   the right `XLA_FLAGS`.
+# - `pmap` maps a function over the leading axis, and results stay where they were
+#   computed: one row per device. The numbers do not show who did the work.
 # - `in_axes=None` broadcasts. Map and compile a function once, before the loop.
 # - Today's way is `jit` of `shard_map`: a mesh, specs, and blocks that keep their axis.
 # - Replicas that never talk drift apart, and every loss looks fine.
@@ -723,17 +699,17 @@ def _():
 #
 # <details><summary>(32, 10)</summary>
 #
-# This would sum over the devices, an axis that your function never sees.
+# Your function never sees the axis of devices.
 #
 # </details>
 # <details><summary>(8, 32)</summary>
 #
-# This would sum the features: axis 1 of the block.
+# That is axis 1 of the block.
 #
 # </details>
 # <details><summary>(8, 10)</summary>
 #
-# Right. A device sees `b: (32, 10)`; its axis 0 is the batch. The results are stacked.
+# Right. A device sees `b: (32, 10)`, and the results are stacked.
 #
 # </details>
 
@@ -782,9 +758,8 @@ def _():
 #
 # - [JAX's guide to today's pmap](https://docs.jax.dev/en/latest/migrate_pmap.html):
 #   what changes for existing code.
-# - Older training code is built as in this lesson: shard the batch, replicate the
-#   parameters, `pmap` the step. Search a code base that you know for `pmap(`, and say
-#   for each argument whether it is split or broadcast.
+# - Search a code base that you know for `pmap(`, and say for each argument whether it
+#   is split or broadcast.
 # - `solutions/references/pmap_spmd.py` in this repository: the lesson's programs as one
 #   script.
 #
@@ -792,28 +767,26 @@ def _():
 
 # %% [markdown]
 # **Your score.** The scorecard shows what the checks said last; after the second part,
-# run it again. To grade the notebook as a class's work is graded, save it and run `make
-# grade` in a terminal, in the course's folder.
+# run it again. `make grade` in a terminal, in the course's folder, grades the saved
+# notebook as a class's work is graded.
 
 # %% scorecard=true
 
 # %% [markdown]
 # ## Going further
 #
-# **When does a model not know?** A trained network answers every question with the same
-# confidence, also where it has never seen any data. In this project you build the two
-# usual alarms, both of them on all devices without any communication: an *ensemble*,
-# whose members disagree where they guess, and the *distance* to the nearest training
-# point. (For another sitting: then run all cells above first. The points count like any
-# other's; no later lesson needs these exercises.)
+# **When does a model not know?** A trained network answers everything with the same
+# confidence, also where it has never seen any data. In this project you build two
+# alarms, on all devices: an *ensemble*, whose members disagree where they guess, and
+# the *distance* to the nearest training point. (After a pause, first run all cells
+# above. No later lesson needs these exercises.)
 
 # %% [markdown]
 # ## 8. A random key for each device
 #
 # JAX draws random numbers from a *key*: the same key gives the same numbers.
 # `jax.random.split(key, n)` makes `n` new keys out of one. To `pmap` a key is an array
-# like any other, so the choice is yours: broadcast one key, or split it and give each
-# device its own.
+# like any other: broadcast one, or give each device its own.
 #
 # **Predict, then run.** Which of the two lines shows eight different numbers?
 
@@ -838,9 +811,8 @@ print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
 #
 # Several models that differ only in their initial weights make better predictions
 # together, and where they disagree they say how unsure they are: a [deep
-# ensemble](https://arxiv.org/abs/1612.01474). One member for each device is the
-# simplest way to train it. The first thing to get wrong is the randomness: eight equal
-# members cost eight times as much as one, and tell no more.
+# ensemble](https://arxiv.org/abs/1612.01474), most simply with one member on each
+# device. Eight equal members would cost eight times as much as one, and tell no more.
 #
 # Write `init_ensemble(keys, sizes)`. On each device it draws the parameters of one
 # multi-layer perceptron from that device's key.
@@ -895,22 +867,19 @@ def init_ensemble(keys, sizes):
 # %% [markdown] hints="init_ensemble"
 # - Write `init(key)` for one model first, without any device axis.
 # - Inside, split the key once per layer: `key, layer_key = jax.random.split(key)`.
-# - `jax.pmap(init)` maps it over `keys` and stacks the results for you. (It compiles in
-#   each call; an ensemble is made once.)
+# - `jax.pmap(init)` maps it over `keys` and stacks the results for you.
 
 # %% check="init_ensemble"
 
 # %% [markdown] built="init_ensemble"
-# The scale `1 / sqrt(n_in)` is LeCun's, the default of Flax's `Dense` layer. A key for
-# each device is also what dropout needs. If you start from one key on all devices,
-# `jax.random.fold_in(key, number)` makes a new one from a number, such as the number of
-# the device. Lesson 2 averages the predictions of such an ensemble on the devices.
+# The scale `1 / sqrt(n_in)` is LeCun's, the default of Flax's `Dense` layer. Where all
+# devices start from one key, `jax.random.fold_in(key, number)` makes a new one from a
+# number, such as the device's.
 
 # %% [markdown]
-# To train the members, here are their forward pass and a fit, each for one device. The
-# data are 64 points of a curve between -2 and 2, with a gap from -0.8 to 0.8. Every
-# device sees all of them (`in_axes=None`); the members differ in their first weights
-# alone. **Predict, then run.** Where will they disagree?
+# Here are the members' forward pass and a fit, each for one device. The points of a
+# curve lie between -2 and 2, with a gap from -0.8 to 0.8; every device sees all of
+# them. **Predict, then run.** Where will the members disagree?
 
 
 # %%
@@ -953,11 +922,11 @@ def _():
 # %% [markdown]
 # ### Exercise 1.6: pairwise_distances
 #
-# The other alarm needs no ensemble: how far is the nearest point that the model was
-# trained on? Nearest-neighbour search is also behind retrieval and recommendation, and
-# it is easy to distribute: split the stored points, broadcast the few queries, and let
-# each device measure its own part. A million points with 768 features take 3.1 GB in
-# float32, so each of eight devices holds 0.4 GB; a thousand queries, 3 MB, go to all.
+# The other alarm: how far is the nearest point that the model was trained on? Such a
+# search is also behind retrieval and recommendation, and easy to distribute: split the
+# stored points, broadcast the few queries, and let each device measure its own part. A
+# million points with 768 features take 3.1 GB in float32, 0.4 GB on each of eight
+# devices.
 #
 # Write `pairwise_distances(points, queries)`. It returns the Euclidean distance of
 # every point to every query.
@@ -1009,13 +978,10 @@ def pairwise_distances(points, queries):
 # %% check="pairwise_distances"
 
 # %% [markdown] built="pairwise_distances"
-# What about memory? On paper a device holds `N x Q x F` differences, 768 times as many
-# numbers as distances. But the subtraction, the square and the sum are in one compiled
-# program, and XLA fuses them into one loop that stores the sums only. [scikit-learn's
-# `euclidean_distances`](https://scikit-learn.org/stable/modules/generated/sklearn.metrics.pairwise.euclidean_distances.html)
-# expands the square to get a matrix product, and its documentation warns of
-# "catastrophic cancellation". A search engine would go on to take each device's best
-# few (`jax.lax.top_k`), and send only those.
+# On paper a device holds `N x Q x F` differences. But the subtraction, the square and
+# the sum are in one compiled program, and XLA fuses them into one loop that stores the
+# sums only. A search engine would go on to send each device's best few
+# (`jax.lax.top_k`).
 
 # %% [markdown]
 # Do both alarms ring in the same places? Again everything runs on your functions.
@@ -1034,26 +1000,5 @@ def _():
 
 
 # %% [markdown]
-# Both are silent where there are data, and both rise in the gap and beyond the ends.
-# The ensemble costs a training run for each member; the distance costs a search in the
-# data for each question. Neither needs the devices to talk, and both used all of them.
-
-# %% [markdown]
-# ## Reading old code
-#
-# If you port old code, here is what its words mean today ("gone": not in today's JAX):
-#
-# | then | now |
-# |---|---|
-# | `jax.pmap` | `jax.jit(jax.shard_map(...))` |
-# | `in_axes`, `out_axes` | `in_specs`, `out_specs` |
-# | `static_broadcasted_argnums` (for shapes, functions) | `static_argnums` of `jax.jit`, or a closure |
-# | `soft_pmap`, `xmap` (gone) | `shard_map`, or `vmap` inside it |
-# | `device_put_sharded`, `device_put_replicated` (gone) | `jax.device_put` with a sharding (lesson 4) |
-# | `PmapSharding`, `ShardedDeviceArray` (gone) | `jax.Array` with a `NamedSharding` |
-# | `jax.tree_map` (gone) | `jax.tree.map` |
-#
-# Two surprises are waiting in such code since JAX 0.8. A slice such as `y[:3]` of
-# `pmap`'s result is replicated on *all* devices, and `pmap` refuses to take it back;
-# use `np.asarray(y)[:3]`. And where an array is placed is part of what a program is
-# compiled for: a loop whose second step receives `pmap`'s own results compiles twice.
+# Both are silent among the data, and rise in the gap and beyond the ends. Neither needs
+# the devices to talk, and both use all of them.

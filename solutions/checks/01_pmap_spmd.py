@@ -470,12 +470,11 @@ def examples_of_local_sgd_steps():
 @hidden("local_sgd_steps")
 def cases_of_local_sgd_steps():
     def cases(rng):
-        for num_devices, num_rows, width, lr, num_steps in (
-            (1, 1, 2, 0.3, 1),
-            (3, 5, 1, 0.07, 7),
-            (3, 5, 1, 0.07, 7),
-            (3, 5, 1, 0.002, 7),
-            (6, 2, 3, 0.01, 2),
+        for num_devices, num_rows, width, rates, num_steps in (
+            (1, 1, 2, [0.3], 1),
+            (3, 5, 1, [0.07], 7),
+            (3, 5, 1, [0.07, 0.002], 7),
+            (6, 2, 3, [0.01], 2),
         ):
             w, b, x, y = (
                 np.float32(rng.normal(size=(num_devices, *shape)) * 2 + 0.5)
@@ -483,7 +482,8 @@ def cases_of_local_sgd_steps():
             )
             if num_devices == 6:
                 w, b, x, y = map(jnp.asarray, (w, b, x, y))
-            yield Case({"w": w, "b": b}, x, y, lr, num_steps)
+            for lr in rates:
+                yield Case({"w": w, "b": b}, x, y, lr, num_steps)
 
     expect_like_solution(
         local_sgd_steps,
