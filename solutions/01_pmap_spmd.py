@@ -25,8 +25,7 @@ draw_devices()
 #
 # `jax.pmap(f)` runs `f` on several devices at once. The **leading axis** of the data
 # says who gets what: from `x: f32[8, 2]`, an array of 32-bit floats with 8 rows, device
-# 3 receives `x[3]: f32[2]`. The function `f` never sees that axis; it is written for
-# one device's row.
+# 3 receives `x[3]: f32[2]`. The function is written for one device's row.
 #
 # **Predict, then run.** What shape will `y` have?
 
@@ -182,9 +181,8 @@ print("set before its first use: ", run_child(IN_TIME, clean), "device(s)")
 # ### Exercise 1.2: launch_env
 #
 # [JAX's `shard_map` notebook](https://docs.jax.dev/en/latest/201/shard-map.html) begins
-# by simulating eight devices, too, and so do tests on machines without a GPU. The
-# difficulty is that `XLA_FLAGS` is one string for all flags. A launcher that overwrites
-# it throws away the flags of a colleague who is looking for a bug.
+# by simulating eight devices, too. `XLA_FLAGS` is one string for all flags: a launcher
+# that overwrites it throws away the flags of a colleague who is looking for a bug.
 #
 # <!-- JAX_NUM_CPU_DEVICES goes before the flag: jax/_src/xla_bridge.py of JAX 0.7.2,
 # 0.10.2 and 0.12.0; run on all three in November 2026. -->
@@ -260,7 +258,7 @@ def _():
 # numbers, with `np.asarray(y)` or `print(y)`. `y.sharding` describes the layout; each
 # of `y.addressable_shards` has a `device`, an `index` and its `data`;
 # `jax.debug.visualize_array_sharding(y)` prints a picture (it needs the package
-# `rich`). Ours shows one colour for each device.
+# `rich`), and `draw_array` one in colour.
 #
 # This layout gets a name: **one row per device**. Row `d` is computed on device `d`,
 # which is `jax.devices()[d]`, and it stays there. With fewer rows than devices, `pmap`
@@ -274,9 +272,8 @@ for shard in y.addressable_shards:
 draw_array(y, "y = pmap(f)(x)")
 
 # %% [markdown]
-# `jax.vmap(f)` also maps a function over a leading axis, and gives the same numbers.
-# But it has no devices in mind: it turns each operation of `f` into one larger
-# operation, which runs where its input is.
+# `jax.vmap(f)` also maps a function over a leading axis. It turns each operation of `f`
+# into one larger operation, which runs where its input is.
 #
 # **Predict, then run.** How many devices hold a part of `vmap`'s result?
 
@@ -340,8 +337,8 @@ draw_pmap("total", {"x": x}, {"totals": totals}, {"params": params})
 
 # %% [markdown]
 # **Common mistake: no `in_axes`.** Then `pmap` looks for a device axis in the
-# parameters, too. With luck that is a `ValueError`. Where `w` is `f32[8, 8]` and `b` is
-# `f32[8]`, it is none: each device computes with one row of `w` and one number of `b`.
+# parameters, too. With luck that is a `ValueError`. With `w: f32[8, 8]` and `b: f32[8]`
+# it is none: each device computes with one row of `w` and one number of `b`.
 #
 # `pmap` includes `jit`: it traces your function once for all devices, and keeps the
 # compiled program for the next call. **Predict, then run.** How often is `count_traces`
@@ -369,10 +366,9 @@ for name, function in (("made once", jax.pmap(count_traces)), ("anew", new_funct
 
 # %% [markdown]
 # **Common mistake: compiling in each call.** JAX looks a compiled program up by the
-# function object (and by shapes and dtypes). A lambda, or a function defined inside
-# another, is a new object each time, so it is compiled again: right numbers, often more
-# than a hundred times as slow. Call `jax.pmap` or `jax.jit` once, before the loop, and
-# keep what it returns.
+# function object. A lambda, or a function defined inside another, is a new object each
+# time, so it is compiled again: right numbers, often more than a hundred times as slow.
+# Call `jax.pmap` or `jax.jit` once, before the loop, and keep what it returns.
 
 # %% [markdown]
 # ## 5. Today's way: shard_map
@@ -385,8 +381,7 @@ for name, function in (("made once", jax.pmap(count_traces)), ("anew", new_funct
 # [Brax](https://github.com/google/brax). All that you have learned carries over. Three
 # things that `pmap` took for granted are now said:
 #
-# - The **mesh** says which devices take part, and gives their axis a name. Ours has one
-#   axis, `"devices"`.
+# - The **mesh** says which devices take part, and gives their axis a name: `"devices"`.
 # - **`in_specs`** say how each argument is split. `P("devices")` splits its first axis
 #   over that axis of the mesh, and `P()` broadcasts it. They are `in_axes` of 0 and
 #   `None`, with a name.
@@ -424,7 +419,7 @@ print("same as pmap:", np.allclose(jax.jit(today)(params, x), totals))
 #
 # For real data that is what you want. A batch `f32[128, 784]` needs no device axis any
 # more: `shard_map` cuts it into eight blocks `f32[16, 784]`, and joins the results to
-# one array of 128 rows. The function sees a batch, only a smaller one.
+# one array of 128 rows.
 
 # %% [markdown]
 # ### Exercise 1.3: make_parallel_predict
@@ -646,8 +641,8 @@ def _():
 # %% [markdown]
 # ## 7. All eight at work
 #
-# Now everything runs together, on your functions: the points are sharded, eight
-# replicas train apart, their average is served from all devices. **Predict, then run.**
+# Now everything together, on your functions: the points are sharded, eight replicas
+# train apart, and their average is served from all devices. **Predict, then run.**
 # Which has the lower loss on all points, the best replica or the average?
 
 
@@ -758,10 +753,9 @@ def _():
 #
 # - [JAX's guide to today's pmap](https://docs.jax.dev/en/latest/migrate_pmap.html):
 #   what changes for existing code.
-# - Search a code base that you know for `pmap(`, and say for each argument whether it
-#   is split or broadcast.
-# - `solutions/references/pmap_spmd.py` in this repository: the lesson's programs as one
-#   script.
+# - Search a code base that you know for `pmap(`: which arguments are split, and which
+#   are broadcast?
+# - `solutions/references/pmap_spmd.py`: the lesson's programs as one script.
 #
 # **Next**: [lesson 2](02_collectives.ipynb), collectives, which let the devices talk.
 
@@ -778,8 +772,8 @@ def _():
 # **When does a model not know?** A trained network answers everything with the same
 # confidence, also where it has never seen any data. In this project you build two
 # alarms, on all devices: an *ensemble*, whose members disagree where they guess, and
-# the *distance* to the nearest training point. (After a pause, first run all cells
-# above. No later lesson needs these exercises.)
+# the *distance* to the nearest training point. (First run all cells above. No later
+# lesson needs this part.)
 
 # %% [markdown]
 # ## 8. A random key for each device
@@ -980,11 +974,10 @@ def pairwise_distances(points, queries):
 # %% [markdown] built="pairwise_distances"
 # On paper a device holds `N x Q x F` differences. But the subtraction, the square and
 # the sum are in one compiled program, and XLA fuses them into one loop that stores the
-# sums only. A search engine would go on to send each device's best few
-# (`jax.lax.top_k`).
+# sums only.
 
 # %% [markdown]
-# Do both alarms ring in the same places? Again everything runs on your functions.
+# Do both alarms ring in the same places?
 
 
 # %%
