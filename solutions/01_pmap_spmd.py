@@ -174,15 +174,16 @@ print("set before its first use: ", run_child(IN_TIME, clean), "device(s)")
 
 # %% [markdown]
 # **Common mistake: the flag that comes too late.** Nothing failed in the first process.
-# It would have trained on one device, and nobody would have noticed. That is why
-# programs are *launched* with the right environment.
+# It would have trained on one device, and nobody would have noticed. So programs are
+# *launched* with the right environment.
 
 # %% [markdown]
 # ### Exercise 1.2: launch_env
 #
 # [JAX's `shard_map` notebook](https://docs.jax.dev/en/latest/201/shard-map.html) begins
-# by simulating eight devices, too. `XLA_FLAGS` is one string for all flags: a launcher
-# that overwrites it throws away the flags of a colleague who is looking for a bug.
+# by simulating eight devices, too. The trouble is that `XLA_FLAGS` is one string for
+# all flags: a launcher that overwrites it throws away the flags of a colleague who is
+# looking for a bug.
 #
 # <!-- JAX_NUM_CPU_DEVICES goes before the flag: jax/_src/xla_bridge.py of JAX 0.7.2,
 # 0.10.2 and 0.12.0; run on all three in November 2026. -->
@@ -305,9 +306,9 @@ draw_trace("g", program, num_devices)
 
 # %% [markdown]
 # The checks read this program, so from here on JAX must be able to trace your
-# functions. NumPy leaves nothing to record: compute with `jnp` on the arrays that you
-# are given. Nor does a result that is put together by hand out of arrays on single
-# devices (`jax.make_array_from_single_device_arrays`).
+# functions: compute with `jnp` on the arrays that you are given. NumPy leaves nothing
+# to record, and neither does a result that is put together by hand
+# (`jax.make_array_from_single_device_arrays`).
 
 # %% [markdown]
 # ## 4. Share the model, compile it once
@@ -547,13 +548,13 @@ start = {
 # it over eight devices, each sends 49 GB (lesson 2 shows why): 0.11 seconds over
 # NVLink, but a second over a network card of 400 Gbit/s, in every step. **Local SGD**
 # ([Stich, 2018](https://arxiv.org/abs/1805.09767)) lets the replicas (the copies of the
-# model) drift for several steps, and then averages their parameters once.
-# [DiLoCo](https://arxiv.org/abs/2311.08105) trains language models so, with 500 steps
-# between two averages.
+# model) drift for several steps, and then averages their parameters.
+# [DiLoCo](https://arxiv.org/abs/2311.08105) trains language models in this way, with
+# 500 steps between two averages.
 #
 # Write the drifting part. `local_sgd_steps(params, x, y, lr, num_steps)` takes
 # `num_steps` steps of gradient descent on `mse` on every device, without communication.
-# The learning rate `lr` and `num_steps`, at least 1, are Python numbers.
+# The learning rate `lr` and `num_steps` (at least 1) are Python numbers.
 #
 # ```python
 # data = shard_batch({"x": points, "y": targets}, 8)
@@ -673,7 +674,7 @@ def _():
 # - *Where are they?* `line.sharding` and the picture say: each device holds its own
 #   rows.
 # - *Who computed them?* The compiled program is what one device runs. `cost_analysis()`
-#   counts its operations: an eighth. `compiled.as_text()` prints it.
+#   counts its operations, an eighth, and `compiled.as_text()` prints it.
 
 # %% [markdown]
 # ## Recap
@@ -761,8 +762,8 @@ def _():
 
 # %% [markdown]
 # **Your score.** The scorecard shows what the checks said last; after the second part,
-# run it again. `make grade` in a terminal, in the course's folder, grades the saved
-# notebook as a class's work is graded.
+# run it again. `make grade` in a terminal grades the saved notebook as a class's work
+# is graded.
 
 # %% scorecard=true
 
@@ -823,8 +824,8 @@ print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
 # - [one row per device] Member `d` is drawn on device `d` from `keys[d]`, and stays
 #   there. No device is given all keys, and the devices send each other nothing.
 # - [independent draws] The weights of different layers and devices are independent.
-# - [the key decides] The same keys give the same parameters, different keys different
-#   ones.
+# - [the key decides] The same keys give the same parameters; different keys give
+#   different ones.
 # - [weight scale] Weights have mean 0 and standard deviation `1 / sqrt(n_in)`, so that
 #   activations neither grow nor shrink: normal, truncated or uniform, as you like.
 #   Biases are zero.
