@@ -181,8 +181,8 @@ print("set before its first use: ", run_child(IN_TIME, clean), "device(s)")
 # ### Exercise 1.2: launch_env
 #
 # [JAX's `shard_map` notebook](https://docs.jax.dev/en/latest/201/shard-map.html) begins
-# by simulating eight devices, too. The trouble is that `XLA_FLAGS` is one string for
-# all flags: a launcher that overwrites it throws away the flags of a colleague who is
+# by simulating eight devices. The trouble is that `XLA_FLAGS` is one string for all
+# flags: a launcher that overwrites it throws away the flags of a colleague who is
 # looking for a bug.
 #
 # <!-- JAX_NUM_CPU_DEVICES goes before the flag: jax/_src/xla_bridge.py of JAX 0.7.2,
@@ -771,10 +771,10 @@ def _():
 # ## Going further
 #
 # **When does a model not know?** A trained network answers everything with the same
-# confidence, also where it has never seen any data. In this project you build two
-# alarms, on all devices: an *ensemble*, whose members disagree where they guess, and
-# the *distance* to the nearest training point. (First run all cells above. No later
-# lesson needs this part.)
+# confidence, also where it has never seen any data. Here you build two alarms, on all
+# devices: an *ensemble*, whose members disagree where they guess, and the *distance* to
+# the nearest training point. (First run all cells above. No later lesson needs this
+# part.)
 
 # %% [markdown]
 # ## 8. A random key for each device
@@ -908,7 +908,7 @@ def _():
     members = train(members, known, heights)
     curves = np.asarray(jax.pmap(curve, in_axes=(0, None))(members, grid))
     title = "Your ensemble, trained on -2 to -0.8 and 0.8 to 2 (inputs 20-44, 76-100)"
-    draw_replicas(curves.T, "prediction", title, xlabel="input number")
+    draw_replicas(curves.T, "prediction", title, xlabel="input")
     for place in (30, 60, 120):
         spread = curves[:, place].std()
         print(f"at x = {grid[place, 0]:4.1f} the members differ by {spread:.2f}")
@@ -990,7 +990,8 @@ def _():
     distances = pairwise_distances(shard_batch(known, num_devices), grid)
     nearest = np.asarray(distances).min(axis=(0, 1))
     alarms = {"spread of the members": spread, "distance to the nearest": nearest}
-    draw_losses(alarms, "alarm", "Where the model does not know", log=False)
+    title = "Where the model does not know"
+    draw_losses(alarms, "alarm", title, xlabel="input", log=False)
 
 
 # %% [markdown]
