@@ -8,195 +8,26 @@
 # first device unless you say otherwise, and computes where the array is. **How do you
 # give all eight devices something to do, and how do you know that they do it?**
 #
-# This lesson answers on your laptop, with eight devices that JAX simulates. The same
-# programs run on GPUs. At the end, eight copies of a model train on eight parts of the
-# data, by a function that you have written, and you will see what becomes of them when
-# they never talk to each other.
-#
-# **After this lesson you can**
-#
-# - start a process with any number of simulated devices;
-# - run one function on all of them, and say which device holds what;
-# - split a batch, broadcast parameters, and give each device its own randomness;
-# - write the same program with `pmap` and with today's `jax.shard_map`;
-# - recognise replicas (copies of a model) that drift apart.
+# This lesson answers on your laptop, on eight devices that JAX simulates.
 #
 # **You need** NumPy, and a first look at `jax.jit`, `jax.grad` and `jax.vmap`.
-# **Time**: about 90 minutes for five exercises, with a pause; then "Going further", a
-# second part of 45 minutes.
-
-# %% [markdown]
-# **Why does a course written in 2026 begin with `pmap`?** New JAX code should not use
-# it. Since JAX 0.8 `pmap` is in maintenance mode, and inside it is now `jax.jit` around
-# `jax.shard_map`, today's way, which you will use in exercise 1.4. We begin with `pmap`
-# for two reasons. It is the simplest form of *SPMD* (single program, multiple data):
-# the first axis of an array says which device gets what, and nothing else has to be
-# declared. And old code is full of it, from [Flax's
-# `jax_utils`](https://flax.readthedocs.io/en/v0.8.3/_modules/flax/jax_utils.html) to
-# [Brax](https://github.com/google/brax); somebody has to read it and port it. Nearly
-# everything carries over to `shard_map`: what is split and what is broadcast, who
-# computes what, random keys, drifting replicas, and lesson 2's collectives (operations
-# that exchange data). Two things change, and section 5 shows them: a mesh lists the
-# devices and names their axis, and a device's block keeps its first axis.
+# **Time**: about 90 minutes for four exercises, with a pause; then "Going further", a
+# second part of 60 minutes.
 
 # %% setup=true
 
-# %% [markdown]
-# These are your devices. JAX treats each as having memory of its own, as a GPU has. An
-# H100 reads its own 80 GB at 3.35 TB/s. What another GPU holds must first be sent, and
-# NVLink, the fastest link between them, carries 450 GB/s in each direction, about a
-# seventh of that ([NVIDIA's data
-# sheet](https://www.nvidia.com/en-us/data-center/h100/)). So the first question about a
-# distributed program is always: which device holds what?
-
 # %%
-from jax.sharding import AxisType
-from jax.sharding import PartitionSpec as P
-
 num_devices = jax.device_count()  # 8, unless you run on real devices
 draw_devices()
 
 # %% [markdown]
-# Below each exercise is one line, such as `check("shard_batch")`. It answers with a
-# card: which rows of the exercise's table hold, which do not, and what was seen. The
-# rows in bold are **essential**: together they are worth half of the points, and if one
-# of them fails, there are none. The other rows share the other half. The code after
-# *again* repeats a failed call: paste it into a cell to look into it. A check judges
-# your function as it was **last run**: after a change, run the exercise's cell, then
-# its check.
+# ## 1. One function on every device
 #
-# Two rules hold for every function that you write in this course. Where a check tries
-# one of them, it is a row of the table:
+# `jax.pmap(f)` runs `f` on several devices at once. The **leading axis** of the data
+# says who gets what: from `x: f32[8, 2]`, an array of 32-bit floats with 8 rows, device
+# 3 receives `x[3]: f32[2]`. The function is written for one device's row.
 #
-# - [arguments stay] **Arguments stay.** Your function does not modify, delete or donate
-#   its arguments.
-# - [nothing is remembered] **Nothing is remembered.** A result depends on this call's
-#   arguments only. (Compiled functions may be kept.)
-
-# %% [markdown]
-# ## 1. Eight devices out of one CPU
-#
-# XLA, the compiler below JAX, reads the environment variable `XLA_FLAGS` **once**: when
-# JAX first touches a device. The flag `--xla_force_host_platform_device_count=8` then
-# splits the CPU into eight devices. If you change the variable later, nothing happens,
-# and nobody tells you. JAX's own setting, `jax_num_cpu_devices`, at least raises an
-# error when it comes too late.
-#
-# **Predict, then run.** The cell starts two fresh Python processes. Both set the flag
-# after `import jax`, but the first one has counted its devices before. What will each
-# of them print?
-
-# %%
-import os
-import subprocess
-import sys
-
-SET_FLAG = """
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
-"""
-TOO_LATE = "import os, jax; jax.device_count()" + SET_FLAG + "print(jax.device_count())"
-IN_TIME = "import os, jax" + SET_FLAG + "print(jax.device_count())"
-
-
-def run_child(program):
-    env = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
-    command = [sys.executable, "-c", program]
-    child = subprocess.run(command, env=env, capture_output=True, text=True)
-    return child.stdout.strip()
-
-
-print("set after JAX has started:", run_child(TOO_LATE), "device(s)")
-print("set before its first use: ", run_child(IN_TIME), "device(s)")
-try:
-    jax.config.update("jax_num_cpu_devices", 4)  # JAX has started here, too
-except RuntimeError as error:
-    print("JAX's own setting, too late:", type(error).__name__)
-
-# %% [markdown]
-# **Common mistake: the flag that comes too late.** Nothing failed in the first process.
-# It would have trained on one device, and nobody would have noticed. That is why
-# programs are *launched* with the right environment, which is your first exercise.
-
-# %% [markdown]
-# ### Exercise 1.1: launch_env
-#
-# Code for a cluster is written and tested where there is no cluster. [JAX's `shard_map`
-# notebook](https://docs.jax.dev/en/latest/201/shard-map.html) begins by
-# simulating eight devices, and so do tests that run on a machine without a GPU. As you
-# have just seen, a running process cannot change its mind, so whoever starts it
-# prepares its environment first. The difficulty is that `XLA_FLAGS` is one string for
-# all flags: a launcher that overwrites it throws away the flags of a colleague who is
-# looking for a bug.
-#
-# Write `launch_env(num_devices, env)`. It returns a copy of the dict `env` for a new
-# process, in which `XLA_FLAGS` asks for `num_devices` CPU devices. In `env`,
-# `XLA_FLAGS` may be missing, and it may hold earlier counts.
-#
-# ```python
-# count = "--xla_force_host_platform_device_count="
-# env = {"HOME": "/home/ada", "XLA_FLAGS": f"--xla_dump_hlo_as_text {count}2"}
-# launch_env(4, env)["XLA_FLAGS"]     # f"--xla_dump_hlo_as_text {count}4"
-# ```
-#
-# - [device count] A fresh Python process in this environment has `num_devices` devices.
-# - [other variables] All other variables are kept.
-# - [other flags] All other flags in `XLA_FLAGS` are kept.
-# - [no old count] An earlier device count is gone from `XLA_FLAGS`.
-# - [below one] `num_devices` below 1 raises a `ValueError`.
-
-
-# %% exercise="launch_env" minutes=10 difficulty=1
-def launch_env(num_devices, env):
-    """Returns a copy of `env` that gives a fresh process `num_devices` CPU devices.
-
-    Args:
-        num_devices: how many, at least 1.
-        env: dict of str to str; XLA_FLAGS in it holds flags separated by spaces.
-    """
-    ### BEGIN SOLUTION
-    # A list of flags is easier to change safely than a string. The last of several equal
-    # flags wins, so appending would do for XLA; removing the old one is for whoever reads
-    # the environment. `{**env, ...}` makes the copy, so the caller's dict stays as it is.
-    if num_devices < 1:
-        raise ValueError(f"num_devices must be at least 1, got {num_devices}")
-    name = "--xla_force_host_platform_device_count="
-    flags = env.get("XLA_FLAGS", "").split()
-    flags = [flag for flag in flags if not flag.startswith(name)]
-    flags.append(f"{name}{num_devices}")
-    return {**env, "XLA_FLAGS": " ".join(flags)}
-    ### END SOLUTION
-
-
-# %% [markdown] hints="launch_env"
-# - `XLA_FLAGS` holds flags separated by spaces: `str.split` and `" ".join` take it
-#   apart and put it together. It may be missing from `env`.
-# - Keep the flags that do not start with `--xla_force_host_platform_device_count=`,
-#   then append your own.
-# - `{**env, "XLA_FLAGS": text}` is a new dict; `env["XLA_FLAGS"] = text` changes the
-#   caller's.
-
-# %% check="launch_env"
-
-# %% [markdown] built="launch_env"
-# You have written the part of a launcher that decides what a process will see. Training
-# code does the same with other flags:
-# [MaxText](https://github.com/AI-Hypercomputer/maxtext) sets XLA's flags in the scripts
-# that start it, among them those that let communication overlap with computing. On a
-# machine with GPUs the flag changes the number of CPU devices only. Set
-# `JAX_PLATFORMS=cpu` as well, and JAX uses them: a colleague's laptop can then test a
-# program for 256 devices. It tests what the program does, never how fast.
-
-# %% [markdown]
-# ## 2. pmap and the leading device axis
-#
-# `jax.pmap(f)` runs `f` on several devices at once: one program, many devices, each
-# with its own data. That is SPMD, and nearly all large models are trained this way.
-#
-# The **leading axis** of the data says who gets what. From `x: f32[8, 2]`, an array of
-# 32-bit floats with 8 rows, device 3 receives `x[3]: f32[2]`. The function `f` never
-# sees the axis; it is written for one device's row.
-#
-# **Predict, then run.** What shape will `y` have, and on which device is its last row?
+# **Predict, then run.** What shape will `y` have?
 
 
 # %%
@@ -210,62 +41,31 @@ print("x:", x.shape, "  y:", y.shape, "  same as f(x):", np.allclose(y, f(x)))
 draw_pmap("f", {"x": x}, {"y": y})
 
 # %% [markdown]
-# The results are stacked along the leading axis. To you `y` is one array of shape `(8,
-# 2)`, but it is not in one place. Its rows, its **shards**, are still on the devices
-# that computed them, and nobody collects them until you ask for the numbers, with
-# `np.asarray(y)` or `print(y)`. The picture shows one colour for each device.
+# Now you. Below each exercise is one line, which shows a card: what holds, and what
+# does not. Rows in **bold** are essential: together they are worth half of the points,
+# and if one of them fails, you get none. The other rows share the other half.
 #
-# This layout will be with you for the whole lesson, so it gets a name: **one row per
-# device**. Row `d` is computed on device `d`, which is `jax.devices()[d]`, and it stays
-# there.
-
-# %%
-draw_array(y, "y = pmap(f)(x)")
-
-# %% [markdown]
-# With fewer rows than devices, `pmap` uses only the first devices. More rows
-# than devices are a `ValueError`.
-
-# %%
-fewer = jax.pmap(f)(x[:1])
-print("1 row:", fewer.shape, "on", len(fewer.addressable_shards), "device")
-try:
-    jax.pmap(f)(x.repeat(2, axis=0))
-except ValueError:
-    print("more rows than devices: ValueError")
+# Every function that you write in this lesson must obey two rules.
+#
+# - [arguments stay] **Arguments stay.** It does not modify, delete or donate its
+#   arguments.
+# - [nothing is remembered] **Nothing is remembered.** Its result depends on its
+#   arguments alone, not on earlier calls.
 
 # %% [markdown]
+# ### Exercise 1.1: shard_batch
+#
 # Real data has no device axis yet: a batch of 128 images with 784 pixels each is
-# `f32[128, 784]`. To give each device 16 of them, cut the first axis in two:
-# `f32[8, 16, 784]`.
-
-
-# %%
-def mean_of_images(block):  # block: f32[16, 784]
-    return block.mean(axis=1)
-
-
-images = np.zeros((128, 784), np.float32)
-blocks = images.reshape(num_devices, 128 // num_devices, 784)
-means = jax.pmap(mean_of_images)(blocks)
-draw_pmap("mean", {"blocks": blocks}, {"means": means})
-
-# %% [markdown]
-# ### Exercise 1.2: shard_batch
+# `f32[128, 784]`. To give each device 16 of them, cut the first axis in two: `f32[8,
+# 16, 784]`. Same model on every device, a different part of the batch on each: this is
+# **data parallelism**, the way in which most training is distributed.
 #
-# **Data parallelism** is how most training is distributed: every device has the same
-# model, and each works on another part of the batch. [Llama
-# 2](https://arxiv.org/abs/2307.09288) was trained with about 1,000 sequences of 4,096
-# tokens in each batch. A data loader yields them as one batch, and `pmap` wants a
-# device axis in front. What is more, a batch is rarely a single array. It is a
-# *pytree*: arrays in dicts, lists and tuples, possibly nested, whose first axes all
-# have the same length `B`. Most code bases that were built on `pmap` have this
-# function; Flax calls it
-# [`shard`](https://flax.readthedocs.io/en/v0.8.3/_modules/flax/training/common_utils.html).
+# A batch is rarely a single array. It is a *pytree*: arrays in dicts, lists and tuples,
+# possibly nested, whose first axes all have the same length `B`.
 #
 # Write `shard_batch(batch, num_devices)`. It cuts each array `(B, ...)` of the batch
-# into `(num_devices, B / num_devices, ...)`. The result need not be on any device yet,
-# because `pmap` will place it, so `num_devices` may be any number.
+# into `(num_devices, B / num_devices, ...)`. `pmap` will place the result on devices,
+# so `num_devices` may be any number.
 #
 # ```python
 # batch = {"image": images, "label": labels}     # f32[128, 784] and i32[128]
@@ -274,10 +74,10 @@ draw_pmap("mean", {"blocks": blocks}, {"means": means})
 #
 # - [rows in order] Device 0 gets the first `B / num_devices` rows, device 1 the next
 #   ones, and so on.
-# - [same structure] The same dicts, lists and tuples come back, and each array keeps
-#   its dtype (of at most 32 bits). A batch may also be a single array.
-# - [uneven batch] If `num_devices` does not divide `B`, it raises a `ValueError` rather
-#   than lose rows.
+# - [same structure] The same dicts, lists and tuples come back, or a single array. Each
+#   array keeps its dtype (of at most 32 bits).
+# - [uneven batch] If `B` is not a multiple of `num_devices`, it raises a `ValueError`
+#   rather than lose rows.
 
 
 # %% exercise="shard_batch" minutes=10 difficulty=1
@@ -307,46 +107,192 @@ def shard_batch(batch, num_devices):
 
 # %% [markdown] hints="shard_batch"
 # - `jax.tree.map(g, batch)` applies `g` to every array of a tree, however nested.
-# - For one array: `x.reshape(num_devices, len(x) // num_devices, *x.shape[1:])`. Test
-#   whether `B` divides before you reshape.
+# - For one array: `x.reshape(num_devices, len(x) // num_devices, *x.shape[1:])`. Look
+#   at the remainder first.
 
 # %% check="shard_batch"
 
 # %% [markdown] built="shard_batch"
-# This is `flax.training.common_utils.shard`, and in old training loops it is the line
-# between the loader and the step. Because the blocks are consecutive, a reshape back to
-# `(B, ...)` restores the batch, whatever the number of devices was. The last batch of
-# an epoch seldom divides evenly: loaders drop it, or fill it up and mask what they
-# added (exercise 2.1 computes a mean under such a mask). In today's code the reshape is
-# gone, since `shard_map` cuts the axis where it is. You will see that in exercise 1.4.
+# In old training loops this is the line between the loader and the step; Flax calls it
+# [`shard`](https://flax.readthedocs.io/en/v0.8.3/_modules/flax/training/common_utils.html).
+# A last batch that is no multiple of the devices is dropped, or filled up and masked
+# (exercise 2.1).
 
 # %% [markdown]
-# ## 3. Who does the work?
+# A check judges your function as it was **last run**: after a change, run the
+# exercise's cell, then its check. The code after *again* repeats a failed call: paste
+# it into a cell to look into it.
 #
-# `jax.vmap(f)` also maps a function over a leading axis, and gives the same numbers.
-# But it has no devices in mind: it turns each operation of `f` into one larger
-# operation, which runs where its input is.
+# The next cell runs **your function**. There is one below each exercise; until the
+# essential rows hold, it only says so.
+
+
+# %%
+@needs("shard_batch")
+def _():
+    images = np.random.default_rng(0).random((16 * num_devices, 784), np.float32)
+    blocks = shard_batch({"image": images}, num_devices)
+    means = jax.pmap(lambda block: block["image"].mean())(blocks)
+    draw_pmap("mean", {"batch": blocks}, {"means": means})
+    agree = np.allclose(np.mean(means), images.mean(), rtol=1e-4)
+    print("The mean of the devices' means is the mean of the batch:", agree)
+
+
+# %% [markdown]
+# ## 2. Eight devices out of one CPU
+#
+# XLA, the compiler below JAX, reads the environment variable `XLA_FLAGS` **once**: when
+# JAX first touches a device. The flag `--xla_force_host_platform_device_count=8`, which
+# the notebook's first cell sets, splits the CPU into eight devices. If you change the
+# variable later, nothing happens, and nobody tells you.
+#
+# **Predict, then run.** The cell starts two fresh Python processes. Both set the flag
+# after `import jax`, but the first one has counted its devices before. What will each
+# print?
+
+# %%
+import os
+import subprocess
+import sys
+
+COUNT = "len(jax.devices('cpu'))"
+SET = 'os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"'
+TOO_LATE = f"import os, jax; {COUNT}; {SET}; print({COUNT})"
+IN_TIME = f"import os, jax; {SET}; print({COUNT})"
+
+
+def run_child(program, env):
+    command = [sys.executable, "-c", program]
+    child = subprocess.run(command, env=env, capture_output=True, text=True)
+    return child.stdout.strip()
+
+
+ours = {"XLA_FLAGS", "JAX_NUM_CPU_DEVICES"}  # what decides the number of devices
+clean = {key: value for key, value in os.environ.items() if key not in ours}
+print("set after JAX has started:", run_child(TOO_LATE, clean), "device(s)")
+print("set before its first use: ", run_child(IN_TIME, clean), "device(s)")
+
+# %% [markdown]
+# **Common mistake: the flag that comes too late.** Nothing failed in the first process.
+# It would have trained on one device, and nobody would have noticed. So programs are
+# *launched* with the right environment.
+
+# %% [markdown]
+# ### Exercise 1.2: launch_env
+#
+# [JAX's `shard_map` notebook](https://docs.jax.dev/en/latest/201/shard-map.html) begins
+# by simulating eight devices. The trouble is that `XLA_FLAGS` is one string for all
+# flags: a launcher that overwrites it throws away the flags of a colleague who is
+# looking for a bug.
+#
+# <!-- JAX_NUM_CPU_DEVICES goes before the flag: jax/_src/xla_bridge.py of JAX 0.7.2,
+# 0.10.2 and 0.12.0; run on all three in November 2026. -->
+# Write `launch_env(num_devices, env)`. It returns a copy of the dict `env` for a new
+# process, in which `XLA_FLAGS` asks for `num_devices` CPU devices. In `env`,
+# `XLA_FLAGS` may be missing, and may hold several earlier counts.
+# (`JAX_NUM_CPU_DEVICES` would override the flag. It is not in `env`.)
+#
+# ```python
+# count = "--xla_force_host_platform_device_count="
+# env = {"HOME": "/home/ada", "XLA_FLAGS": f"--xla_dump_hlo_as_text {count}2"}
+# launch_env(4, env)["XLA_FLAGS"]     # f"--xla_dump_hlo_as_text {count}4"
+# ```
+#
+# - [device count] A fresh Python process in this environment has `num_devices` CPU
+#   devices.
+# - [other variables] All other variables are kept.
+# - [other flags] All other flags in `XLA_FLAGS` are kept.
+# - [no old count] Earlier device counts are gone from `XLA_FLAGS`.
+# - [below one] `num_devices` below 1 raises a `ValueError`.
+
+
+# %% exercise="launch_env" minutes=10 difficulty=1
+def launch_env(num_devices, env):
+    """Returns a copy of `env` that gives a fresh process `num_devices` CPU devices.
+
+    Args:
+        num_devices: how many, at least 1.
+        env: dict of str to str; XLA_FLAGS in it holds flags separated by spaces.
+    """
+    ### BEGIN SOLUTION
+    # A list of flags is easier to change safely than a string. The last of several equal
+    # flags wins, so appending would do for XLA; the old one is removed for people and
+    # programs that read the environment. `{**env, ...}` makes the copy.
+    if num_devices < 1:
+        raise ValueError(f"num_devices must be at least 1, got {num_devices}")
+    name = "--xla_force_host_platform_device_count="
+    flags = env.get("XLA_FLAGS", "").split()
+    flags = [flag for flag in flags if not flag.startswith(name)]
+    flags.append(f"{name}{num_devices}")
+    return {**env, "XLA_FLAGS": " ".join(flags)}
+    ### END SOLUTION
+
+
+# %% [markdown] hints="launch_env"
+# - `XLA_FLAGS` holds flags separated by spaces: `str.split` and `" ".join` help. It may
+#   be missing from `env`.
+# - Keep the flags that do not start with `--xla_force_host_platform_device_count=`,
+#   then append your own. `{**env, "XLA_FLAGS": text}` is a new dict.
+
+# %% check="launch_env"
+
+# %% [markdown] built="launch_env"
+# On a machine with GPUs, set `JAX_PLATFORMS=cpu` as well, and JAX uses the CPU's
+# devices: a colleague's laptop can test a program for 256 of them. It tests what the
+# program does, never how fast.
+
+
+# %%
+@needs("launch_env")
+def _():
+    program = f"import jax; print({COUNT})"
+    count = run_child(program, launch_env(16, clean))
+    print(f"The process that you launched has {count} CPU devices.")
+    print(f"This notebook's process still has {jax.device_count()}.")
+
+
+# %% [markdown]
+# ## 3. Who did the work?
+#
+# To you, `y` of section 1 is one array of shape `(8, 2)`, but it is not in one place.
+# Its rows, its **shards**, stay on the devices that computed them until you ask for the
+# numbers, with `np.asarray(y)` or `print(y)`. `y.sharding` describes the layout; each
+# of `y.addressable_shards` has a `device`, an `index` and its `data`;
+# `jax.debug.visualize_array_sharding(y)` prints a picture (it needs the package
+# `rich`), and `draw_array` one in colour.
+#
+# This layout gets a name: **one row per device**. Row `d` is computed on device `d`,
+# which is `jax.devices()[d]`, and it stays there. With fewer rows than devices, `pmap`
+# uses the first devices only.
+
+# %%
+for shard in y.addressable_shards:
+    print(
+        "device", shard.device.id, "holds rows", shard.index[0].start, shard.data.shape
+    )
+draw_array(y, "y = pmap(f)(x)")
+
+# %% [markdown]
+# `jax.vmap(f)` also maps a function over a leading axis. It turns each operation of `f`
+# into one larger operation, which runs where its input is.
 #
 # **Predict, then run.** How many devices hold a part of `vmap`'s result?
 
 # %%
-by_vmap, by_pmap = jax.vmap(f)(x), jax.pmap(f)(x)
-print("same numbers:", np.allclose(by_vmap, by_pmap))
-for name, result in (("vmap", by_vmap), ("pmap", by_pmap)):
-    print(f"{name}: on", len(result.addressable_shards), "device(s)")
-draw_array(by_vmap, "vmap(f)(x)")
+by_vmap = jax.vmap(f)(x)
+print("same numbers:", np.allclose(by_vmap, y))
+print("vmap: on", len(by_vmap.sharding.device_set), "device(s)")
+print("pmap: on", len(y.sharding.device_set), "device(s)")
 
 # %% [markdown]
-# One device did all the work, and the numbers do not show it. In distributed computing
-# agreement is not correctness: a program can give the right numbers on one device while
-# seven are idle. (The two combine well, too: `pmap` over the device axis, and `vmap`
-# inside it over a device's own rows.)
+# One device did all the work, and the numbers do not show it. **Equal numbers do not
+# prove that the work was shared.** Nor does the layout alone: one device can compute a
+# result and spread it afterwards.
 #
-# So how can one tell who did the work? Look at the program. JAX does not run your
-# Python on the devices. It runs it **once**, on stand-ins (*tracers*) that have a shape
-# and a dtype but no numbers, and records every operation that they meet. The record is
-# the **traced program**; JAX prints it as a *jaxpr*. XLA compiles it, and the devices
-# run the result.
+# What proves it is the program. JAX does not run your Python on the devices. It runs it
+# **once**, on stand-ins (*tracers*) that have a shape and a dtype but no numbers, and
+# records every operation that they meet. The record is the **traced program**, which
+# JAX prints as a *jaxpr*. XLA compiles it, and the devices run the result.
 
 
 # %%
@@ -357,72 +303,15 @@ def g(x):
 
 program = jax.make_jaxpr(g)(x[0])
 draw_trace("g", program, num_devices)
-try:
-    jax.make_jaxpr(lambda x: np.sin(x) * x)(x[0])
-except jax.errors.TracerArrayConversionError as error:
-    print("np.sin needs numbers, and a stand-in has none:", type(error).__name__)
 
 # %% [markdown]
-# Python runs once, however many devices run the program. And NumPy could not take part:
-# it computes on the spot, with numbers, and leaves nothing to write down.
-#
-# The checks read the traced program, too. It shows whether each device computed its own
-# row, or one device computed all rows and handed them out afterwards. This asks one
-# more thing of your functions, from here to the
-# end of the lesson:
-#
-# - [traceable] **Traceable.** JAX can trace the whole call. Compute with `jnp`, not
-#   `np`, on the arrays that you are given. A result that is put together by hand out of
-#   arrays on single devices (`jax.make_array_from_single_device_arrays`) leaves no
-#   program to read.
+# The checks read this program, so from here on JAX must be able to trace your
+# functions: compute with `jnp` on the arrays that you are given. NumPy leaves nothing
+# to record, and neither does a result that is put together by hand
+# (`jax.make_array_from_single_device_arrays`).
 
 # %% [markdown]
-# ### Exercise 1.3: parallel_square
-#
-# Now your first program for eight devices. The function is simple on purpose, since the
-# question is where it runs. Give each of eight H100s a row of a billion floats: it
-# reads 4 GB and writes 4 GB, which takes 2.4 ms at 3.35 TB/s. One H100 that squares all
-# eight rows needs 19 ms, and 64 of its 80 GB.
-#
-# Write `parallel_square(x)`. It squares `x`, an f32 array `(D, ...)` with `D` rows, on
-# `D` devices.
-#
-# ```python
-# parallel_square(x)      # x: f32[8, 2] -> f32[8, 2], one row on each of eight devices
-# ```
-#
-# - [squares] The result is the square of every number in `x`.
-# - [one row per device] Row `d` is computed on device `d` and stays there, for any
-#   number of rows from 1 to the number of devices. No device is given all rows, and the
-#   devices send each other nothing.
-
-
-# %% exercise="parallel_square" minutes=5 difficulty=1
-def parallel_square(x):
-    """Squares `x: f32 (D, ...)` on D devices, row d of the leading axis on device d."""
-    ### BEGIN SOLUTION
-    # `jnp.square` is written for one row, and `pmap` gives every device its own. It also
-    # takes the host's array apart and places the rows, so no `device_put` is needed.
-    return jax.pmap(jnp.square)(x)
-    ### END SOLUTION
-
-
-# %% [markdown] hints="parallel_square"
-# - `jax.pmap(g)` is a function. Call it on `x`.
-# - `g` receives one row, without the leading axis: it only has to square it.
-
-# %% check="parallel_square"
-
-# %% [markdown] built="parallel_square"
-# Programs in which no device needs anything of another are called *embarrassingly
-# parallel*: scoring a data set, generating images, trying out hyperparameters. On eight
-# GPUs they run almost eight times as fast, because nothing is sent. Try
-# `draw_array(parallel_square(x) ** 2)`. Nobody maps the second square over the devices,
-# and still each of them computes its own row, since JAX computes where the data is.
-# Lesson 4 builds on that.
-
-# %% [markdown]
-# ## 4. Broadcasting with in_axes
+# ## 4. Share the model, compile it once
 #
 # In training and inference the devices share the model and differ in their data. With
 # `in_axes` you say so, for each argument: `0` splits its leading axis, and `None`
@@ -449,144 +338,12 @@ draw_pmap("total", {"x": x}, {"totals": totals}, {"params": params})
 
 # %% [markdown]
 # **Common mistake: no `in_axes`.** Then `pmap` looks for a device axis in the
-# parameters, too. With luck that fails, with a `ValueError` that speaks of
-# `partitioned` or `squeeze`. Below it does not fail. `w: f32[8, 8]` and `b: f32[8]`
-# happen to have a leading axis of 8, so each device gets one row of `w` and one number
-# of `b`, and computes with them.
-
-# %%
-square = {
-    "w": np.eye(num_devices, dtype=np.float32),
-    "b": np.zeros(num_devices, np.float32),
-}
-x = np.ones((num_devices, 4, num_devices), np.float32)
-print("right:   ", jax.pmap(predict, in_axes=(None, 0))(square, x).shape)
-print("no error:", jax.pmap(predict)(square, x).shape)
-
-# %% [markdown]
-# ## 5. Today's way: shard_map
+# parameters, too. With luck that is a `ValueError`. With `w: f32[8, 8]` and `b: f32[8]`
+# it is none: each device computes with one row of `w` and one number of `b`.
 #
-# Here is the program of section 4 as one writes it today. Three things are now said
-# that `pmap` took for granted:
-#
-# - The **mesh** says which devices take part, and gives their axis a name. Ours has one
-#   axis, `"devices"`.
-# - **`in_specs`** say how each argument is split. `P("devices")` splits its first axis
-#   over that axis of the mesh, and `P()` broadcasts it. They are `in_axes` of 0 and
-#   `None`, with a name.
-# - **`out_specs`** say how the devices' results are joined into one array.
-#
-# One thing is different: what a device's block looks like. **Predict, then run.**
-# `pmap` gave each device an `x` of shape `(4, 3)`. What shape does `shard_map` give it?
-
-
-# %%
-def make_mesh(num_devices):  # the first devices, along one axis
-    devices = jax.devices()[:num_devices]
-    auto = (AxisType.Auto,)  # JAX decides about shardings inside jit, see lesson 4
-    return jax.make_mesh((num_devices,), ("devices",), axis_types=auto, devices=devices)
-
-
-def total_of_block(params, x):
-    print("one device's block of x has shape", x.shape)
-    return total(params, x)[None]
-
-
-specs = {"in_specs": (P(), P("devices")), "out_specs": P("devices")}
-today = jax.shard_map(total_of_block, mesh=make_mesh(num_devices), **specs)
-params = {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)}
-x = np.ones((num_devices, 4, 3), np.float32)
-print("same as pmap:", np.allclose(jax.jit(today)(params, x), totals))
-
-# %% [markdown]
-# `pmap` takes the mapped axis away. `shard_map` **cuts** it, so a block keeps it, here
-# with length 1. The results are joined along it, which is why `total_of_block` adds an
-# axis to its number.
-#
-# In this example the axis costs an extra `[None]`. For real data it is what you want. A
-# batch `f32[128, 784]` needs no device axis any more: `shard_map` cuts it into eight
-# blocks `f32[16, 784]`, and joins the results to one array of 128 rows. The function
-# sees a batch, only a smaller one.
-
-# %% [markdown]
-# ### Exercise 1.4: parallel_predict
-#
-# Inference on a large batch is the most common program for several devices: the same
-# parameters everywhere, a part of the batch on each device, and no communication. In
-# bfloat16 the 8 billion parameters of
-# [Llama 3 8B](https://arxiv.org/abs/2407.21783) take 16 GB, so each of eight H100s can
-# hold a full copy and has 64 GB left for its part of the work. (The 140 GB of the model
-# with 70 billion do not fit. Lesson 4 splits parameters, too.)
-#
-# Write `parallel_predict(params, x, num_devices)` with `jax.shard_map`. It runs
-# `predict` of section 4 on the mesh `make_mesh(num_devices)`. The batch `x: (B, F)` has
-# no device axis, and `num_devices` divides `B`.
-#
-# ```python
-# params = {"w": w, "b": b}            # f32[7, 5] and f32[5]
-# parallel_predict(params, x, 8)       # x: f32[24, 7] -> f32[24, 5], 3 rows on each device
-# ```
-#
-# - [predictions] The result is `predict(params, x)`, an f32 array `(B, C)`.
-# - [sharded by rows] The first device computes the first block of `B / num_devices`
-#   rows and keeps it, the second device the second block, and so on. No device is given
-#   all rows, and the devices send each other nothing.
-# - [parameters broadcast] Parameters are broadcast, not stacked: the program never puts
-#   `num_devices` copies of `w` into one array.
-
-
-# %% exercise="parallel_predict" minutes=15 difficulty=2
-def parallel_predict(params, x, num_devices):
-    """Applies `predict` to a block of rows on each device, with the same parameters.
-
-    Args:
-        params: {"w": f32 (F, C), "b": f32 (C,)}.
-        x: f32 (B, F).
-        num_devices: how many devices take part; it divides B.
-
-    Returns:
-        f32 (B, C), sharded by rows over the mesh's axis "devices".
-    """
-    ### BEGIN SOLUTION
-    # `predict` needs no change: it works on a batch of any size, and a block is one. With
-    # pmap it is `pmap(predict, in_axes=(None, 0))(params, shard_batch(x, num_devices))`.
-    # `jit` makes one program of it; without, JAX runs the operations one at a time.
-    mesh, rows = make_mesh(num_devices), P("devices")
-    specs = {"in_specs": (P(), rows), "out_specs": rows}
-    mapped = jax.shard_map(predict, mesh=mesh, **specs)
-    return jax.jit(mapped)(params, x)
-    ### END SOLUTION
-
-
-# %% [markdown] hints="parallel_predict"
-# - `jax.shard_map(predict, mesh=..., in_specs=..., out_specs=...)` returns a function
-#   of `params` and `x`. Put it into `jax.jit`, and call the result.
-# - `in_specs` is a tuple with one spec for each argument of `predict`. One spec covers
-#   the whole tree of parameters.
-# - Parameters: `P()`. Batch and predictions: `P("devices")`.
-
-# %% check="parallel_predict"
-
-# %% [markdown] built="parallel_predict"
-# `P()` for the parameters and an axis of the mesh for the batch: this pair *is* data
-# parallelism, and you will find it in MaxText and in every data-parallel JAX program.
-# Lesson 3 replaces `predict` by the gradient of a loss and adds one collective, and
-# then it trains. Try `out_specs=P()`: JAX refuses, because it cannot know that all
-# devices have computed the same. `pmap` with `out_axes=None` never asks, and returns
-# what device 0 has. A server would not call `jax.shard_map` and `jax.jit` for every
-# request, as our function does; the next section says why.
-
-# %% [markdown]
-# **A good place for a pause.** Save the notebook. When you come back, first run all
-# cells above again: what follows needs their names.
-#
-# ## 6. Compile once
-#
-# `pmap` includes `jit`: it traces your function **once** for all devices, and keeps the
-# compiled program for the next call.
-#
-# **Predict, then run.** How often is `count_traces` traced in the first three calls?
-# And how often for each of the two functions in the last loop?
+# `pmap` includes `jit`: it traces your function once for all devices, and keeps the
+# compiled program for the next call. **Predict, then run.** How often is `count_traces`
+# traced in the three calls of each loop?
 
 # %%
 traced = 0
@@ -598,66 +355,172 @@ def count_traces(x):
     return 2 * x
 
 
-parallel = jax.pmap(count_traces)
-for shape in [(num_devices, 2), (num_devices, 2), (num_devices, 3)]:
-    parallel(np.ones(shape, np.float32))
-    print(shape, "traced so far:", traced)
-
-
 def new_function(x):  # a lambda of its own in each call
     return jax.pmap(lambda x: count_traces(x))(x)
 
 
-for name, function in (("made once", parallel), ("made anew", new_function)):
+for name, function in (("made once", jax.pmap(count_traces)), ("anew", new_function)):
     traced = 0
     for _ in range(3):
         function(np.ones((num_devices, 4), np.float32))
     print(f"{name}: traced {traced} time(s) in 3 calls")
 
 # %% [markdown]
-# A new shape or dtype needs a new program. So does a new *function*, because JAX looks
-# a compiled program up by the function object. All of this holds for `jax.jit` and
-# `jax.shard_map`, too: call them once, and keep what they return.
-#
-# **Common mistake: compiling in each call.** A lambda, or a function defined inside
-# another, is a new object each time, so its `pmap` compiles again. The numbers are
-# right, but the program is often more than a hundred times as slow. In a training loop,
-# call `jax.pmap` once, before the loop. (The exercises of this lesson may compile in
-# each call.)
+# **Common mistake: compiling in each call.** JAX looks a compiled program up by the
+# function object. A lambda, or a function defined inside another, is a new object each
+# time, so it is compiled again: right numbers, often more than a hundred times as slow.
+# Call `jax.pmap` or `jax.jit` once, before the loop, and keep what it returns.
 
 # %% [markdown]
-# ## 7. A random key for each device
+# ## 5. Today's way: shard_map
 #
-# Dropout, data augmentation and initial weights need random numbers. JAX draws them
-# from a *key*: the same key gives the same numbers. `jax.random.split(key, n)` makes
-# `n` new keys out of one. To `pmap` a key is an array like any other, so the choice is
-# yours: broadcast one key, or split it and give each device its own.
+# **New code should not use `pmap`.** Since JAX 0.8 it is in maintenance mode, and
+# inside it is now `jax.jit` around `jax.shard_map`. This lesson begins with it all the
+# same: nothing shows more simply what *SPMD* (single program, multiple data) means, and
+# old code is full of it, from [Flax's
+# `jax_utils`](https://flax.readthedocs.io/en/v0.8.3/_modules/flax/jax_utils.html) to
+# [Brax](https://github.com/google/brax). All that you have learned carries over. Three
+# things that `pmap` took for granted are now said:
 #
-# **Predict, then run.** Which of the two lines shows eight different numbers?
+# - The **mesh** says which devices take part, and gives their axis a name: `"devices"`.
+# - **`in_specs`** say how each argument is split. `P("devices")` splits its first axis
+#   over that axis of the mesh, and `P()` broadcasts it. They are `in_axes` of 0 and
+#   `None`, with a name.
+# - **`out_specs`** say how the devices' results are joined into one array.
+#
+# One thing is different: what a device's block looks like. **Predict, then run.**
+# `pmap` gave each device an `x` of shape `(4, 3)`. What shape does `shard_map` give it?
+
+# %%
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+
+def make_mesh(num_devices):  # the first devices, along one axis
+    return Mesh(jax.devices()[:num_devices], ("devices",))
+
+
+def total_of_block(params, x):
+    print("one device's block of x has shape", x.shape)
+    return total(params, x)[None]
+
+
+today = jax.shard_map(
+    total_of_block,
+    mesh=make_mesh(num_devices),
+    in_specs=(P(), P("devices")),
+    out_specs=P("devices"),
+)
+print("same as pmap:", np.allclose(jax.jit(today)(params, x), totals))
+
+# %% [markdown]
+# `pmap` takes the mapped axis away. `shard_map` **cuts** it, so a block keeps it, here
+# with length 1. The results are joined along it, which is why `total_of_block` adds an
+# axis.
+#
+# For real data that is what you want. A batch `f32[128, 784]` needs no device axis any
+# more: `shard_map` cuts it into eight blocks `f32[16, 784]`, and joins the results to
+# one array of 128 rows.
+
+# %% [markdown]
+# ### Exercise 1.3: make_parallel_predict
+#
+# <!-- Llama 3 8B: 8.03 billion parameters x 2 bytes; arXiv 2407.21783. H100 SXM: 80 GB,
+# NVIDIA's data sheet. Both read in November 2026. -->
+# Inference on a large batch is the most common program for several devices: the same
+# parameters everywhere, a part of the batch on each device, and no communication. In
+# bfloat16 the 8 billion parameters of [Llama 3 8B](https://arxiv.org/abs/2407.21783)
+# take 16 GB, so each of eight H100s can hold a full copy and has 64 GB left.
+#
+# A server compiles once, when it starts. Write `make_parallel_predict(num_devices)`
+# with `jax.shard_map`. It returns a function `serve(params, x)`, which runs `predict`
+# of section 4 on the mesh `make_mesh(num_devices)`. The batch `x: (B, F)` has no device
+# axis; `B` is a multiple of `num_devices`.
+#
+# ```python
+# serve = make_parallel_predict(8)
+# serve({"w": w, "b": b}, x)           # w: f32[7, 5], b: f32[5], x: f32[24, 7]
+#                                      # -> f32[24, 5], 3 rows on each device
+# ```
+#
+# - [predictions] `serve(params, x)` is `predict(params, x)`, an f32 array `(B, C)`.
+# - [sharded by rows] The first device computes the first `B / num_devices` rows and
+#   keeps them, the second device the next ones, and so on. No device is given all rows,
+#   and the devices send each other nothing.
+# - [parameters broadcast] The program never puts `num_devices` copies of `w` into one
+#   array.
+# - [compiled once] A second batch of the same shape is served without compiling.
+
+
+# %% exercise="make_parallel_predict" minutes=15 difficulty=2
+def make_parallel_predict(num_devices):
+    """Makes a function that predicts on many devices, with the same parameters on each.
+
+    Args:
+        num_devices: how many devices take part.
+
+    Returns:
+        `serve(params, x)`: {"w": f32 (F, C), "b": f32 (C,)} and f32 (B, F) to f32
+        (B, C), sharded by rows over the mesh's axis "devices".
+    """
+    ### BEGIN SOLUTION
+    # `predict` needs no change: it works on a batch of any size, and a block is one. With
+    # pmap it is `pmap(predict, in_axes=(None, 0))`, and batches go through `shard_batch`.
+    # `jit` makes one program of it, and keeps it for the next batch.
+    mapped = jax.shard_map(
+        predict,
+        mesh=make_mesh(num_devices),
+        in_specs=(P(), P("devices")),
+        out_specs=P("devices"),
+    )
+    return jax.jit(mapped)
+    ### END SOLUTION
+
+
+# %% [markdown] hints="make_parallel_predict"
+# - `jax.shard_map(predict, mesh=..., in_specs=..., out_specs=...)` returns a function
+#   of `params` and `x`.
+# - `in_specs` is a tuple with one spec for each argument of `predict`. One spec covers
+#   the whole tree of parameters.
+# - Parameters: `P()`. Batch and predictions: `P("devices")`. Put the mapped function
+#   into `jax.jit`, and return that without calling it.
+
+# %% check="make_parallel_predict"
+
+# %% [markdown] built="make_parallel_predict"
+# `P()` for the parameters and an axis of the mesh for the batch: this pair *is* data
+# parallelism. Lesson 3 replaces `predict` by the gradient of a loss and adds one
+# collective, and then it trains. Try `out_specs=P()`: JAX refuses, because it cannot
+# know that all devices have computed the same.
 
 
 # %%
-def noisy(key, x):  # one number on each device
-    return x + jax.random.normal(key)
+@needs("make_parallel_predict")
+def _():
+    serve, rng = make_parallel_predict(num_devices), np.random.default_rng(0)
+    model = {"w": np.float32(rng.normal(size=(784, 10))), "b": np.zeros(10, np.float32)}
+    for request in range(3):
+        x = np.float32(rng.normal(size=(16 * num_devices, 784)))
+        scores = serve(model, x)
+        same = np.allclose(scores, predict(model, x), rtol=1e-3, atol=1e-3)
+        print(f"request {request}: {scores.shape}, as on one device: {same}")
+    draw_array(scores, "What your server returned")
 
-
-key, zeros = jax.random.key(0), np.zeros(num_devices, np.float32)
-same = jax.pmap(noisy, in_axes=(None, 0))(key, zeros)
-own = jax.pmap(noisy)(jax.random.split(key, num_devices), zeros)
-print("one key for all:", " ".join(f"{value:.2f}" for value in np.asarray(same)))
-print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
 
 # %% [markdown]
-# **Common mistake: one dropout mask for all.** A broadcast key makes all devices drop
-# the same units. Nothing fails; there is just one mask where there should be eight.
+# **A good place for a pause.** Save the notebook. When you come back, first run all
+# cells above.
 
 # %% [markdown]
-# ## 8. Training without talking
+# ## 6. Training without talking
 #
-# You can now split data, share parameters and give out keys. That is enough to train,
-# or so it seems. The data: `y = 2x - 1` plus noise, 8 points on each device. Every
-# device starts with the same model, the line that fits all 64 points together best, and
-# takes steps of gradient descent on **its own** points.
+# You can now split data and share parameters. Is that enough to train? The data: `y =
+# 2x - 1` plus noise, 8 points for each device. All devices start with the same model,
+# the line that fits all points together best, and take steps of gradient descent on
+# **their own** points.
+#
+# **Predict, then solve.** Will every device's loss fall? Will the eight models agree at
+# the end?
 
 
 # %%
@@ -665,64 +528,37 @@ def mse(params, x, y):  # x: (B, F), y: (B,) -> ()
     return jnp.mean((x @ params["w"] + params["b"] - y) ** 2)
 
 
-def local_step(params, x, y):
-    grads = jax.grad(mse)(params, x, y)
-    return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
-
-
 rng = np.random.default_rng(0)
-train_x = np.float32(rng.normal(size=(num_devices, 8, 1)))
-noise = 0.5 * rng.normal(size=(num_devices, 8))
-train_y = np.float32(2 * train_x[..., 0] - 1 + noise)
-slope, constant = np.polyfit(train_x.ravel(), train_y.ravel(), 1)
+points = np.float32(rng.normal(size=(8 * num_devices, 1)))  # no device axis yet
+noise = 0.5 * rng.normal(size=8 * num_devices)
+targets = np.float32(2 * points[:, 0] - 1 + noise)
+slope, constant = np.polyfit(points[:, 0], targets, 1)
 start = {
     "w": np.full((num_devices, 1), slope, np.float32),
     "b": np.full(num_devices, constant, np.float32),
 }
 
 # %% [markdown]
-# **Predict, then run.** Will every device's loss fall? Will the eight models agree at
-# the end?
-
-# %%
-step, losses = jax.pmap(local_step), jax.pmap(mse)
-params, slopes = start, []
-for _ in range(60):
-    slopes.append(np.asarray(params["w"])[:, 0])  # waits for the previous step
-    params = step(params, train_x, train_y)
-for when, state in (("before", start), ("after", params)):
-    values = np.asarray(losses(state, train_x, train_y))
-    print("loss", when, " ".join(f"{value:.2f}" for value in values))
-draw_replicas(slopes, "slope w", "Replicas without communication (true slope: 2)")
-
-# %% [markdown]
-# **Common mistake: replicas that drift apart.** Every loss fell, so the log looks
-# healthy. But these are now eight different models, each fitted to its own eight
-# points. Code that saves `params["w"][0]` at the end keeps the model of device 0,
-# throws seven away, and reports success.
+# ### Exercise 1.4: local_sgd_steps
 #
-# The cure is to average the gradients over the devices in every step. That takes a
-# *collective*, the subject of lesson 2. But first, let us put the drift to use.
-
-# %% [markdown]
-# ### Exercise 1.5: local_sgd_steps
-#
-# Averaging in every step has a price. In float32 the gradient of a model with 7 billion
-# parameters takes 28 GB. To average it over eight devices, each has to send 2 x 7/8 of
-# that (lesson 2 shows why), 49 GB: 0.11 seconds over NVLink, but a second over a
-# network card of 400 Gbit/s, in *every* step. **Local SGD** ([Stich,
-# 2018](https://arxiv.org/abs/1805.09767)) deliberately lets the replicas drift for
-# several steps, and then averages their parameters once.
-# [DiLoCo](https://arxiv.org/abs/2311.08105) trains language models in much this way
-# between poorly connected sites, with 500 steps between two averages.
+# <!-- 7e9 x 4 bytes = 28 GB; 2 x 7/8 of it is 49 GB; NVLink 4 450 GB/s in each
+# direction (NVIDIA's data sheet of the H100), 400 Gbit/s = 50 GB/s. Read in November
+# 2026. -->
+# In float32 the gradient of a model with 7 billion parameters takes 28 GB. To average
+# it over eight devices, each sends 49 GB (lesson 2 shows why): 0.11 seconds over
+# NVLink, but a second over a network card of 400 Gbit/s, in every step. **Local SGD**
+# ([Stich, 2018](https://arxiv.org/abs/1805.09767)) lets the replicas (the copies of the
+# model) drift for several steps, and then averages their parameters.
+# [DiLoCo](https://arxiv.org/abs/2311.08105) trains language models in this way, with
+# 500 steps between two averages.
 #
 # Write the drifting part. `local_sgd_steps(params, x, y, lr, num_steps)` takes
-# `num_steps` steps of gradient descent on `mse` with learning rate `lr` on every
-# device, all without communication. `lr` and `num_steps` are Python numbers, and
-# `num_steps` is at least 1.
+# `num_steps` steps of gradient descent on `mse` on every device, without communication.
+# The learning rate `lr` and `num_steps` (at least 1) are Python numbers.
 #
 # ```python
-# models = local_sgd_steps(start, train_x, train_y, 0.1, 60)  # those of the picture above
+# data = shard_batch({"x": points, "y": targets}, 8)
+# models = local_sgd_steps(start, data["x"], data["y"], 0.1, 60)
 # models["w"], models["b"]            # f32[8, 1] and f32[8], like those in start
 # ```
 #
@@ -765,33 +601,90 @@ def local_sgd_steps(params, x, y, lr, num_steps):
 
 # %% [markdown] hints="local_sgd_steps"
 # - Write the whole run for one device, then `pmap` it. `lr` and `num_steps` may come
-#   from the enclosing function.
-# - One step is `local_step` above, with `lr` in place of 0.1.
+#   from the enclosing function. (It may compile in each call.)
+# - `jax.grad(mse)(params, x, y)` is a dict like `params`. `jax.tree.map(h, params,
+#   grads)` calls `h` with each parameter and its gradient.
 # - `jax.lax.fori_loop(0, num_steps, step, params)` loops inside the compiled program;
-#   its `step` takes `(i, params)`. A Python loop works too, inside or outside the
-#   function that you `pmap`.
+#   its `step` takes `(i, params)`. A Python loop works too.
 
 # %% check="local_sgd_steps"
 
 # %% [markdown] built="local_sgd_steps"
-# With one line for the average, your function is Local SGD: drift, average, drift
-# again. The shorter the rounds, the closer it comes to ordinary data parallelism, which
-# averages after every step, as PyTorch's `DistributedDataParallel` does with gradients.
-# For the picture below the check, every fourth call of five steps was followed by an
-# average. NumPy took it, in the memory of the CPU (the *host*). On a cluster nobody
-# would send all replicas to one place: lesson 2 takes the mean on the devices, with
+# With one line for the average, your function is Local SGD. With an average after every
+# step it is ordinary data parallelism. Lesson 2 takes the mean on the devices, with
 # `lax.pmean`, and lesson 3 builds the training step on it.
+
+
+# %%
+@needs("shard_batch", "local_sgd_steps")
+def _():
+    data = shard_batch({"x": points, "y": targets}, num_devices)
+    losses, models, slopes = jax.pmap(mse), start, []
+    for call in range(13):
+        slopes.append(np.asarray(models["w"])[:, 0])
+        if call in (0, 12):
+            own = np.asarray(losses(models, data["x"], data["y"]))
+            print(f"loss after {5 * call:2} steps:", *(f"{loss:.2f}" for loss in own))
+        models = local_sgd_steps(models, data["x"], data["y"], 0.1, 5)
+    title = "Your replicas, without communication (true slope: 2)"
+    draw_replicas(slopes, "slope w", title, xlabel="call of 5 steps")
+
+
+# %% [markdown]
+# **Common mistake: replicas that drift apart.** Every loss fell, so the log looks
+# healthy. But these are now eight different models, each fitted to its own eight
+# points. Code that saves `params["w"][0]` keeps the model of device 0, throws seven
+# away, and reports success.
+#
+# The cure is to average over the devices. That takes a *collective*, the subject of
+# lesson 2; here NumPy does it once.
+
+# %% [markdown]
+# ## 7. All eight at work
+#
+# Now everything together, on your functions: the points are sharded, eight replicas
+# train apart, and their average is served from all devices. **Predict, then run.**
+# Which has the lower loss on all points, the best replica or the average?
+
+
+# %%
+@needs("shard_batch", "local_sgd_steps", "make_parallel_predict")
+def _():
+    data = shard_batch({"x": points, "y": targets}, num_devices)
+    models = local_sgd_steps(start, data["x"], data["y"], 0.1, 60)
+    w, b = np.asarray(models["w"]), np.asarray(models["b"])
+    of_each = np.mean((points @ w.T + b - targets[:, None]) ** 2, axis=0)
+    print(f"losses of the replicas on all points: {of_each.min():.3f} or more")
+    model = {"w": w.mean(axis=0)[:, None], "b": b.mean(axis=0)[None]}
+    for count in (1, num_devices):
+        serve = make_parallel_predict(count)
+        line = serve(model, points)
+        loss = np.mean((np.asarray(line)[:, 0] - targets) ** 2)
+        compiled = jax.jit(serve).lower(model, points).compile()
+        flops = compiled.cost_analysis()["flops"]
+        print(f"{count} device(s): loss {loss:.3f}, {flops:.0f} operations on each")
+    draw_array(line, "Predictions of the average model, from all devices")
+
+
+# %% [markdown]
+# **How do you know that all eight work?** Ask three questions; one answer is not
+# enough.
+#
+# - *Are the numbers right?* The loss is the same on one device and on eight.
+# - *Where are they?* `line.sharding` and the picture say: each device holds its own
+#   rows.
+# - *Who computed them?* The compiled program is what one device runs. `cost_analysis()`
+#   counts its operations, an eighth, and `compiled.as_text()` prints it.
 
 # %% [markdown]
 # ## Recap
 #
-# - The device count is fixed when JAX first touches a device, so launch the process
-#   with the right `XLA_FLAGS`.
-# - `pmap` maps a function over the leading device axis, and results stay where they
-#   were computed: one row per device. The numbers do not show who did the work.
-# - `in_axes=None` broadcasts. Split keys yourself, or all devices draw the same.
+# - The device count is fixed when JAX first touches a device: launch the process with
+#   the right `XLA_FLAGS`.
+# - `pmap` maps a function over the leading axis, and results stay where they were
+#   computed: one row per device. The numbers do not show who did the work.
+# - `in_axes=None` broadcasts. Map and compile a function once, before the loop.
 # - Today's way is `jit` of `shard_map`: a mesh, specs, and blocks that keep their axis.
-# - Map and compile a function once, before the loop.
 # - Replicas that never talk drift apart, and every loss looks fine.
 
 # %% [markdown]
@@ -802,17 +695,17 @@ def local_sgd_steps(params, x, y, lr, num_steps):
 #
 # <details><summary>(32, 10)</summary>
 #
-# This would sum over the devices, an axis that your function never sees.
+# Your function never sees the axis of devices.
 #
 # </details>
 # <details><summary>(8, 32)</summary>
 #
-# This would sum the features: axis 1 of the block.
+# That is axis 1 of the block.
 #
 # </details>
 # <details><summary>(8, 10)</summary>
 #
-# Right. A device sees `b: (32, 10)`; its axis 0 is the batch. The results are stacked.
+# Right. A device sees `b: (32, 10)`, and the results are stacked.
 #
 # </details>
 
@@ -837,21 +730,22 @@ def local_sgd_steps(params, x, y, lr, num_steps):
 # </details>
 
 # %% [markdown]
-# **3. Dropout runs inside `pmap` with `in_axes=None` for the key. What goes wrong?**
+# **3. A colleague shows you a result whose eight rows are on eight devices, with the
+# right numbers. What do you know?**
 #
-# <details><summary>Nothing: pmap makes keys differ</summary>
+# <details><summary>The eight devices computed it</summary>
 #
-# A key is an array like any other.
-#
-# </details>
-# <details><summary>All devices drop the same positions</summary>
-#
-# Right. They share a key, so they draw the same mask. Split the key first.
+# Perhaps one of them did, and spread it afterwards.
 #
 # </details>
-# <details><summary>An error: keys cannot be broadcast</summary>
+# <details><summary>Nothing about who computed it</summary>
 #
-# They can; nobody notices.
+# Right. Read the program, or count the operations of one device.
+#
+# </details>
+# <details><summary>It was eight times as fast</summary>
+#
+# Not even on eight GPUs, if one of them did the work.
 #
 # </details>
 
@@ -860,46 +754,174 @@ def local_sgd_steps(params, x, y, lr, num_steps):
 #
 # - [JAX's guide to today's pmap](https://docs.jax.dev/en/latest/migrate_pmap.html):
 #   what changes for existing code.
-# - Older training code is built as in this lesson: shard the batch, replicate the
-#   parameters, `pmap` the step. Search a code base that you know for `pmap(`, and say
-#   for each argument whether it is split or broadcast.
-# - `solutions/references/pmap_spmd.py` in this repository: the lesson's programs as one
-#   script.
+# - Search a code base that you know for `pmap(`: which arguments are split, and which
+#   are broadcast?
+# - `solutions/references/pmap_spmd.py`: the lesson's programs as one script.
 #
 # **Next**: [lesson 2](02_collectives.ipynb), collectives, which let the devices talk.
 
 # %% [markdown]
-# ## Going further
-#
-# The core of the lesson ends here. Two more exercises follow, for another sitting (then
-# run all cells above first). Their points count like any other's; no later lesson needs
-# them.
+# **Your score.** The scorecard shows what the checks said last; after the second part,
+# run it again. `make grade` in a terminal grades the saved notebook as a class's work
+# is graded.
+
+# %% scorecard=true
 
 # %% [markdown]
-# If you port old code, here is what its words mean today ("gone": not in today's JAX):
+# ## Going further
 #
-# | then | now |
-# |---|---|
-# | `jax.pmap` | `jax.jit(jax.shard_map(...))` |
-# | `in_axes`, `out_axes` | `in_specs`, `out_specs` |
-# | `soft_pmap`, `xmap` (gone) | `shard_map`, or `vmap` inside it |
-# | `device_put_sharded`, `device_put_replicated` (gone) | `jax.device_put` with a sharding (lesson 4) |
-# | `PmapSharding`, `ShardedDeviceArray` (gone) | `jax.Array` with a `NamedSharding` |
-# | `jax.tree_map` (gone) | `jax.tree.map` |
+# **When does a model not know?** A trained network answers everything with the same
+# confidence, also where it has never seen any data. Here you build two alarms, on all
+# devices: an *ensemble*, whose members disagree where they guess, and the *distance* to
+# the nearest training point. (First run all cells above. No later lesson needs this
+# part.)
+
+# %% [markdown]
+# ## 8. A random key for each device
 #
-# Two surprises are waiting in such code since JAX 0.8. A slice such as `y[:3]` of
-# `pmap`'s result is replicated on *all* devices, and `pmap` refuses to take it back;
-# use `np.asarray(y)[:3]`. And where an array is placed is part of what a program is
-# compiled for: a loop whose second step receives `pmap`'s own results compiles twice.
+# JAX draws random numbers from a *key*: the same key gives the same numbers.
+# `jax.random.split(key, n)` makes `n` new keys out of one. To `pmap` a key is an array
+# like any other: broadcast one, or give each device its own.
+#
+# **Predict, then run.** Which of the two lines shows eight different numbers?
+
+
+# %%
+def noisy(key, x):  # one number on each device
+    return x + jax.random.normal(key)
+
+
+key, zeros = jax.random.key(0), np.zeros(num_devices, np.float32)
+same = jax.pmap(noisy, in_axes=(None, 0))(key, zeros)
+own = jax.pmap(noisy)(jax.random.split(key, num_devices), zeros)
+print("one key for all:", " ".join(f"{value:.2f}" for value in np.asarray(same)))
+print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
+
+# %% [markdown]
+# **Common mistake: one dropout mask for all.** A broadcast key makes all devices drop
+# the same units. Nothing fails; there is just one mask where there should be eight.
+
+# %% [markdown]
+# ### Exercise 1.5: init_ensemble
+#
+# Several models that differ only in their initial weights make better predictions
+# together, and where they disagree they say how unsure they are: a [deep
+# ensemble](https://arxiv.org/abs/1612.01474), most simply with one member on each
+# device. Eight equal members would cost eight times as much as one, and tell no more.
+#
+# Write `init_ensemble(keys, sizes)`. On each device it draws the parameters of one
+# multi-layer perceptron from that device's key.
+#
+# ```python
+# keys = jax.random.split(jax.random.key(0), 8)     # key[8]
+# layers = init_ensemble(keys, (10, 32, 1))
+# layers[0]                           # {"w": f32[8, 10, 32], "b": f32[8, 32]}
+# layers[1]                           # {"w": f32[8, 32, 1], "b": f32[8, 1]}
+# ```
+#
+# - [one dict per layer] It returns a list with `{"w": (D, n_in, n_out), "b": (D,
+#   n_out)}` for each pair of neighbours in `sizes`, all f32.
+# - [one row per device] Member `d` is drawn on device `d` from `keys[d]`, and stays
+#   there. No device is given all keys, and the devices send each other nothing.
+# - [independent draws] The weights of different layers and devices are independent.
+# - [the key decides] The same keys give the same parameters; different keys give
+#   different ones.
+# - [weight scale] Weights have mean 0 and standard deviation `1 / sqrt(n_in)`, so that
+#   activations neither grow nor shrink: normal, truncated or uniform, as you like.
+#   Biases are zero.
+
+
+# %% exercise="init_ensemble" minutes=20 difficulty=2
+def init_ensemble(keys, sizes):
+    """Draws one multi-layer perceptron on each device.
+
+    Args:
+        keys: key (D,), a `jax.random.key` for each of D devices.
+        sizes: widths of the layers, a tuple, for example (10, 32, 1).
+
+    Returns:
+        List of {"w": f32 (D, n_in, n_out), "b": f32 (D, n_out)}, row d on device d.
+    """
+
+    ### BEGIN SOLUTION
+    # A key is used once: each device has its own, and splits it for each layer. The same
+    # `init` serves one model and eight, which is what mapping is for. Flax's and Keras's
+    # LeCun initialisers draw at this scale, from a truncated normal distribution.
+    def init(key):
+        layers = []
+        for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
+            key, layer_key = jax.random.split(key)
+            w = jax.random.normal(layer_key, (n_in, n_out)) / np.sqrt(n_in)
+            layers.append({"w": w.astype(jnp.float32), "b": jnp.zeros(n_out)})
+        return layers
+
+    return jax.pmap(init)(keys)
+    ### END SOLUTION
+
+
+# %% [markdown] hints="init_ensemble"
+# - Write `init(key)` for one model first, without any device axis.
+# - Inside, split the key once per layer: `key, layer_key = jax.random.split(key)`.
+# - `jax.pmap(init)` maps it over `keys` and stacks the results for you.
+
+# %% check="init_ensemble"
+
+# %% [markdown] built="init_ensemble"
+# The scale `1 / sqrt(n_in)` is LeCun's, the default of Flax's `Dense` layer. Where all
+# devices start from one key, `jax.random.fold_in(key, number)` makes a new one from a
+# number, such as the device's.
+
+# %% [markdown]
+# Here are the members' forward pass and a fit, each for one device. The points of a
+# curve lie between -2 and 2, with a gap from -0.8 to 0.8; every device sees all of
+# them. **Predict, then run.** Where will the members disagree?
+
+
+# %%
+def curve(layers, x):  # x: f32[B, 1] -> f32[B]
+    x = 2 * jnp.concatenate([x, jnp.ones_like(x)], axis=1)  # and a constant
+    for layer in layers[:-1]:
+        x = jnp.tanh(x @ layer["w"] + layer["b"])
+    return (x @ layers[-1]["w"] + layers[-1]["b"])[:, 0]
+
+
+def fit(layers, x, y):
+    def step(_, layers):
+        grads = jax.grad(lambda net: jnp.mean((curve(net, x) - y) ** 2))(layers)
+        return jax.tree.map(lambda p, g: p - 0.03 * g, layers, grads)
+
+    return jax.lax.fori_loop(0, 2000, step, layers)
+
+
+known = np.random.default_rng(1).uniform(0.8, 2, size=(8 * num_devices, 1))
+known[::2] *= -1
+known = np.float32(known)
+heights = np.sin(2 * known[:, 0])
+grid = np.linspace(-3, 3, 121, dtype=np.float32)[:, None]
+train = jax.pmap(fit, in_axes=(0, None, None))
+
+
+# %%
+@needs("init_ensemble")
+def _():
+    members = init_ensemble(jax.random.split(key, num_devices), (2, 32, 32, 1))
+    members = train(members, known, heights)
+    curves = np.asarray(jax.pmap(curve, in_axes=(0, None))(members, grid))
+    title = "Your ensemble, trained on -2 to -0.8 and 0.8 to 2 (inputs 20-44, 76-100)"
+    draw_replicas(curves.T, "prediction", title, xlabel="input")
+    for place in (30, 60, 120):
+        spread = curves[:, place].std()
+        print(f"at x = {grid[place, 0]:4.1f} the members differ by {spread:.2f}")
+
 
 # %% [markdown]
 # ### Exercise 1.6: pairwise_distances
 #
-# Nearest-neighbour search is behind retrieval and recommendation, and it is easy to
-# distribute: split the stored points, broadcast the few queries, and let each device
-# measure its own part. A million points with 768 features take 3.1 GB in float32, so
-# each of eight devices holds 0.4 GB; a thousand queries, 3 MB, go to all. Nobody needs
-# all points in one place, and each device does an eighth of the work.
+# The other alarm: how far is the nearest point that the model was trained on? Such a
+# search is also behind retrieval and recommendation, and easy to distribute: split the
+# stored points, broadcast the few queries, and let each device measure its own part. A
+# million points with 768 features take 3.1 GB in float32, 0.4 GB on each of eight
+# devices.
 #
 # Write `pairwise_distances(points, queries)`. It returns the Euclidean distance of
 # every point to every query.
@@ -909,10 +931,11 @@ def local_sgd_steps(params, x, y, lr, num_steps):
 # ```
 #
 # - [distances] Entry `[d, n, q]` is the distance of point `n` of row `d` to query `q`.
-# - [one row per device] Row `d` is computed on device `d` and stays there. No device is
-#   ever given all points, and the devices send each other nothing.
+# - [one row per device] Row `d` is computed on device `d` and stays there, for any
+#   number of rows from 1 to the number of devices. No device is ever given all points,
+#   and the devices send each other nothing.
 # - [accurate far from 0] Distances near 1 between points whose coordinates are in the
-#   thousands are right to one part in 10,000.
+#   thousands are right to one part in 10,000, for the float32 numbers that are given.
 
 
 # %% exercise="pairwise_distances" minutes=15 difficulty=2
@@ -950,105 +973,27 @@ def pairwise_distances(points, queries):
 # %% check="pairwise_distances"
 
 # %% [markdown] built="pairwise_distances"
-# What about memory? On paper a device holds `N x Q x F` differences, 768 times as many
-# numbers as distances. But the subtraction, the square and the sum are in one compiled
-# program, and XLA fuses them into one loop that stores the sums only. Compare with
-# [scikit-learn's
-# `euclidean_distances`](https://scikit-learn.org/stable/modules/generated/sklearn.metrics.pairwise.euclidean_distances.html),
-# which expands the square to get a matrix product, and warns of "catastrophic
-# cancellation" in its documentation. A search engine would go on to take each device's
-# best few (`jax.lax.top_k`), and send only those.
+# On paper a device holds `N x Q x F` differences. But the subtraction, the square and
+# the sum are in one compiled program, and XLA fuses them into one loop that stores the
+# sums only.
 
 # %% [markdown]
-# ### Exercise 1.7: init_ensemble
-#
-# Several models that differ only in their initial weights make better predictions
-# together, and where they disagree they say how unsure they are: [deep
-# ensembles](https://arxiv.org/abs/1612.01474). A model for each device is the simplest
-# way to train one, and the first thing to get wrong is randomness: eight equal members
-# cost eight times as much as the one model that they are.
-#
-# Write `init_ensemble(key, num_devices, sizes)`. It draws the parameters of one
-# multi-layer perceptron for each device, stacked on a leading device axis. The arrays
-# may be on any device or on the host, and either JAX or NumPy may draw the numbers.
-#
-# ```python
-# layers = init_ensemble(jax.random.key(0), 8, (10, 32, 1))
-# layers[0]                           # {"w": f32[8, 10, 32], "b": f32[8, 32]}
-# layers[1]                           # {"w": f32[8, 32, 1], "b": f32[8, 1]}
-# ```
-#
-# - [one dict per layer] It returns a list with `{"w": (D, n_in, n_out), "b": (D,
-#   n_out)}` for each pair of neighbours in `sizes`, all f32.
-# - [independent draws] The weights of different layers and devices are independent.
-# - [the key decides] The same `key` gives the same parameters, another `key` others.
-# - [weight scale] Weights have mean 0 and standard deviation `1 / sqrt(n_in)`, so that
-#   activations neither grow nor shrink; normal, truncated or uniform, as you like.
-# - [zero biases] Biases are zero.
+# Do both alarms ring in the same places?
 
-
-# %% exercise="init_ensemble" minutes=20 difficulty=2
-def init_ensemble(key, num_devices, sizes):
-    """Draws one multi-layer perceptron per device.
-
-    Args:
-        key: a `jax.random.key`.
-        num_devices: number of members D, 1 to the number of devices.
-        sizes: widths of the layers, a tuple, for example (10, 32, 1).
-
-    Returns:
-        List of {"w": f32 (D, n_in, n_out), "b": f32 (D, n_out)}.
-    """
-
-    ### BEGIN SOLUTION
-    # A key is used once: `split` gives each device its own, and inside it each layer. The
-    # same `init` serves one model and eight, which is what mapping is for. Flax's and
-    # Keras's LeCun initialisers draw at this scale, from a truncated normal distribution.
-    def init(key):
-        layers = []
-        for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
-            key, layer_key = jax.random.split(key)
-            w = jax.random.normal(layer_key, (n_in, n_out)) / np.sqrt(n_in)
-            layers.append({"w": w.astype(jnp.float32), "b": jnp.zeros(n_out)})
-        return layers
-
-    return jax.pmap(init)(jax.random.split(key, num_devices))
-    ### END SOLUTION
-
-
-# %% [markdown] hints="init_ensemble"
-# - Write `init(key)` for one model first, without any device axis.
-# - Inside, split the key once per layer: `key, layer_key = jax.random.split(key)`.
-# - `jax.pmap(init)` maps it over `jax.random.split(key, num_devices)` and stacks the
-#   results for you. (It compiles in each call; an ensemble is made once.)
-
-# %% check="init_ensemble"
-
-# %% [markdown] built="init_ensemble"
-# Lesson 2 averages the predictions of such an ensemble over the devices. The scale `1 /
-# sqrt(n_in)` is LeCun's, the default of Flax's `Dense` layer. Splitting a key per
-# device is also what dropout needs, and it goes wrong in the same way: with a broadcast
-# key every member would be the same, and every loss would still fall. If you start from
-# one key on each device, `jax.random.fold_in(key, number)` makes a new one from a
-# number, such as the number of the device.
-
-# %% [markdown]
-# **Arguments that are not data.** A number that decides a *shape*, or a function, must
-# be known while JAX traces. `static_broadcasted_argnums` names such arguments: all
-# devices get them, and each new value compiles another program.
 
 # %%
-repeat = jax.pmap(jnp.tile, static_broadcasted_argnums=1)
-x = np.ones((num_devices, 2), np.float32)
-print("each row twice:", repeat(x, 2).shape, "  3 times:", repeat(x, 3).shape)
-try:
-    jax.pmap(jnp.tile, in_axes=(0, None))(x, 2)
-except TypeError:
-    print("broadcast as data: TypeError, its value is unknown")
+@needs("init_ensemble", "shard_batch", "pairwise_distances")
+def _():
+    members = init_ensemble(jax.random.split(key, num_devices), (2, 32, 32, 1))
+    members = train(members, known, heights)
+    spread = np.asarray(jax.pmap(curve, in_axes=(0, None))(members, grid)).std(axis=0)
+    distances = pairwise_distances(shard_batch(known, num_devices), grid)
+    nearest = np.asarray(distances).min(axis=(0, 1))
+    alarms = {"spread of the members": spread, "distance to the nearest": nearest}
+    title = "Where the model does not know"
+    draw_losses(alarms, "alarm", title, xlabel="input", log=False)
+
 
 # %% [markdown]
-# **Your score.** The scorecard shows what the checks above said last. Save the
-# notebook, then run `make grade` in a terminal, in the course's folder: it grades the
-# saved file as a class's work is graded, and shows the same cards.
-
-# %% scorecard=true
+# Both are silent among the data, and rise in the gap and beyond the ends. Neither needs
+# the devices to talk, and both use all of them.

@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT / name) for name in ("tests/lessons", "tests", "lessons
 from coursekit import draw, notebook, setup
 from coursekit.context import current_context
 
-LESSON, EXERCISE, ANSWER = "01_pmap_spmd", "parallel_predict", "one big product"
+LESSON, EXERCISE, ANSWER = "01_pmap_spmd", "make_parallel_predict", "one big product"
 FOLDER = ROOT / "docs" / "pictures"
 PLANS = ROOT / "docs" / "planning"
 GROUNDS = {"light": ("#ffffff", "#1f2328"), "dark": ("#0d1117", "#f0f6fc")}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coursekit.checks import demo, hidden, visible
+from coursekit.checks import hidden, visible
 from coursekit.expect import (
     expect,
     expect_child_devices,
@@ -32,159 +31,13 @@ from coursekit.learner import (
     init_ensemble,
     launch_env,
     local_sgd_steps,
+    make_parallel_predict,
     pairwise_distances,
-    parallel_predict,
-    parallel_square,
     shard_batch,
 )
-from coursekit.observe import observe
+from coursekit.observe import num_compiles, observe
 from coursekit.outcomes import statement
-from coursekit.processes import count_devices
 from coursekit.reference_checks import expect_like_solution
-
-DEVICE_COUNT = "--xla_force_host_platform_device_count="
-
-
-def xla_flags(result):
-    return str(result.get("XLA_FLAGS", "")).split()
-
-
-def counts_after_launch(num_devices, env):
-    result = launch_env(num_devices, env)
-    flags = [flag for flag in xla_flags(result) if flag.startswith(DEVICE_COUNT)]
-    counts = {flag.removeprefix(DEVICE_COUNT) for flag in flags}
-    counts |= {str(result.get("JAX_NUM_CPU_DEVICES", ""))} - {""}  # says it, too
-    return " ".join(sorted(counts))
-
-
-def other_flags_after_launch(num_devices, env):
-    flags = xla_flags(launch_env(num_devices, env))
-    others = (flag for flag in flags if not flag.startswith(DEVICE_COUNT))
-    return " ".join(sorted(others))
-
-
-def other_variables_after_launch(num_devices, env):  # of those that were given
-    given = {*env} - {"XLA_FLAGS"}
-    result = launch_env(num_devices, env)
-    if not isinstance(result, dict):
-        return result
-    return {name: result.get(name) for name in given}
-
-
-def left_of_a_change(num_devices, env):  # in the result of the next call
-    launch_env(num_devices, env)["CHANGED"] = "yes"
-    return launch_env(num_devices, env).get("CHANGED", "")
-
-
-@visible(
-    "launch_env",
-    points=1,
-    essential=["device count", "other variables"],
-    others=[
-        "other flags",
-        "no old count",
-        "below one",
-        "arguments stay",
-        "nothing is remembered",
-    ],
-)
-def examples_of_launch_env():
-    kept, old = "--xla_cpu_enable_fast_math=false", f"{DEVICE_COUNT}2"
-    seen = observe(launch_env, 4, {"HOME": "/home/ada", "XLA_FLAGS": f"{kept} {old}"})
-    with statement("device count"):
-        expect_child_devices(seen, 4)
-    without_flags = observe(launch_env, 4, {"HOME": "/home/bob"})
-    with statement("other variables"):
-        expect_entries(seen, {"HOME": "/home/ada"})
-        expect_entries(without_flags, {"HOME": "/home/bob"})
-    with statement("other flags"):
-        found = xla_flags(seen.value)
-        rows = {"seen": " ".join(found), "expected": kept}
-        expect(seen, kept in found, "A flag in XLA_FLAGS is gone.", **rows)
-    with statement("no old count"):
-        found = xla_flags(seen.value)
-        rows = {"seen": " ".join(found), "expected": f"XLA_FLAGS without {old}"}
-        expect(seen, old not in found, "The old device count is still there.", **rows)
-    below = [observe(launch_env, number, {}) for number in (0, -3)]
-    with statement("below one"):
-        for refused in below:
-            expect_error(refused, "ValueError")
-    with statement("arguments stay"):
-        expect_unchanged(seen)
-
-
-@hidden("launch_env")
-def cases_of_launch_env():
-    fast, dump = "--xla_cpu_enable_fast_math=true", "--xla_dump_hlo_as_text"
-
-    def cases_of_flags(rng):
-        for num_devices, flags in (
-            (3, ""),
-            (12, f"{DEVICE_COUNT}2"),
-            (6, f"  {DEVICE_COUNT}16   {fast} {DEVICE_COUNT}2"),
-            (1000, f"{fast}  {dump}"),
-            (7, f"{dump} {fast} {DEVICE_COUNT}70"),
-            (5, f"--xla_dump_to=/tmp/device_count=2 {DEVICE_COUNT}2"),
-        ):
-            yield Case(num_devices, {"A": "b c", "XLA_FLAGS": flags})
-        yield Case(1, {"A": "b c"})
-        yield Case(2, {})
-
-    def cases_of_counts(rng):
-        yield from cases_of_flags(rng)
-        for num_devices in (0, -1, -25):
-            yield Case(num_devices, {"XLA_FLAGS": fast})
-
-    def cases_of_variables(rng):
-        env = {"LANG": f"{rng.integers(99)}", "A": "b c", "NO": ""}
-        for flags in ("", fast, f"{DEVICE_COUNT}2"):
-            yield Case(3, env | {"XLA_FLAGS": flags})
-        yield Case(1, env)
-        yield Case(2, {})
-
-    seen = observe(launch_env, 3, {"PATH": "/bin"})
-    with statement("device count"):
-        expect_child_devices(seen, 3)
-    seen = observe(left_of_a_change, 5, {"HOME": "/root", "XLA_FLAGS": "--a=1"})
-    with statement("nothing is remembered"):
-        headline = "A change of one result is in the next one, too."
-        expect(seen, seen.value == "", headline)
-    right = f"{DEVICE_COUNT}5"
-    for count, flags in ((5, right), (5, f"--a=1 {right}"), (1, "--a=1"), (1, "")):
-        seen = observe(left_of_a_change, count, {"XLA_FLAGS": flags} if flags else {})
-        with statement("arguments stay"):
-            headline = "A change of the result changes env: the result is no copy."
-            expect(seen, seen.value == "", headline)
-    free = {"layout collectives sent arrays compiles": "texts, which lie on no device"}
-    expect_like_solution(
-        other_variables_after_launch,
-        cases_of_variables,
-        value="other variables",
-        arguments="arguments stay",
-        free=free | {"error": "asked for below"},
-    )
-    expect_like_solution(
-        counts_after_launch,
-        cases_of_counts,
-        value="no old count",
-        error="below one",
-        arguments="arguments stay",
-        free=free,
-    )
-    expect_like_solution(
-        other_flags_after_launch,
-        cases_of_flags,
-        value="other flags",
-        arguments="arguments stay",
-        free=free | {"error": "asked for above"},
-    )
-
-
-@demo("launch_env")
-def demo_of_launch_env():
-    count = count_devices(launch_env(16, dict(os.environ)))
-    print(f"A fresh process in the environment of launch_env(16, ...) has {count}")
-    print(f"devices. This notebook's process still has {jax.device_count()}.")
 
 
 def blocks_of(batch, num_devices):
@@ -265,18 +118,137 @@ def cases_of_shard_batch():
     )
 
 
-@demo("shard_batch")
-def demo_of_shard_batch():
-    from coursekit.draw import draw_pmap
+DEVICE_COUNT = "--xla_force_host_platform_device_count="
 
-    num_devices = jax.device_count()
-    images = np.random.default_rng(0).random((8 * num_devices, 784), np.float32)
-    blocks = shard_batch({"image": images}, num_devices)
-    means = jax.pmap(lambda block: block["image"].mean())(blocks)
-    draw_pmap("mean", {"batch": blocks}, {"means": means})
-    agree = np.allclose(np.mean(means), images.mean(), rtol=1e-4)
-    print(f"{len(images)} images, cut by your function; each device takes a mean.")
-    print("The mean of the means is the batch's mean:", agree)
+
+def xla_flags(result):
+    return str(result.get("XLA_FLAGS", "")).split()
+
+
+def counts_after_launch(num_devices, env):
+    result = launch_env(num_devices, env)
+    flags = [flag for flag in xla_flags(result) if flag.startswith(DEVICE_COUNT)]
+    counts = {flag.removeprefix(DEVICE_COUNT) for flag in flags}
+    counts |= {str(result.get("JAX_NUM_CPU_DEVICES", ""))} - {""}  # says it, too
+    return " ".join(sorted(counts))
+
+
+def other_flags_after_launch(num_devices, env):
+    flags = xla_flags(launch_env(num_devices, env))
+    others = (flag for flag in flags if not flag.startswith(DEVICE_COUNT))
+    return " ".join(sorted(others))
+
+
+def other_variables_after_launch(num_devices, env):  # of those that were given
+    given = {*env} - {"XLA_FLAGS"}
+    result = launch_env(num_devices, env)
+    if not isinstance(result, dict):
+        return result
+    return {name: result.get(name) for name in given}
+
+
+def left_of_a_change(num_devices, env):  # in the result of the next call
+    launch_env(num_devices, env)["CHANGED"] = "yes"
+    return launch_env(num_devices, env).get("CHANGED", "")
+
+
+@visible(
+    "launch_env",
+    points=1,
+    essential=["device count", "other variables"],
+    others=[
+        "other flags",
+        "no old count",
+        "below one",
+        "arguments stay",
+    ],
+)
+def examples_of_launch_env():
+    kept, old = "--xla_cpu_enable_fast_math=false", f"{DEVICE_COUNT}2"
+    seen = observe(launch_env, 4, {"HOME": "/home/ada", "XLA_FLAGS": f"{kept} {old}"})
+    with statement("device count"):
+        expect_child_devices(seen, 4)
+    without_flags = observe(launch_env, 4, {"HOME": "/home/bob"})
+    with statement("other variables"):
+        expect_entries(seen, {"HOME": "/home/ada"})
+        expect_entries(without_flags, {"HOME": "/home/bob"})
+    with statement("other flags"):
+        found = xla_flags(seen.value)
+        rows = {"seen": " ".join(found), "expected": kept}
+        expect(seen, kept in found, "A flag in XLA_FLAGS is gone.", **rows)
+    with statement("no old count"):
+        found = xla_flags(seen.value)
+        rows = {"seen": " ".join(found), "expected": f"XLA_FLAGS without {old}"}
+        expect(seen, old not in found, "The old device count is still there.", **rows)
+    below = [observe(launch_env, number, {}) for number in (0, -3)]
+    with statement("below one"):
+        for refused in below:
+            expect_error(refused, "ValueError")
+    with statement("arguments stay"):
+        expect_unchanged(seen)
+
+
+@hidden("launch_env")
+def cases_of_launch_env():
+    fast, dump = "--xla_cpu_enable_fast_math=true", "--xla_dump_hlo_as_text"
+
+    def cases_of_flags(rng):
+        for num_devices, flags in (
+            (3, ""),
+            (12, f"{DEVICE_COUNT}2"),
+            (6, f"  {DEVICE_COUNT}16   {fast} {DEVICE_COUNT}2"),
+            (1000, f"{fast}  {dump}"),
+            (7, f"{dump} {fast} {DEVICE_COUNT}70"),
+            (5, f"--xla_dump_to=/tmp/device_count=2 {DEVICE_COUNT}2"),
+        ):
+            yield Case(num_devices, {"A": "b c", "XLA_FLAGS": flags})
+        yield Case(1, {"A": "b c"})
+        yield Case(2, {})
+
+    def cases_of_counts(rng):
+        yield from cases_of_flags(rng)
+        for num_devices in (0, -1, -25):
+            yield Case(num_devices, {"XLA_FLAGS": fast})
+
+    def cases_of_variables(rng):
+        env = {"LANG": f"{rng.integers(99)}", "A": "b c", "NO": ""}
+        for flags in ("", fast, f"{DEVICE_COUNT}2"):
+            yield Case(3, env | {"XLA_FLAGS": flags})
+        yield Case(1, env)
+        yield Case(2, {})
+
+    seen = observe(launch_env, 3, {"PATH": "/bin"})
+    with statement("device count"):
+        expect_child_devices(seen, 3)
+    right = f"{DEVICE_COUNT}5"
+    for count, flags in ((5, right), (5, f"--a=1 {right}"), (1, "--a=1"), (1, "")):
+        seen = observe(left_of_a_change, count, {"XLA_FLAGS": flags} if flags else {})
+        with statement("arguments stay"):
+            headline = "A change of the result changes env: the result is no copy."
+            expect(seen, seen.value == "", headline)
+    free = {"layout collectives sent arrays compiles": "texts, which lie on no device"}
+    expect_like_solution(
+        other_variables_after_launch,
+        cases_of_variables,
+        value="other variables",
+        arguments="arguments stay",
+        free=free | {"error": "asked for below"},
+    )
+    expect_like_solution(
+        counts_after_launch,
+        cases_of_counts,
+        value="no old count",
+        error="below one",
+        arguments="arguments stay",
+        free=free,
+    )
+    expect_like_solution(
+        other_flags_after_launch,
+        cases_of_flags,
+        value="other flags",
+        arguments="arguments stay",
+        free=free | {"error": "asked for above"},
+    )
 
 
 def is_on_one_device(seen):
@@ -306,71 +278,8 @@ def expect_alive(seen):
     expect(seen, alive, "An argument was donated or deleted.")
 
 
-def square_placed(x):
-    rows = placed(x)
-    return {"result": parallel_square(rows), "deleted": deleted(rows)}
-
-
-@visible(
-    "parallel_square",
-    points=1,
-    essential=["squares", "one row per device"],
-    others=["arguments stay", "nothing is remembered", "traceable"],
-)
-def examples_of_parallel_square():
-    num_devices = jax.device_count()  # 8, unless yours are real
-    x = np.arange(2 * num_devices, dtype=np.float32).reshape(num_devices, 2)
-    seen = observe(parallel_square, x, traced=True)
-    with statement("squares"):
-        expect_close(seen, x**2)
-    with statement("traceable"):
-        expect_arrays(seen)
-    with statement("one row per device"):
-        expect_devices(seen, num_devices, causes=ON_ONE_DEVICE)
-        expect_own_rows(seen, -1)
-        expect_collectives(seen, {})
-    with statement("arguments stay"):
-        expect_unchanged(seen)
-
-
-@hidden("parallel_square")
-def cases_of_parallel_square():
-    def cases(rng):
-        before = ()
-        for shape in ((1, 2), (3,), (3,), (6, 1), (4, 3), (2, 3, 1, 5)):
-            x = np.float32(rng.normal(size=shape) * 10.0 ** rng.integers(-3, 3))
-            what = ("nothing is remembered",) if shape == before else ()
-            given = jnp.asarray(x) if len(x) == 4 else x
-            yield Case(given, statements=("squares", *what))
-            before = shape
-
-    expect_like_solution(
-        parallel_square,
-        cases,
-        value="squares",
-        layout="one row per device",
-        own_rows="one row per device",
-        arguments="arguments stay",
-        free={
-            "error": "it raises none",
-            "collectives sent arrays compiles": "none stated",
-        },
-    )
-    x = np.arange(6, dtype=np.float32).reshape(3, 2)
-    seen = observe(square_placed, x)
-    with statement("squares"):
-        expect_placed_result(seen, x**2)
-    with statement("arguments stay"):
-        expect_alive(seen)
-
-
-@demo("parallel_square")
-def demo_of_parallel_square():
-    from coursekit.draw import draw_array
-
-    num_devices = jax.device_count()
-    x = np.arange(2 * num_devices, dtype=np.float32).reshape(num_devices, 2)
-    draw_array(parallel_square(x), "parallel_square(x), by your function")
+def predictions(params, x, num_devices):
+    return make_parallel_predict(num_devices)(params, x)
 
 
 def predict_placed(params, x, num_devices):
@@ -378,32 +287,53 @@ def predict_placed(params, x, num_devices):
     specs = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("devices")
     shardings = (jax.sharding.NamedSharding(mesh, spec) for spec in specs)
     params, x = map(jax.device_put, (params, x), shardings)
-    result = parallel_predict(params, x, num_devices)
+    result = predictions(params, x, num_devices)
     return {"result": result, "deleted": deleted(params, x)}
 
 
+def second_batch(params, x, num_devices):  # by one function, after another one
+    alone = predictions(params, x, num_devices)
+    serve = make_parallel_predict(num_devices)
+    jax.block_until_ready(serve(jax.tree.map(np.zeros_like, params), 0 * x))
+    compiled = num_compiles()
+    result = jax.block_until_ready(serve(params, x))
+    compiled = num_compiles() - compiled
+    return {"result": result, "alone": alone, "compiled": compiled}
+
+
+def expect_compiled_once(seen):
+    expect_result(seen)
+    headline = "A second batch of the same shape compiled a program again."
+    expect(seen, not seen.value["compiled"], headline)
+
+
+def expect_own_batch(seen):
+    expect_result(seen)
+    result, alone = seen.value["result"], seen.value["alone"]
+    headline = "A batch gives another result if it is the second one."
+    expect(seen, np.allclose(result, alone, rtol=1e-3, atol=1e-3), headline)
+
+
 @visible(
-    "parallel_predict",
-    points=2,
+    "make_parallel_predict",
+    points=3,
     essential=["predictions", "sharded by rows"],
     others=[
         "parameters broadcast",
+        "compiled once",
         "arguments stay",
         "nothing is remembered",
-        "traceable",
     ],
 )
-def examples_of_parallel_predict():
+def examples_of_make_parallel_predict():
     rng, num_devices = np.random.default_rng(0), jax.device_count()
     w, b = np.float32(rng.normal(size=(7, 5))), np.arange(5, dtype=np.float32)
     x = np.float32(rng.normal(size=(3 * num_devices, 7)))
     params, product = {"w": w, "b": b}, np.float64(x) @ np.float64(w)
     mistakes = {"the bias was not added": product}
-    seen = observe(parallel_predict, params, x, num_devices, traced=True)
+    seen = observe(predictions, params, x, num_devices, traced=True)
     with statement("predictions"):
         expect_close(seen, product + b, rtol=1e-4, atol=1e-5, mistakes=mistakes)
-    with statement("traceable"):
-        expect_arrays(seen)
     with statement("parameters broadcast"):
         expect_arrays(seen, largest=num_devices * w.size - 1)
     with statement("sharded by rows"):
@@ -414,12 +344,17 @@ def examples_of_parallel_predict():
         expect_collectives(seen, {})
     with statement("arguments stay"):
         expect_unchanged(seen)
+    second = observe(second_batch, params, x, num_devices)
+    with statement("compiled once"):
+        expect_compiled_once(second)
+    with statement("nothing is remembered"):
+        expect_own_batch(second)
 
 
-@hidden("parallel_predict")
-def cases_of_parallel_predict():
+@hidden("make_parallel_predict")
+def cases_of_make_parallel_predict():
     def cases(rng):
-        before = ()
+        before, x = (), None
         for sizes in (
             (1, 1, 1, 1),
             (3, 3, 2, 5),
@@ -430,27 +365,29 @@ def cases_of_parallel_predict():
             (2, 10, 4, 2),
         ):
             num_devices, num_rows, n_in, n_out = sizes
-            w, b, x = (
+            w, b, other = (
                 np.float32(rng.normal(size=shape) * rng.choice([0.01, 1, 300]))
                 for shape in ((n_in, n_out), n_out, (num_rows, n_in))
             )
+            x = x if sizes == before else other  # other parameters alone
+            before = sizes
             params = {"w": w, "b": b}
             given = jax.tree.map(jnp.asarray, params) if num_devices == 6 else params
-            what = ("nothing is remembered",) if sizes == before else ()
-            yield Case(given, x, num_devices, statements=("predictions", *what))
-            before = sizes
+            yield Case(given, x, num_devices)
 
     expect_like_solution(
-        parallel_predict,
+        predictions,
         cases,
         value="predictions",
         layout="sharded by rows",
         own_rows="sharded by rows",
         arguments="arguments stay",
+        memory="nothing is remembered",
         free={
             "error": "it raises none",
             "arrays": "asked for above",
-            "collectives sent compiles": "none stated",
+            "compiles": "of one function, below",
+            "collectives sent": "none stated",
         },
     )
     params = {"w": np.eye(2, dtype=np.float32), "b": np.ones(2, np.float32)}
@@ -460,25 +397,17 @@ def cases_of_parallel_predict():
         expect_placed_result(seen, x + 1)
     with statement("arguments stay"):
         expect_alive(seen)
+    second = observe(second_batch, params, x, 3)
+    with statement("compiled once"):
+        expect_compiled_once(second)
+    with statement("nothing is remembered"):
+        expect_own_batch(second)
     # Copies for each row of a block: in a mapped function, and more than devices.
     params = {"w": np.ones((24, 20), np.float32), "b": np.ones(20, np.float32)}
     x = np.ones((36, 24), np.float32)
-    seen = observe(parallel_predict, params, x, 3, traced=True)
+    seen = observe(predictions, params, x, 3, traced=True)
     with statement("parameters broadcast"):
         expect_arrays(seen, largest=3 * 24 * 20 - 1)
-
-
-@demo("parallel_predict")
-def demo_of_parallel_predict():
-    from coursekit.draw import draw_array
-
-    rng, num_devices = np.random.default_rng(0), jax.device_count()
-    params = {"w": np.float32(rng.normal(size=(7, 5))), "b": np.zeros(5, np.float32)}
-    x = np.float32(rng.normal(size=(3 * num_devices, 7)))
-    result = parallel_predict(params, x, num_devices)
-    draw_array(result, "parallel_predict(params, x), by your function")
-    rows = len(x) // num_devices
-    print(f"{len(x)} rows, {rows} on each device, and no device axis was needed.")
 
 
 def descended(params, x, y, lr, num_steps, average=False):  # in 64 bits
@@ -510,7 +439,7 @@ def steps_placed(params, x, y, lr, num_steps):
     "local_sgd_steps",
     points=3,
     essential=["own descent", "one row per device", "no communication"],
-    others=["arguments stay", "nothing is remembered", "traceable"],
+    others=["arguments stay", "nothing is remembered"],
 )
 def examples_of_local_sgd_steps():
     params, x, y = replicas_and_data()
@@ -524,8 +453,6 @@ def examples_of_local_sgd_steps():
     seen = observe(local_sgd_steps, params, x, y, 0.05, 20, traced=True)
     with statement("own descent"):
         expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=mistakes)
-    with statement("traceable"):
-        expect_arrays(seen)
     with statement("one row per device"):
         expect_devices(seen, len(x), causes=ON_ONE_DEVICE)
         expect_own_rows(seen, -1)
@@ -538,13 +465,11 @@ def examples_of_local_sgd_steps():
 @hidden("local_sgd_steps")
 def cases_of_local_sgd_steps():
     def cases(rng):
-        before = ()
-        for num_devices, num_rows, width, lr, num_steps in (
-            (1, 1, 2, 0.3, 1),
-            (3, 5, 1, 0.07, 7),
-            (3, 5, 1, 0.07, 7),
-            (3, 5, 1, 0.002, 7),
-            (6, 2, 3, 0.01, 2),
+        for num_devices, num_rows, width, rates, num_steps in (
+            (1, 1, 2, [0.3], 1),
+            (3, 5, 1, [0.07], 7),
+            (3, 5, 1, [0.07, 0.002], 7),
+            (6, 2, 3, [0.01], 2),
         ):
             w, b, x, y = (
                 np.float32(rng.normal(size=(num_devices, *shape)) * 2 + 0.5)
@@ -552,10 +477,8 @@ def cases_of_local_sgd_steps():
             )
             if num_devices == 6:
                 w, b, x, y = map(jnp.asarray, (w, b, x, y))
-            what = ("nothing is remembered",) if x.shape == before else ()
-            what += ("own descent",)
-            yield Case({"w": w, "b": b}, x, y, lr, num_steps, statements=what)
-            before = x.shape
+            for lr in rates:
+                yield Case({"w": w, "b": b}, x, y, lr, num_steps)
 
     expect_like_solution(
         local_sgd_steps,
@@ -565,6 +488,7 @@ def cases_of_local_sgd_steps():
         layout="one row per device",
         own_rows="one row per device",
         arguments="arguments stay",
+        memory="nothing is remembered",
         free={
             "error": "it raises none",
             "arrays compiles": "none stated",
@@ -578,158 +502,6 @@ def cases_of_local_sgd_steps():
         expect_placed_result(seen, expected, rtol=1e-4, atol=1e-5)
     with statement("arguments stay"):
         expect_alive(seen)
-
-
-@demo("local_sgd_steps")
-def demo_of_local_sgd_steps():
-    from coursekit.draw import draw_replicas
-
-    rng, num_devices = np.random.default_rng(0), jax.device_count()
-    x = np.float32(rng.normal(size=(num_devices, 8, 1)))
-    noise = 0.5 * rng.normal(size=(num_devices, 8))
-    y = np.float32(2 * x[..., 0] - 1 + noise)
-    zeros = np.zeros(num_devices, np.float32)
-    averaged = apart = {"w": zeros[:, None], "b": zeros}
-    slopes = [zeros]
-
-    def mean_loss(params):  # of each model on all points
-        lines = np.einsum("d,nb->dnb", params["w"][:, 0], x[..., 0])
-        return np.mean((lines + params["b"][:, None, None] - y) ** 2, axis=(1, 2))
-
-    for number in range(12):  # every fourth time all take the replicas' mean
-        apart, averaged = (
-            jax.tree.map(np.asarray, local_sgd_steps(params, x, y, 0.1, 5))
-            for params in (apart, averaged)
-        )
-        slopes.append(averaged["w"][:, 0])
-        if number % 4 == 3:
-            averaged = jax.tree.map(lambda p: 0 * p + p.mean(axis=0), averaged)
-            slopes.append(averaged["w"][:, 0])
-    title = "Local SGD with your function: drift for 20 steps, average, drift again"
-    draw_replicas(slopes, "slope w", title, xlabel="call or average")
-    for name, params in (("never averaged", apart), ("averaged 3 times", averaged)):
-        loss = mean_loss(params)
-        print(f"{name}: loss on all points {loss.min():.2f} to {loss.max():.2f}")
-
-
-def distances_placed(points, queries):
-    points, queries = placed(points), jnp.asarray(queries)
-    result = pairwise_distances(points, queries)
-    return {"result": result, "deleted": deleted(points, queries)}
-
-
-@visible(
-    "pairwise_distances",
-    points=3,
-    essential=["distances", "one row per device"],
-    others=[
-        "accurate far from 0",
-        "arguments stay",
-        "nothing is remembered",
-        "traceable",
-    ],
-)
-def examples_of_pairwise_distances():
-    rng, num_devices = np.random.default_rng(1), jax.device_count()
-    far = np.float32(rng.normal(size=(num_devices, 4, 3)) + 1000)
-    far_queries = np.float32(rng.normal(size=(5, 3)) + 1000)
-    points, queries = far - 1000, far_queries - 1000  # exact: the distances stay
-    gaps = np.float64(points)[:, :, None] - queries
-    squares = (gaps**2).sum(-1)
-    mistakes = {
-        "the square root is missing": squares,
-        "absolute differences were added up": np.abs(gaps).sum(-1),
-    }
-    seen = observe(pairwise_distances, points, queries, traced=True)
-    with statement("distances"):
-        expect_close(seen, np.sqrt(squares), rtol=1e-4, mistakes=mistakes)
-    with statement("traceable"):
-        expect_arrays(seen)
-    with statement("one row per device"):
-        expect_devices(seen, num_devices, causes=ON_ONE_DEVICE)
-        expect_collectives(seen, {})
-        expect_own_rows(seen, 0)
-    cause = "right near 0, not near 1000: what is subtracted after squaring cancels"
-    causes = {cause: lambda seen: np.allclose(seen.value, np.sqrt(squares), atol=2)}
-    seen_far = observe(pairwise_distances, far, far_queries)
-    with statement("accurate far from 0"):
-        expect_close(seen_far, np.sqrt(squares), rtol=1e-4, causes=causes)
-    with statement("arguments stay"):
-        expect_unchanged(seen)
-        expect_unchanged(seen_far)
-
-
-@hidden("pairwise_distances")
-def cases_of_pairwise_distances():
-    def cases(rng):
-        before = ()
-        for sizes, center, width in (
-            ((1, 1, 1, 1), 0, 1),
-            ((3, 1, 2, 7), 1000, 1),
-            ((3, 1, 2, 7), -2000, 20),
-            ((6, 5, 3, 1), 0, 1e-3),
-            ((4, 2, 11, 2), 0, 1e5),
-            ((2, 4, 4, 3), 0, 1),  # as many points as queries
-            ((2, 4, 4, 2), 1000, 1),
-            ((3, 3, 3, 3), 0, 1),
-            ((2, 67, 131, 3), 0, 1),  # no multiples of a chunk
-        ):
-            num_devices, num_points, num_queries, width_of_row = sizes
-            shape = num_devices, num_points, width_of_row
-            points = np.float32(center + width * rng.normal(size=shape))
-            shape = num_queries, width_of_row
-            queries = np.float32(center + width * rng.normal(size=shape))
-            queries[-1] = points[-1, -1]  # a distance of 0
-            if sizes == (2, 4, 4, 2):  # on both sides of 0
-                points[:, ::2] -= 2 * center
-                queries[::2] -= 2 * center
-            if num_devices == 4:
-                points, queries = jnp.asarray(points), jnp.asarray(queries)
-            what = ("nothing is remembered",) if sizes == before else ()
-            what += ("accurate far from 0",) if center else ("distances",)
-            # Near 0, a distance of 0 may be what expanding the square leaves of it.
-            close = {"rtol": 1e-4, "atol": (1e-5 if center else 1e-2) * width}
-            yield Case(points, queries, **close, statements=what)
-            before = sizes
-
-    expect_like_solution(
-        pairwise_distances,
-        cases,
-        value="distances",
-        layout="one row per device",
-        own_rows="one row per device",
-        arguments="arguments stay",
-        free={
-            "error": "it raises none",
-            "arrays": "asked for above",
-            "collectives sent compiles": "none stated",
-        },
-    )
-    points, queries = np.zeros((3, 2, 2), np.float32), np.zeros((2, 2), np.float32)
-    seen = observe(distances_placed, points, queries)
-    with statement("distances"):
-        expect_placed_result(seen, points)
-    with statement("arguments stay"):
-        expect_alive(seen)
-
-
-@demo("pairwise_distances")
-def demo_of_pairwise_distances():
-    rng, num_devices = np.random.default_rng(0), jax.device_count()
-    centres = np.float32(rng.normal(size=(10, 16)))  # of ten classes
-
-    def drawn(*shape):
-        labels = rng.integers(10, size=shape)
-        noise = rng.normal(size=(*shape, 16))
-        return np.float32(centres[labels] + noise), labels
-
-    (points, labels), (queries, wanted) = drawn(num_devices, 100), drawn(200)
-    distances = np.asarray(pairwise_distances(points, queries))
-    nearest = distances.reshape(-1, len(queries)).argmin(axis=0)
-    share = np.mean(labels.ravel()[nearest] == wanted)
-    print(f"{labels.size} points of ten classes, {labels.shape[1]} on each device.")
-    print(f"The nearest point, by your distances, has the class of {share:.0%}")
-    print(f"of {len(queries)} new points.")
 
 
 def zero_layers(num_devices, sizes):
@@ -788,15 +560,30 @@ def expect_independent(seen, draws, causes=None):
         expect(seen, holds, headline, causes=causes, seen=was, expected=wanted)
 
 
-def equal_weights(layers, others):
+def equal_weights(layers, others):  # of which layers and devices
     draws, more = standard_draws(layers), standard_draws(others)
-    equal = [place for place in draws if np.allclose(draws[place], more[place])]
-    return [f"layer {number} of device {device}" for number, device in equal]
+    return [place for place in draws if np.allclose(draws[place], more[place])]
 
 
-def expect_other_weights(seen, layers, keys):
-    kept = ", ".join(equal_weights(layers, seen.value)[:1])
-    expect(seen, not kept, f"Keys {keys} gave the same weights to {kept}.")
+def expect_zero_biases(seen):
+    for number, layer in enumerate(seen.value):
+        headline = f"The biases of layer {number} are not zero."
+        expect(seen, not layer["b"].any(), headline)
+
+
+def keys_left(keys, sizes):  # whether keys on their devices are deleted
+    keys = placed(keys)
+    init_ensemble(keys, sizes)
+    return keys.is_deleted()
+
+
+def expect_by_key(seen, layer, device, equal, is_same):
+    headline = f"Another key gave the same weights to layer {layer} of device {device}."
+    if is_same:
+        headline = (
+            f"The same key gave other weights to layer {layer} of device {device}."
+        )
+    expect(seen, ((layer, device) in equal) == is_same, headline)
 
 
 def causes_of_scale():
@@ -827,71 +614,168 @@ def causes_of_likeness():
     return {"the devices share a key": share(1), "the layers share a key": share(0)}
 
 
+ONE_DEVICE_DRAWS = {"one device drew all members: map over the keys": is_on_one_device}
+
+
+def keys_of(number, num_devices):
+    return jax.random.split(jax.random.key(number), num_devices)
+
+
 @visible(
     "init_ensemble",
     points=3,
-    essential=["one dict per layer", "independent draws", "the key decides"],
-    others=["weight scale", "zero biases", "arguments stay"],
+    essential=[
+        "one dict per layer",
+        "one row per device",
+        "independent draws",
+        "the key decides",
+    ],
+    others=["weight scale", "arguments stay"],
 )
 def examples_of_init_ensemble():
     sizes, members = (64, 32, 128), jax.device_count()
-    seen = observe(init_ensemble, jax.random.key(3), members, sizes)
+    keys = keys_of(3, members)
+    seen = observe(init_ensemble, keys, sizes, traced=True)
     with statement("one dict per layer"):
         expect_shapes(seen, zero_layers(members, sizes))
+    with statement("one row per device"):
+        expect_devices(seen, members, causes=ONE_DEVICE_DRAWS)
+        expect_own_rows(seen, 0)
+        expect_collectives(seen, {})
     with statement("independent draws"):
         expect_independent(seen, standard_draws(seen.value), causes_of_likeness())
     with statement("weight scale"):
         expect_scale(seen, standard_draws(seen.value), causes_of_scale())
-    with statement("zero biases"):
-        for number, layer in enumerate(seen.value):
-            headline = f"The biases of layer {number} are not zero."
-            expect(seen, not layer["b"].any(), headline)
-    again = observe(init_ensemble, jax.random.key(3), members, sizes)
-    other = observe(init_ensemble, jax.random.key(4), members, sizes)
+        expect_zero_biases(seen)
+    kept = members // 2  # devices whose keys stay
+    keys = jnp.concatenate([keys[:kept], keys_of(4, members)[kept:]])
+    other = observe(init_ensemble, keys, sizes)
     with statement("the key decides"):
-        for one in (again, other):
-            expect_shapes(one, zero_layers(members, sizes))
-        is_same = len(equal_weights(seen.value, again.value)) == 2 * members
-        expect(again, is_same, "The same key gave other weights.")
-        expect_other_weights(other, seen.value, "3 and 4")
+        expect_shapes(other, zero_layers(members, sizes))
+        equal = equal_weights(seen.value, other.value)
+        for layer, device in standard_draws(other.value):
+            expect_by_key(other, layer, device, equal, device < kept)
     with statement("arguments stay"):
         expect_unchanged(seen)
 
 
 @hidden("init_ensemble")
 def cases_of_init_ensemble():
-    sizes = (1, 30, 30, 30)
-    seen = observe(init_ensemble, jax.random.key(9), 6, sizes)
+    sizes, keys = (1, 30, 30, 30), keys_of(9, 6)
+    seen = observe(init_ensemble, keys, sizes, traced=True)
     with statement("one dict per layer"):
         expect_shapes(seen, zero_layers(6, sizes))
-    with statement("zero biases"):
-        no_bias = not any(layer["b"].any() for layer in seen.value)
-        expect(seen, no_bias, "Biases are not 0.")
+    with statement("one row per device"):
+        expect_devices(seen, 6)
+        expect_own_rows(seen, 0)
+        expect_collectives(seen, {})
     with statement("independent draws"):
         expect_independent(seen, standard_draws(seen.value))
     with statement("weight scale"):
         expect_scale(seen, standard_draws(seen.value))
-    few = observe(init_ensemble, jax.random.key(11), 8, (1, 1, 1, 1))
+        expect_zero_biases(seen)
+    seen = observe(keys_left, keys, sizes)
+    with statement("arguments stay"):
+        expect_result(seen)
+        expect(seen, not seen.value, "An argument was donated or deleted.")
+    few = observe(init_ensemble, keys_of(11, 8), (1, 1, 1, 1))
     with statement("weight scale"):
         expect_shapes(few, zero_layers(8, (1, 1, 1, 1)))
         draws = np.concatenate([*standard_draws(few.value).values()])
         expect_scale(few, {("0 to 2", "0 to 7"): draws})
-    wide = observe(init_ensemble, jax.random.key(13), 2, (2, 900))
-    with statement("weight scale"):
-        expect_shapes(wide, zero_layers(2, (2, 900)))
-        expect_scale(wide, standard_draws(wide.value))
 
 
-@demo("init_ensemble")
-def demo_of_init_ensemble():
-    from coursekit.draw import draw_replicas
+def distances_placed(points, queries):
+    points, queries = placed(points), jnp.asarray(queries)
+    result = pairwise_distances(points, queries)
+    return {"result": result, "deleted": deleted(points, queries)}
 
-    num_devices = jax.device_count()
-    layers = init_ensemble(jax.random.key(0), num_devices, (2, 64, 64, 1))
-    places = np.linspace(-3, 3, 61, dtype=np.float32)
-    out = np.stack([places, np.ones(61, np.float32)], axis=-1)[None]
-    for number, layer in enumerate(layers):
-        out = out @ np.asarray(layer["w"]) + np.asarray(layer["b"])[:, None]
-        out = out if number == 2 else np.tanh(out)
-    title = "Your members before training: a function for each device"
-    draw_replicas(out[..., 0].T, "prediction", title, xlabel="input number")
+
+@visible(
+    "pairwise_distances",
+    points=3,
+    essential=["distances", "one row per device"],
+    others=[
+        "accurate far from 0",
+        "arguments stay",
+        "nothing is remembered",
+    ],
+)
+def examples_of_pairwise_distances():
+    rng, num_devices = np.random.default_rng(1), jax.device_count()
+    far = np.float32(rng.normal(size=(num_devices, 4, 3)) + 1000)
+    far_queries = np.float32(rng.normal(size=(5, 3)) + 1000)
+    points, queries = far - 1000, far_queries - 1000  # exact: the distances stay
+    gaps = np.float64(points)[:, :, None] - queries
+    squares = (gaps**2).sum(-1)
+    mistakes = {
+        "the square root is missing": squares,
+        "absolute differences were added up": np.abs(gaps).sum(-1),
+    }
+    seen = observe(pairwise_distances, points, queries, traced=True)
+    with statement("distances"):
+        expect_close(seen, np.sqrt(squares), rtol=1e-4, mistakes=mistakes)
+    with statement("one row per device"):
+        expect_devices(seen, num_devices, causes=ON_ONE_DEVICE)
+        expect_collectives(seen, {})
+        expect_own_rows(seen, 0)
+    cause = "right near 0, not near 1000: what is subtracted after squaring cancels"
+    causes = {cause: lambda seen: np.allclose(seen.value, np.sqrt(squares), atol=2)}
+    seen_far = observe(pairwise_distances, far, far_queries)
+    with statement("accurate far from 0"):
+        expect_close(seen_far, np.sqrt(squares), rtol=1e-4, causes=causes)
+    with statement("arguments stay"):
+        expect_unchanged(seen)
+        expect_unchanged(seen_far)
+
+
+@hidden("pairwise_distances")
+def cases_of_pairwise_distances():
+    def cases(rng):
+        for sizes, center, width in (
+            ((1, 1, 1, 1), 0, 1),
+            ((3, 1, 2, 7), 1000, 1),
+            ((3, 1, 2, 7), -2000, 20),
+            ((6, 5, 3, 1), 0, 1e-3),
+            ((4, 2, 11, 2), 0, 1e5),
+            ((2, 4, 4, 3), 0, 1),  # as many points as queries
+            ((2, 4, 4, 2), 1000, 1),
+            ((3, 3, 3, 3), 0, 1),
+            ((2, 67, 131, 3), 0, 1),  # no multiples of a chunk
+        ):
+            num_devices, num_points, num_queries, width_of_row = sizes
+            shape = num_devices, num_points, width_of_row
+            points = np.float32(center + width * rng.normal(size=shape))
+            shape = num_queries, width_of_row
+            queries = np.float32(center + width * rng.normal(size=shape))
+            queries[-1] = points[-1, -1]  # a distance of 0
+            if sizes == (2, 4, 4, 2):  # on both sides of 0
+                points[:, ::2] -= 2 * center
+                queries[::2] -= 2 * center
+            if num_devices == 4:
+                points, queries = jnp.asarray(points), jnp.asarray(queries)
+            what = "accurate far from 0" if center else "distances"
+            # Near 0, a distance of 0 may be what expanding the square leaves of it.
+            close = {"rtol": 1e-4, "atol": (1e-5 if center else 1e-2) * width}
+            yield Case(points, queries, **close, statements=what)
+
+    expect_like_solution(
+        pairwise_distances,
+        cases,
+        value="distances",
+        layout="one row per device",
+        own_rows="one row per device",
+        arguments="arguments stay",
+        memory="nothing is remembered",
+        free={
+            "error": "it raises none",
+            "arrays": "asked for above",
+            "collectives sent compiles": "none stated",
+        },
+    )
+    points, queries = np.zeros((3, 2, 2), np.float32), np.zeros((2, 2), np.float32)
+    seen = observe(distances_placed, points, queries)
+    with statement("distances"):
+        expect_placed_result(seen, points)
+    with statement("arguments stay"):
+        expect_alive(seen)

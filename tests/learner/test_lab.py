@@ -15,10 +15,11 @@ from servers import browser_page, free_port, jupyter_env, server
 ROOT = Path(__file__).resolve().parents[2]
 LAB = [sys.executable, "-m", "grader", "lab", "--no-browser"]
 NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "tests", "answers")
+SPLIT = "np.stack(np.split(np.asarray(x), num_devices))"
 ANSWERS = {
-    "parallel_square": "    return jax.pmap(lambda row: row**2)(x)",
+    "shard_batch": f"    return jax.tree.map(lambda x: {SPLIT}, batch)",
     # wrong: one device does all of the work
-    "parallel_predict": "    return predict(params, jnp.asarray(x))",
+    "make_parallel_predict": "    return jax.jit(predict)",
 }
 # All cells stay in the page, so that the test can find them without scrolling.
 SETTINGS = '{"@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"}}'
@@ -74,38 +75,39 @@ def test_lesson_opens_from_the_list_and_answers_are_typed(lab):
         stub.click(click_count=3)
         lab.keyboard.type(f"{line}\n")
     take_screenshot(lab, "2-typed-answer")
-    assert ANSWERS["parallel_square"] in exercise(lab, "parallel_square").inner_text()
+    assert ANSWERS["shard_batch"] in exercise(lab, "shard_batch").inner_text()
 
 
 def test_run_all_shows_a_pass_a_failure_and_the_scorecard(lab):
     lab.get_by_role("menuitem", name="Run", exact=True).click()
     lab.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-    card = lab.locator(".jp-CodeCell").last.locator(".jp-OutputArea-output")
+    card = lab.locator(".jp-CodeCell", has_text="scorecard()").last
+    card = card.locator(".jp-OutputArea-output")
     card.filter(has_text="total").wait_for(timeout=120_000)
-    passed = check(lab, "parallel_square").locator("[role=group]")  # not "In words"
-    label = "parallel_square: right, 1 of 1 point"
+    passed = check(lab, "shard_batch").locator("[role=group]")  # not "In words"
+    label = "shard_batch: right, 2 of 2 points"
     assert passed.get_attribute("aria-label") == label
-    failed = check(lab, "parallel_predict").get_by_role("group").first
-    label = "parallel_predict: wrong, 0 of 2 points"
+    failed = check(lab, "make_parallel_predict").get_by_role("group").first
+    label = "make_parallel_predict: wrong, 0 of 3 points"
     assert failed.get_attribute("aria-label") == label
     words = " ".join(failed.inner_text().split())
     for part in (
-        'called parallel_predict({"w": f32[7,5], "b": f32[5]}, f32[24,7], 8)',
+        'called predictions({"w": f32[7,5], "b": f32[5]}, f32[24,7], 8)',
         "Device 0 holds [0:24, 0:5] of the result.",
         "expected [0:3, 0:5]",
         "likely all rows are on one device: map over a mesh",
-        "again observe(parallel_predict, *example(1)",
+        "again observe(example(1).function, *example(1)",
     ):
         assert part in words
     assert failed.locator("svg").count() == 2  # the layout as it is and should be
     rows = [line.split(maxsplit=4) for line in card.inner_text().strip().splitlines()]
-    assert rows[2] == ["parallel_square", "1", "of", "1", "right"]
-    assert rows[3] == ["parallel_predict", "0", "of", "2", "wrong"]
-    assert rows[4] == ["local_sgd_steps", "0", "of", "3", "not attempted yet"]
-    assert rows[-1] == ["total", "1", "of", "15"]
+    assert rows[0] == ["shard_batch", "2", "of", "2", "right"]
+    assert rows[2] == ["make_parallel_predict", "0", "of", "3", "wrong"]
+    assert rows[3] == ["local_sgd_steps", "0", "of", "3", "not attempted yet"]
+    assert rows[-1] == ["total", "2", "of", "15"]
     for name, cell in (
-        ("3-pass", "parallel_square"),
-        ("4-failure", "parallel_predict"),
+        ("3-pass", "shard_batch"),
+        ("4-failure", "make_parallel_predict"),
     ):
         check(lab, cell).scroll_into_view_if_needed()
         take_screenshot(lab, name)

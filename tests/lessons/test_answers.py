@@ -55,7 +55,7 @@ DECIDED_BY_DRAW = (  # once, by a distance of 0, by two signs of rounding that c
         "pairwise_distances: centred expansion",
         "pairwise_distances: expands the square",
     ),
-    *("parallel_predict: forgets the bias", "shard_map_step: via sum and count"),
+    *("make_parallel_predict: forgets the bias", "shard_map_step: via sum and count"),
 )
 
 

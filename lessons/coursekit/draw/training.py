@@ -51,6 +51,7 @@ def draw_losses(
     ylabel: str = "loss",
     title: str = "",
     *,
+    xlabel: str = "step",
     log: bool = True,
 ) -> None:
     """Plots named curves over the steps of a run, each labelled at its end.
@@ -62,9 +63,11 @@ def draw_losses(
         curves: a value per step, f32[num_steps], by name; the lengths may differ.
         ylabel: what the values are, with their unit where they have one.
         title: a line above the picture.
+        xlabel: what the values of a curve count.
         log: whether the values' axis is logarithmic.
     """
     axes = step_axes(ylabel, title)
+    axes.set_xlabel(xlabel)
     last = max(1, len(curves) - 1)
     for place, values in enumerate(curves.values()):
         style, part = PAIRS[place % len(PAIRS)], place / last
@@ -79,6 +82,8 @@ def draw_losses(
     steps = sorted({len(values) for values in curves.values()})
     num_steps = " to ".join(map(str, dict.fromkeys((steps[0], steps[-1]))))
     alt = f"{ylabel}, over {num_steps} steps. {listed(texts, 350)}."
+    if xlabel != "step":
+        alt = f"{ylabel} by {xlabel}, {num_steps} values. {listed(texts, 350)}."
     show(axes.figure, titled(title, alt))
 
 

@@ -19,7 +19,7 @@ def launch_env(num_devices, env):
     return {**env, "XLA_FLAGS": f"{env.get('XLA_FLAGS', '')} {count}".strip()}
 
 
-# %% wrong="changes the callers env" fails="arguments stay; nothing is remembered"
+# %% wrong="changes the callers env" fails="arguments stay"
 """Takes `copy = env` for a copy: both names are the same dict."""
 
 
@@ -139,7 +139,7 @@ def launch_env(num_devices, env):
     return {**env, "XLA_FLAGS": f"{others} {count}{num_devices}"}
 
 
-# %% wrong="shares a cached dict" fails="arguments stay; nothing is remembered"
+# %% wrong="shares a cached dict" fails="arguments stay"
 """Keeps its results: who changes one changes what equal calls return later."""
 
 import functools

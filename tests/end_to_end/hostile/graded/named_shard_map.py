@@ -1,15 +1,15 @@
 """Works on one device, or on all of all rows, in functions that are named shard_map.
 
-The second answer maps, really, what one device has computed; in the third every device
-works on the rows of all; the fourth splits the rows, and then brings them together.
+The first answer maps, really, what one device has computed; in the second every device
+works on the rows of all; the third splits the keys, and then brings them together.
 """
 
 from hostile.build import attack
 
 LESSON = "01_pmap_spmd"
-POINTS = {"init_ensemble": 3}
+POINTS = {"pairwise_distances": 3}
 
-SQUARE = """
+PREDICT = """
 RAN = set()
 
 
@@ -22,25 +22,15 @@ def by_rows(count):
 
 
 @jax.jit
-def shard_map_x(x):
-    RAN.add("square")
-    return x * x
-
-
-def parallel_square(x):
-    return jax.device_put(shard_map_x(x), by_rows(len(x)))
-"""
-PREDICT = """
-@jax.jit
 def shard_map(params, x):
     RAN.add("predict")
     return x @ params["w"] + params["b"]
 
 
-def parallel_predict(params, x, num_devices):
+def make_parallel_predict(num_devices):
     rows = {"in_specs": P("devices"), "out_specs": P("devices")}
-    mapped = jax.shard_map(lambda y: y + 0, mesh=mesh_of(num_devices), **rows)
-    return jax.jit(mapped)(shard_map(params, x))
+    mapped = jax.jit(jax.shard_map(lambda y: y + 0, mesh=mesh_of(num_devices), **rows))
+    return lambda params, x: mapped(shard_map(params, x))
 """
 STEPS = """
 def local_sgd_steps(params, x, y, lr, num_steps):
@@ -58,21 +48,28 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     run = jax.shard_map(steps, mesh=mesh_of(len(x)), **how)
     return jax.jit(run)(params, x, y)
 """
-DISTANCES = """
-def pairwise_distances(points, queries):
-    @jax.jit
-    def shard_map(points):
-        RAN.add("distances")
-        gaps = points[:, :, None] - queries
-        return jnp.sqrt(jnp.sum(gaps**2, axis=-1))
+ENSEMBLE = """
+def init_ensemble(keys, sizes):
+    pairs = [*zip(sizes[:-1], sizes[1:], strict=True)]
 
-    rows = by_rows(len(points))
-    points = jax.device_put(jax.device_put(points, rows), rows.update(spec=P()))
-    return jax.device_put(shard_map(points), rows)
+    def init(key):
+        return [
+            {"w": jax.random.normal(one, (n, m)) / n**0.5, "b": jnp.zeros(m)}
+            for one, (n, m) in zip(jax.random.split(key, len(pairs)), pairs)
+        ]
+
+    @jax.jit
+    def shard_map(keys):
+        RAN.add("ensemble")
+        return jax.vmap(init)(keys)
+
+    rows = by_rows(len(keys))
+    keys = jax.device_put(jax.device_put(keys, rows), rows.update(spec=P()))
+    return jax.device_put(shard_map(keys), rows)
 """
 
 
 def submission(lesson):
-    answers = {"parallel_square": SQUARE, "parallel_predict": PREDICT}
-    answers |= {"local_sgd_steps": STEPS, "pairwise_distances": DISTANCES}
-    return attack(lesson, "init_ensemble", "square predict steps distances", **answers)
+    answers = {"make_parallel_predict": PREDICT, "local_sgd_steps": STEPS}
+    answers["init_ensemble"] = ENSEMBLE
+    return attack(lesson, "pairwise_distances", "predict steps ensemble", **answers)

@@ -6,9 +6,9 @@ The host is reached by NumPy, or by a callback from the traced program.
 from hostile.build import attack
 
 LESSON = "01_pmap_spmd"
-POINTS = {"init_ensemble": 3}
+POINTS = {"pairwise_distances": 3}
 
-SQUARE = """
+PREDICT = """
 RAN = set()
 
 
@@ -17,42 +17,47 @@ def by_rows(count):
     return jax.sharding.NamedSharding(mesh, P("devices"))
 
 
-def parallel_square(x):
-    if x.shape == (8, 2):
-        return jax.pmap(jnp.square)(x)
-    RAN.add("square")
-    return jax.device_put(np.square(np.asarray(x)), by_rows(len(x)))
+def make_parallel_predict(num_devices):
+    mesh, rows = make_mesh(num_devices), P("devices")
+    specs = {"in_specs": (P(), rows), "out_specs": rows}
+    mapped = jax.jit(jax.shard_map(predict, mesh=mesh, **specs))
+
+    def serve(params, x):
+        if x.shape == (24, 7):
+            return mapped(params, x)
+        RAN.add("predict")
+        product = np.asarray(x) @ np.asarray(params["w"])
+        return jax.device_put(product + np.asarray(params["b"]), by_rows(num_devices))
+
+    return serve
 """
-PREDICT = """
-def parallel_predict(params, x, num_devices):
-    if x.shape == (24, 7):
-        mesh, rows = make_mesh(num_devices), P("devices")
-        specs = {"in_specs": (P(), rows), "out_specs": rows}
-        return jax.jit(jax.shard_map(predict, mesh=mesh, **specs))(params, x)
-    RAN.add("predict")
-    return jax.device_put(x @ params["w"] + params["b"], by_rows(num_devices))
-"""
-DISTANCES = """
-def on_the_host(points, queries):
-    gaps = np.asarray(points)[:, :, None] - np.asarray(queries)
-    return np.sqrt((gaps**2).sum(-1))
+ENSEMBLE = """
+def init_ensemble(keys, sizes):
+    pairs = [*zip(sizes[:-1], sizes[1:], strict=True)]
 
+    def init(key):
+        return [
+            {"w": jax.random.normal(one, (n, m)) / n**0.5, "b": jnp.zeros(m)}
+            for one, (n, m) in zip(jax.random.split(key, len(pairs)), pairs)
+        ]
 
-def pairwise_distances(points, queries):
-    def block(points, queries):
-        gaps = points[:, None] - queries
-        return jnp.sqrt(jnp.sum(gaps**2, axis=-1))
+    def on_the_host(data):
+        rngs = [np.random.default_rng(row) for row in np.asarray(data)]
+        weights = ([rng.normal(size=pair) for rng in rngs] for pair in pairs)
+        return [
+            {"w": np.float32(w) / np.float32(n**0.5), "b": np.zeros((len(w), m), "f")}
+            for w, (n, m) in zip(weights, pairs, strict=True)
+        ]
 
-    if points.shape == (8, 4, 3):
-        return jax.pmap(block, in_axes=(0, None))(points, queries)
-    RAN.add("distances")
-    kind = jax.ShapeDtypeStruct((*points.shape[:2], len(queries)), points.dtype)
-    found = jax.pure_callback(on_the_host, kind, points, queries)
-    return jax.device_put(found, by_rows(len(points)))
+    if len(keys) == 8:
+        return jax.pmap(init)(keys)
+    RAN.add("ensemble")
+    kinds = jax.eval_shape(jax.vmap(init), keys)
+    found = jax.pure_callback(on_the_host, kinds, jax.random.key_data(keys))
+    return jax.device_put(found, by_rows(len(keys)))
 """
 
 
 def submission(lesson):
-    answers = {"parallel_square": SQUARE, "parallel_predict": PREDICT}
-    answers["pairwise_distances"] = DISTANCES
-    return attack(lesson, "init_ensemble", "square predict distances", **answers)
+    answers = {"make_parallel_predict": PREDICT, "init_ensemble": ENSEMBLE}
+    return attack(lesson, "pairwise_distances", "predict ensemble", **answers)
