@@ -168,7 +168,7 @@ def make_parser() -> argparse.ArgumentParser:
     columns = {"action": "append", "default": [], "metavar": "LESSON=COLUMN"}
     export.add_argument("--assignment", dest="assignments", help=about, **columns)
     export.add_argument("--lesson", default="", help="only this one, for example 01")
-    for by_section in (grade, export):
+    for by_section in (grade, regrade, export, give_back):
         about = "only learners in this section of the roster"
         by_section.add_argument("--section", default="", metavar="NAME", help=about)
     about = "points beyond those possible in a --template; default: cap"

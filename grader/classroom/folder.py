@@ -171,17 +171,15 @@ class Classroom:
         """
         lessons = [self.lesson_named(lesson)] if lesson else self.lessons
         found = [one for one in self._submitted() if one.lesson in lessons]
-        if section:
-            members = self.members(section)
-            found = [one for one in found if one.student in members]
+        of_section = self.members(section) if section else self.students()
         if not students:
-            return found
+            return [one for one in found if one.student in of_section]
         wanted = {self.student_named(text) for text in students}
         for student in sorted(wanted - {one.student for one in found}):
             self.refuse_unknown(student)
             what = f"for {lesson} " * bool(lesson)
             raise ValueError(f'"{student}" submitted nothing {what}in {self.folder}.')
-        return [one for one in found if one.student in wanted]
+        return [one for one in found if one.student in wanted & of_section]
 
     def unknown_folders(self) -> list[str]:
         """Names the folders in submitted/ that belong to no lesson of this course."""

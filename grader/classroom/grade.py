@@ -187,6 +187,7 @@ def regrade(
     students: Sequence[str] = (),
     *,
     lesson: str = "",
+    section: str = "",
     exercise: str = "",
     workers: int = 0,
     limits: Limits | None = None,
@@ -201,10 +202,10 @@ def regrade(
     anything else is named and not applied.
 
     Raises:
-        ValueError: a learner without a submission, no such lesson or exercise.
+        ValueError: a learner without a submission; no such lesson, section or exercise.
     """
     limits, classroom = limits or Limits(), Classroom(folder)
-    chosen = classroom.submissions(lesson, students)
+    chosen = classroom.submissions(lesson, students, section=section)
     if exercise:
         lessons = [classroom.lesson_named(lesson)] if lesson else classroom.lessons
         known = [one for name in lessons for one in checks(classroom.lessons[name])]
