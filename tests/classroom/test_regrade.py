@@ -1,12 +1,17 @@
 """A regrade can be limited, says from the start what it does, and applies no more."""
 
+import dataclasses
+
+import pretended as pretended_module
 import pytest
 import tiny
 from classes import RIGHT, WRONG, make_class
 from pretended import NAME, grade, page, pretended, regrade, submit
 
 from grader.__main__ import main
+from grader.authoring.release import checks
 from grader.classroom import grade as grading
+from grader.results import Status
 
 pytestmark = pytest.mark.usefixtures("pretended")
 __all__ = ["pretended"]  # a fixture
@@ -70,6 +75,64 @@ def test_a_result_that_differs_elsewhere_is_named_and_not_applied(folder, monkey
     assert "bob 01_tiny: negate: right, 2 -> wrong, 0" in lines
     assert "3 of 3 points" in page(folder, "ada")
     assert "0 of 3 points" in page(folder, "bob")
+
+
+def mend_negate(folder):
+    """Changes nothing but the check of one exercise."""
+    path = folder / "class/source" / NAME / "coursekit/checks" / f"{NAME}.py"
+    one = "observe(negate, 3), -3", "observe(negate, 4), -4"
+    path.write_text(tiny.changed(path.read_text(), one))
+
+
+def checked(monkeypatch):
+    """Returns a list that gets which exercises are checked, each time any are."""
+    seen, real = [], grading.grade_jobs
+
+    def grade_jobs(executor, jobs):
+        seen.append((" ".join(checks(executor.lessons[NAME])), len(jobs)))
+        return real(executor, jobs)
+
+    monkeypatch.setattr(grading, "grade_jobs", grade_jobs)
+    return seen
+
+
+def test_a_mended_check_alone_is_run_again_and_applied(folder, monkeypatch, capsys):
+    mend_negate(folder)
+    monkeypatch.setitem(RIGHT, "negate", "no such text")
+    seen = checked(monkeypatch)
+    lines = regrade(folder, exercise="negate", apply=True)
+    assert seen == [("negate", 2)]
+    assert "ada 01_tiny: negate: right, 2 -> wrong, 0" in lines
+    assert "1 of 3 points" in page(folder, "ada")
+    # Nothing is left for `grade` but who did not try it.
+    assert "3 submissions: 2 graded before, 1 to grade" in grade(folder).text
+
+
+def test_who_submitted_since_is_graded_as_a_whole(folder, monkeypatch):
+    mend_negate(folder)
+    submit(folder, "bob", **RIGHT)
+    seen = checked(monkeypatch)
+    regrade(folder, exercise="negate", apply=True)
+    assert sorted(seen) == [("double negate", 1), ("negate", 1)]
+    assert "3 of 3 points" in page(folder, "ada")
+
+
+def test_a_result_that_counts_no_more_is_not_applied(folder, monkeypatch):
+    """The other exercise's evidence of tampering is not forgotten."""
+    submit(folder, "ada", double="# settrace\n" + RIGHT["double"], negate="x = 1")
+    grade(folder)
+    mend_negate(folder)
+    monkeypatch.setattr(grading, "has_tried", lambda *_: True)
+    pretended_result = pretended_module.result_of
+
+    def result_of(submitted, lesson):
+        found = pretended_result(submitted, lesson)
+        return dataclasses.replace(found, status=Status.GRADED)
+
+    monkeypatch.setattr(pretended_module, "result_of", result_of)
+    lines = regrade(folder, "ada", exercise="negate", apply=True)
+    assert "1 more difference, so it is not applied" in lines.text
+    assert "A person will look at it" in page(folder, "ada")
 
 
 def test_a_lesson_limits_what_is_graded(folder):
