@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import gc
 import os
 import pkgutil
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from coursekit.setup import SetupError, check_python
-from grader import ROOT, CourseError
+from grader import FULL, ROOT, CourseError
 from grader.containment.limits import DEFAULT_WALL_S, Limits
 
 # Imports make many objects that stay; searching them for garbage adds a quarter.
@@ -43,6 +44,8 @@ def main(argv: list[str] | None = None) -> int:
         )
     except (CourseError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
+        if getattr(error, "errno", None) == errno.ENOSPC:
+            print(FULL, file=sys.stderr)
     except KeyboardInterrupt:
         # At once: an ordinary exit would wait for the submissions in progress, whose
         # boxes end with this process.
