@@ -129,6 +129,8 @@ def make_parser() -> argparse.ArgumentParser:
         help="no credit for a part; --update keeps what the folder has",
     )
 
+    about = "draw siblings of exercises, which published solutions do not solve"
+    course.add_argument("--siblings", action="store_true", help=about)
     about = "of a new class, such as Europe/Berlin; default: the machine's"
     course.add_argument("--timezone", default="", help=about)
 

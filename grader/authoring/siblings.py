@@ -39,10 +39,12 @@ def table_path(source: Path) -> Path:
     return source.parent / "siblings" / f"{source.stem}.toml"
 
 
-def draw(source: Path, seed: int) -> dict[str, str]:
+def draw(source: Path, seed: str) -> dict[str, str]:
     """Draws a sibling of each of a lesson's exercises that have any: their names."""
     return {
-        exercise: random.Random(f"{seed} {source.stem} {exercise}").choice([*names])
+        exercise: random.Random(f"{seed.strip()} {source.stem} {exercise}").choice(
+            [*names]
+        )
         for exercise, names in siblings_of(source).items()
     }
 
