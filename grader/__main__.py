@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import errno
 import gc
 import os
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 from coursekit.setup import SetupError, check_python
 from grader import FULL, ROOT, CourseError
@@ -54,18 +57,38 @@ def main(argv: list[str] | None = None) -> int:
     return 2
 
 
+class Parser(argparse.ArgumentParser):
+    """Takes no option that is cut short, and says what a mistyped word may mean."""
+
+    def __init__(self, **options: Any):
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        found = re.search(r"(?:invalid choice: '|arguments: )([^' =]+)", message)
+        words = [*self._option_string_actions]
+        for action in self._actions:
+            words += map(str, action.choices or ())
+        if found and (near := difflib.get_close_matches(found[1], words, n=1)):
+            message += f". Did you mean {near[0]}?"
+        super().error(message)
+
+
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    return make_parser().parse_args(argv)
+    found, unknown = make_parser().parse_known_args(argv)
+    command = vars(found).pop("command")
+    if unknown:
+        command.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return found
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m grader", description=__doc__)
+def make_parser() -> Parser:
+    parser = Parser(prog="python -m grader", description=__doc__)
     commands = parser.add_subparsers(required=True)
 
     def command(name: str, run: Callable | str, about: str):
         """Adds a command, and what runs it: a function here, or "module:function"."""
         added = commands.add_parser(name, help=about, description=about)
-        added.set_defaults(run=run)
+        added.set_defaults(run=run, command=added)
         return added
 
     build = command("build", run_build, "Write the notebooks from their sources.")

@@ -202,6 +202,8 @@ def private_folders(
     folders = [*dict.fromkeys([*earlier, *named])]
     for one in folders:
         if not lesson_paths(root=one):
+            if one not in remembered:
+                raise ValueError(f"{one} holds no lesson: name the folder of your own.")
             raise ValueError(
                 f"{one} holds no lesson. Bring it back; or name the right folder, and "
                 f"leave this one out: course {folder} --update --without {one}"
