@@ -244,7 +244,7 @@ def whole_number(most: int) -> Callable[[str], int]:
 
 
 def run_build(lessons: Sequence[str], folder: Path | None, check: bool, rerun: bool):
-    from grader.authoring.build import COMMAND, build, stale
+    from grader.authoring.build import COMMAND, build, examples_alone, stale
 
     root = folder.expanduser().resolve() if folder else ROOT
     if not check:
@@ -252,6 +252,11 @@ def run_build(lessons: Sequence[str], folder: Path | None, check: bool, rerun: b
             if root == ROOT or "coursekit" not in path.relative_to(root).parts:
                 print(f"wrote {path.relative_to(root)}")
         if root != ROOT:
+            for exercise, statement in examples_alone(lessons, root):
+                print(
+                    f'note: only examples, which learners can read, try "{statement}" '
+                    f"of {exercise}, which is essential. Give it a hidden case."
+                )
             print(f"Next: python -m grader course CLASS --with {folder}")
         return 0
     found = stale(lessons, root)
