@@ -6,7 +6,16 @@ import pretended as pretended_module
 import pytest
 import tiny
 from classes import RIGHT, WRONG, make_class
-from pretended import NAME, grade, page, pretended, regrade, submit
+from pretended import (
+    NAME,
+    decide,
+    grade,
+    gradebook_of,
+    page,
+    pretended,
+    regrade,
+    submit,
+)
 
 from grader.__main__ import main
 from grader.authoring.release import checks
@@ -52,6 +61,32 @@ def test_a_bar_is_shown_before_the_first_result(folder, monkeypatch, capsys):
 
     monkeypatch.setattr(grading, "grade_jobs", grade_jobs)
     grading.regrade(folder / "class")
+
+
+def test_a_changed_submission_alone_is_graded_and_its_difference_listed(folder):
+    submit(folder, "bob", **RIGHT | {"double": f"{RIGHT['double']}  # better now"})
+    lines = grade(folder)
+    assert "3 submissions: 2 graded before, 1 to grade" in lines.text
+    assert "bob 01_tiny: double: wrong, 0 -> right, 1" in lines
+
+
+def test_differences_are_listed_before_any_is_applied_and_a_persons_scores_stay(
+    folder, monkeypatch
+):
+    decide(folder, "bob", "double", 0.5)
+    mend(folder, monkeypatch, "negate")
+    before = page(folder, "bob")
+    lines = regrade(folder, "ada", "bob")
+    assert "ada 01_tiny: negate: right, 2 -> wrong, 0" in lines
+    assert "2 graded again, 2 differ." in lines
+    assert lines[-1].startswith("Nothing was written.")
+    assert page(folder, "bob") == before
+    regrade(folder, "ada", "bob", apply=True)
+    assert "1 of 3 points" in page(folder, "ada")
+    assert "0.5 of 3 points" in page(folder, "bob")
+    with gradebook_of(folder) as book:
+        grades = book.find_submission(NAME, "bob").notebooks[0].grades
+        assert [one.auto_score for one in grades] == [0, 0]
 
 
 def test_an_exercise_limits_who_is_graded_and_what_is_listed(folder, monkeypatch):
