@@ -17,6 +17,7 @@ import pytest
 import tiny
 from classes import RIGHT, WRONG, answered, hand_in, is_trusted, make_class, printed
 from nbgrader.api import Gradebook
+from pretended import pretended
 
 from grader import ROOT, CourseError
 from grader.classroom.explain import explain
@@ -28,6 +29,7 @@ from grader.containment.limits import ContainmentError, Limits
 from grader.judging.judge_process import JudgeError
 from grader.workers import jobs, local_executor
 
+__all__ = ["pretended"]  # a fixture
 NAME = tiny.NAME
 
 
@@ -309,7 +311,7 @@ def test_two_gradings_of_a_class_exclude_each_other(class_of_two):
             run(grade, class_of_two / "class")
 
 
-def test_a_download_is_graded_and_returned_under_its_names(tmp_path):
+def test_a_download_is_graded_and_returned_under_its_names(tmp_path, pretended):
     lesson = make_class(tmp_path)
     with zipfile.ZipFile(tmp_path / "canvas.zip", "w") as archive:
         for name, answers in (
