@@ -5,6 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "lessons"))  # where the learner's package is
+FULL = "Make room on the disk, and run the command again: what is finished is saved."
 
 
 class CourseError(Exception):

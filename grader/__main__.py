@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
+import errno
 import gc
 import os
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 from coursekit.setup import SetupError, check_python
-from grader import ROOT, CourseError
+from grader import FULL, ROOT, CourseError
 from grader.containment.limits import DEFAULT_WALL_S, Limits
 
 # Imports make many objects that stay; searching them for garbage adds a quarter.
@@ -43,6 +47,8 @@ def main(argv: list[str] | None = None) -> int:
         )
     except (CourseError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
+        if getattr(error, "errno", None) == errno.ENOSPC:
+            print(FULL, file=sys.stderr)
     except KeyboardInterrupt:
         # At once: an ordinary exit would wait for the submissions in progress, whose
         # boxes end with this process.
@@ -51,18 +57,38 @@ def main(argv: list[str] | None = None) -> int:
     return 2
 
 
+class Parser(argparse.ArgumentParser):
+    """Takes no option that is cut short, and says what a mistyped word may mean."""
+
+    def __init__(self, **options: Any):
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        found = re.search(r"(?:invalid choice: '|arguments: )([^' =]+)", message)
+        words = [*self._option_string_actions]
+        for action in self._actions:
+            words += map(str, action.choices or ())
+        if found and (near := difflib.get_close_matches(found[1], words, n=1)):
+            message += f". Did you mean {near[0]}?"
+        super().error(message)
+
+
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    return make_parser().parse_args(argv)
+    found, unknown = make_parser().parse_known_args(argv)
+    command = vars(found).pop("command")
+    if unknown:
+        command.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return found
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m grader", description=__doc__)
+def make_parser() -> Parser:
+    parser = Parser(prog="python -m grader", description=__doc__)
     commands = parser.add_subparsers(required=True)
 
     def command(name: str, run: Callable | str, about: str):
         """Adds a command, and what runs it: a function here, or "module:function"."""
         added = commands.add_parser(name, help=about, description=about)
-        added.set_defaults(run=run)
+        added.set_defaults(run=run, command=added)
         return added
 
     build = command("build", run_build, "Write the notebooks from their sources.")
@@ -126,6 +152,8 @@ def make_parser() -> argparse.ArgumentParser:
         help="no credit for a part; --update keeps what the folder has",
     )
 
+    about = "draw siblings of exercises, which published solutions do not solve"
+    course.add_argument("--siblings", action="store_true", help=about)
     about = "of a new class, such as Europe/Berlin; default: the machine's"
     course.add_argument("--timezone", default="", help=about)
 
@@ -168,7 +196,7 @@ def make_parser() -> argparse.ArgumentParser:
     columns = {"action": "append", "default": [], "metavar": "LESSON=COLUMN"}
     export.add_argument("--assignment", dest="assignments", help=about, **columns)
     export.add_argument("--lesson", default="", help="only this one, for example 01")
-    for by_section in (grade, export):
+    for by_section in (grade, regrade, export, give_back):
         about = "only learners in this section of the roster"
         by_section.add_argument("--section", default="", metavar="NAME", help=about)
     about = "points beyond those possible in a --template; default: cap"
@@ -216,7 +244,7 @@ def whole_number(most: int) -> Callable[[str], int]:
 
 
 def run_build(lessons: Sequence[str], folder: Path | None, check: bool, rerun: bool):
-    from grader.authoring.build import COMMAND, build, stale
+    from grader.authoring.build import COMMAND, build, examples_alone, stale
 
     root = folder.expanduser().resolve() if folder else ROOT
     if not check:
@@ -224,6 +252,11 @@ def run_build(lessons: Sequence[str], folder: Path | None, check: bool, rerun: b
             if root == ROOT or "coursekit" not in path.relative_to(root).parts:
                 print(f"wrote {path.relative_to(root)}")
         if root != ROOT:
+            for exercise, statement in examples_alone(lessons, root):
+                print(
+                    f'note: only examples, which learners can read, try "{statement}" '
+                    f"of {exercise}, which is essential. Give it a hidden case."
+                )
             print(f"Next: python -m grader course CLASS --with {folder}")
         return 0
     found = stale(lessons, root)

@@ -218,7 +218,8 @@ class Record:
 
     Attributes:
         key: hash of all `hashes`; the same key stands for the same result.
-        hashes: SHA-256 of submission, lesson, seed, grader (with limits) and packages.
+        hashes: SHA-256 of submission, lesson (also by check), seed, grader (with
+            limits) and packages.
         seconds: how long grading took; not part of the key or of an export.
     """
 

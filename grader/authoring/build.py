@@ -23,7 +23,12 @@ from coursekit.setup import version_of
 from grader import ROOT
 from grader.atomic_files import write_file
 from grader.authoring.answer_trial import refuse_wrong_answers, trial_cell
-from grader.authoring.check_source import checks_path, parse, visible_source
+from grader.authoring.check_source import (
+    checks_path,
+    parse,
+    shown_only,
+    visible_source,
+)
 from grader.authoring.execution import execute
 from grader.authoring.known_answers import (
     KnownAnswer,
@@ -159,6 +164,12 @@ def lesson_sources(root: Path, names: Iterable[str] = ()) -> dict[str, str]:
         for source in lesson_paths(names, root)
         for path in (source, checks_path(source))
     }
+
+
+def examples_alone(names: Iterable[str], root: Path) -> list[tuple[str, str]]:
+    """Lists the essential statements that no hidden case tries: (exercise, name)."""
+    paths = map(checks_path, lesson_paths(names, root))
+    return [one for path in paths for one in shown_only(path)]
 
 
 def differing(files: Mapping[Path, bytes | None]) -> list[Path]:

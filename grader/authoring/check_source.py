@@ -165,6 +165,26 @@ def tried_statements(call: ast.AST) -> Iterator[str]:
             yield one.value
 
 
+def shown_only(path: Path) -> Iterator[tuple[str, str]]:
+    """Yields the essential statements that only the examples try: (exercise, name)."""
+    tree = parse(path)
+    functions = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef)}
+    hidden = {name: node for name, node, mark in marked(tree) if mark == "hidden"}
+    constants = [one for one in tree.body if isinstance(one, ast.Assign)]
+    for name, check in read_checks(path).items():
+        called = [*constants, *([hidden[name]] if name in hidden else [])]
+        said = set()
+        for function in called:  # which grows
+            for node in ast.walk(function):
+                match node:
+                    case ast.Constant(value):
+                        said.add(value)
+                    case ast.Name(other) if other in functions:
+                        found = functions[other]
+                        called += [found] if found not in called else []
+        yield from ((name, one) for one in check.essential if one not in said)
+
+
 def problems_of_comparison(path: Path, call: ast.Call) -> Iterator[Problem]:
     """Yields facts of which a comparison with the solution says nothing, or twice."""
     facts, optional, options = facts_of_comparison()

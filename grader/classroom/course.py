@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -16,7 +17,8 @@ from nbformat import NotebookNode
 
 from grader import ROOT
 from grader.atomic_files import read_text, write
-from grader.authoring.build import read, refuse_unbuilt
+from grader.authoring.build import refuse_unbuilt
+from grader.authoring.siblings import draw, read_with
 from grader.classroom.folder import CONFIG, SEED
 from grader.lessons import coursekit
 from grader.lessons.release import (
@@ -27,6 +29,7 @@ from grader.lessons.release import (
     without_grading_facts,
 )
 
+SIBLINGS = Path("grading", "siblings.json")  # which, by lesson and exercise
 PRIVATE = Path("grading", "private-lessons.txt")  # the folders that they are from
 NO_PART = "partial_credit=False"  # what the set-up cell of such a lesson says
 SETTINGS = '''\
@@ -72,6 +75,7 @@ def make_course(
     private: Iterable[Path] = (),
     without: Iterable[Path] = (),
     timezone: str = "",
+    siblings: bool = False,
     root: Path = ROOT,
 ) -> dict[str, str]:
     """Writes nbgrader_config.py and source/ into `folder`; says what it did by lesson.
@@ -82,7 +86,8 @@ def make_course(
     the set-up cell says so, and all who run or grade the lesson follow it. None: as the
     folder has it. `private` folders of lessons are remembered; a lesson replaces ours
     of its name. The folders in `without` are no longer remembered, and ours come back.
-    `timezone` is that of a new class, else the machine's.
+    `timezone` is that of a new class, else the machine's. With `siblings` the seed
+    draws a sibling of each exercise that has some; the folder keeps those that it has.
 
     Raises:
         SourceError, BuildError: a private lesson breaks a rule, or is not built.
@@ -110,6 +115,11 @@ def make_course(
             f"The class has a time zone: change c.Classroom.timezone in "
             f"{folder / CONFIG}."
         )
+    if update and siblings and not lessons:
+        raise ValueError(
+            "Siblings are other exercises for the learners. Name the lessons that get "
+            "them: --update --siblings --lessons 02"
+        )
     if timezone and timezone not in zoneinfo.available_timezones():
         raise ValueError(
             f'"{timezone}" is no time zone. Write it like "Europe/Berlin" or '
@@ -124,6 +134,9 @@ def make_course(
     dropped = [one.expanduser().resolve() for one in without]
     folders = private_folders(folder, named, dropped)
     is_strict = any(map(gives_no_part, folder.glob("source/*/*.ipynb")))
+    # A random seed of the hidden tests' cases, so that nobody knows them.
+    seed = read_text(folder / SEED) or f"{secrets.randbits(128)}\n"
+    drawn = json.loads(read_text(folder / SIBLINGS) or "{}")
     done: dict[str, str] = {}
     for path in lesson_paths(lessons, root, folders):
         name, copy = path.stem, LessonCopy(folder, path.stem)
@@ -143,7 +156,11 @@ def make_course(
         strict = all_or_nothing
         if strict is None:
             strict = is_strict if is_new else gives_no_part(copy.notebook)
-        notebook = with_setting(read(path, path.parents[1]), strict)
+        if siblings and (found := draw(path, seed)):
+            drawn[name] = found | drawn.get(name, {})
+        others = drawn.get(name, {})
+        done[name] += f", with a sibling of {', '.join(others)}" if others else ""
+        notebook = with_setting(read_with(path, path.parents[1], others), strict)
         # Modules that are gone would make it another version of the package.
         shutil.rmtree(copy.notebook.parent / "coursekit", ignore_errors=True)
         coursekit.copy(copy.notebook.parent, root)
@@ -158,9 +175,10 @@ def make_course(
         (folder / CONFIG).write_text(SETTINGS.format(**facts), encoding="utf-8")
     if folders or dropped:
         write(folder / PRIVATE, "".join(f"{one}\n" for one in folders))
+    if drawn:
+        write(folder / SIBLINGS, json.dumps(drawn, indent=2) + "\n")
     if not (folder / SEED).exists():
-        # A random seed of the hidden tests' cases, so that nobody knows them.
-        write(folder / SEED, f"{secrets.randbits(128)}\n")
+        write(folder / SEED, seed)
     return done
 
 
@@ -184,6 +202,8 @@ def private_folders(
     folders = [*dict.fromkeys([*earlier, *named])]
     for one in folders:
         if not lesson_paths(root=one):
+            if one not in remembered:
+                raise ValueError(f"{one} holds no lesson: name the folder of your own.")
             raise ValueError(
                 f"{one} holds no lesson. Bring it back; or name the right folder, and "
                 f"leave this one out: course {folder} --update --without {one}"

@@ -23,6 +23,7 @@ from grader.classroom.roster import (
     write_rows,
 )
 from grader.classroom.spreadsheet import read_table
+from grader.pages.wording import with_name
 
 
 def roster(folder: Path, files: Sequence[Path] = (), *, replace: bool = False) -> int:
@@ -143,5 +144,4 @@ def list_missing(classroom: Classroom) -> None:
 
 
 def shown(student: str, people: Mapping[str, Row]) -> str:
-    name = people.get(student, {}).get("name")
-    return f"{name} ({student})" if name else student
+    return with_name(student, people.get(student, {}).get("name", ""))

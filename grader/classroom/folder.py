@@ -21,6 +21,7 @@ from grader.atomic_files import read_text, write
 from grader.classroom.roster import find_student, read_names, read_people, read_sections
 from grader.classroom.store import Store
 from grader.lessons.release import hidden_source, names_lesson, with_checks
+from grader.pages.wording import with_name
 from grader.results import Record
 
 CONFIG = "nbgrader_config.py"
@@ -171,17 +172,15 @@ class Classroom:
         """
         lessons = [self.lesson_named(lesson)] if lesson else self.lessons
         found = [one for one in self._submitted() if one.lesson in lessons]
-        if section:
-            members = self.members(section)
-            found = [one for one in found if one.student in members]
+        of_section = self.members(section) if section else self.students()
         if not students:
-            return found
+            return [one for one in found if one.student in of_section]
         wanted = {self.student_named(text) for text in students}
         for student in sorted(wanted - {one.student for one in found}):
             self.refuse_unknown(student)
             what = f"for {lesson} " * bool(lesson)
             raise ValueError(f'"{student}" submitted nothing {what}in {self.folder}.')
-        return [one for one in found if one.student in wanted]
+        return [one for one in found if one.student in wanted & of_section]
 
     def unknown_folders(self) -> list[str]:
         """Names the folders in submitted/ that belong to no lesson of this course."""
@@ -198,12 +197,16 @@ class Classroom:
         return {path.name for path in root.glob("*")}
 
     def refuse_unknown(self, student: str) -> None:
-        """Raises a ValueError for an id that nobody has; it names similar ones."""
-        people = read_people(self.roster)
-        known = {one.student for one in self._submitted()} | people.keys()
+        """Raises a ValueError for an id that nobody has; it names similar learners."""
+        known = dict.fromkeys((one.student for one in self._submitted()), "")
+        people = read_people(self.roster).items()
+        known |= {one: row.get("name") or "" for one, row in people}
         if student not in known:
-            like = difflib.get_close_matches(student, sorted(known), n=3)
-            near = f" Similar ids: {', '.join(like)}." if like else ""
+            words = {name: one for one, name in known.items() if name}
+            words |= {one: one for one in known}
+            like = difflib.get_close_matches(student, sorted(words), n=3)
+            who = dict.fromkeys(with_name(words[w], known[words[w]]) for w in like)
+            near = f" Similar: {'; '.join(who)}." if who else ""
             raise ValueError(f'There is no "{student}" in {self.folder}.{near}')
 
     def lesson_named(self, text: str) -> str:

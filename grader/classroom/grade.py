@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +34,7 @@ from grader.lessons.release import checks, with_check_of
 from grader.pages.terminal import differences, print_statuses, summary
 from grader.results import Outcome, Record, Result
 from grader.submissions.collecting import Collection, collect
-from grader.workers.cache_key import lesson_hashes
+from grader.workers.cache_key import lesson_hashes, without_check
 from grader.workers.executor import grade_jobs, open_executor
 from grader.workers.jobs import FinishedJob, Job, infra_error, job_of
 from grader.workers.local_executor import LocalExecutor
@@ -188,6 +189,7 @@ def regrade(
     students: Sequence[str] = (),
     *,
     lesson: str = "",
+    section: str = "",
     exercise: str = "",
     workers: int = 0,
     limits: Limits | None = None,
@@ -197,15 +199,15 @@ def regrade(
 ) -> int:
     """Grades again what has a result, and lists each difference before it applies any.
 
-    With `exercise` it grades those who tried it, and lists the differences in it. Only
-    to `apply` these are the other exercises checked, too: a result that differs in
-    anything else is named and not applied.
+    With `exercise` it grades those who tried it, and lists the differences in it. To
+    `apply` these, the other exercises are checked, too, unless nothing that decides
+    them has changed: a result that differs in anything else is named and not applied.
 
     Raises:
-        ValueError: a learner without a submission, no such lesson or exercise.
+        ValueError: a learner without a submission; no such lesson, section or exercise.
     """
     limits, classroom = limits or Limits(), Classroom(folder)
-    chosen = classroom.submissions(lesson, students)
+    chosen = classroom.submissions(lesson, students, section=section)
     if exercise:
         lessons = [classroom.lesson_named(lesson)] if lesson else classroom.lessons
         known = [one for name in lessons for one in checks(classroom.lessons[name])]
@@ -216,16 +218,25 @@ def regrade(
     with classroom.store.writing():
         print(f"{len(chosen)} submissions to grade again.", flush=True)
         jobs = read_jobs(classroom, chosen, limits)
-        options = {"most": len(jobs), "workers": workers, "trusted": trusted}
-        lessons = classroom.lessons
-        if exercise and not apply:
-            lessons = {name: with_check_of(lessons[name], exercise) for name in lessons}
-        with open_executor(lessons, limits, scheduler, **options) as executor:
-            found = {jobs[one.job]: one for one in graded(executor, list(jobs))}
+        published = {one: classroom.published(one) for one in chosen}
+        alone = [
+            job
+            for job in (jobs if exercise else ())
+            if not apply or is_other_check(published[jobs[job]], job, exercise)
+        ]
+        lessons, found = classroom.lessons, {}
+        parts = {n: with_check_of(one, exercise) for n, one in lessons.items()}
+        for of, some in ((parts, alone), (lessons, [*jobs.keys() - {*alone}])):
+            options = {"most": len(some), "workers": workers, "trusted": trusted}
+            if some:
+                with open_executor(of, limits, scheduler, **options) as executor:
+                    found |= {jobs[one.job]: one for one in graded(executor, some)}
+        for submission in map(jobs.get, alone if apply else ()):
+            found[submission] = with_others(found[submission], published[submission])
         num_changed, records = 0, {}
         for submission, one in sorted(found.items()):
             others: list[str] = []  # differences that were not asked for
-            earlier = classroom.published(submission)
+            earlier = published[submission]
             if not one.record:
                 lines = [one.error]
             elif not earlier:
@@ -262,6 +273,27 @@ def regrade(
         else:
             print("Nothing was written. To apply this: the same command with --apply.")
     return 0 if all(one.record for one in found.values()) else 1
+
+
+def is_other_check(earlier: Record | None, job: Job, exercise: str) -> bool:
+    """Tells whether nothing that decides the other exercises has changed since."""
+    now = without_check(job.hashes, exercise)
+    return bool(earlier) and without_check(earlier.hashes, exercise) == now
+
+
+def with_others(one: FinishedJob, earlier: Record) -> FinishedJob:
+    """Adds to the result of one exercise what an earlier record has on the others."""
+    if not one.record:
+        return one
+    new, old = one.record.result, earlier.result
+    again = {exercise.exercise: exercise for exercise in new.exercises}
+    result = dataclasses.replace(
+        new,
+        exercises=tuple(again.get(each.exercise, each) for each in old.exercises),
+        notes=tuple(dict.fromkeys((*old.notes, *new.notes))),
+        limits=tuple(dict.fromkeys((*old.limits, *new.limits))),
+    )
+    return FinishedJob(one.job, dataclasses.replace(one.record, result=result))
 
 
 def has_tried(record: Record | None, exercise: str) -> bool:

@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any
+from unittest import mock
 
 from nbgrader import utils
 from nbgrader.api import (
@@ -28,9 +29,10 @@ from nbgrader.preprocessors import SaveCells
 from sqlalchemy import create_engine, inspect, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import contains_eager, joinedload, selectinload
+from tornado.log import app_log
 from tqdm import tqdm
 
-from grader import CourseError
+from grader import FULL, CourseError
 from grader.atomic_files import read_text, write
 from grader.classroom.folder import Classroom, Publication, Submission
 from grader.classroom.lateness import NOT_LATE, Late, Lateness
@@ -107,9 +109,13 @@ def usable(db_url: str) -> Iterator[str]:
             if url.database and is_locked(url.database):
                 say(f"{url.database} is in use by another program: waiting for it.")
             url = url.update_query_dict({"timeout": str(LOCK_TIMEOUT_S)})
-        yield url.render_as_string(hide_password=False)
+        with mock.patch.object(app_log, "disabled", True):  # it is said below
+            yield url.render_as_string(hide_password=False)
     except (SQLAlchemyError, InvalidEntry) as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+        reason = reason.removeprefix("(sqlite3.OperationalError) ")
+        if reason == "database or disk is full":
+            reason += f". {FULL}"
         if "database is locked" in reason:
             reason += (
                 f" for {LOCK_TIMEOUT_S} seconds. Close the program that uses it (for "

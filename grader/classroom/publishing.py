@@ -262,8 +262,8 @@ def publish_reports(classroom: Classroom) -> dict[Submission, Result]:
             if (name, section) not in reports:
                 solutions = {one: c.source for one, c in exercises(lesson).items()}
                 heading = ", ".join(filter(None, [title(lesson, name), section]))
-                report = ClassReport(name, title=heading, solutions=solutions)
-                reports[name, section] = report
+                facts = {"title": heading, "solutions": solutions, "names": names}
+                reports[name, section] = ClassReport(name, **facts)
             reports[name, section].add(submission.student, final)
         finals[submission] = dataclasses.replace(final, exercises=())
     for (name, section), report in reports.items():

@@ -24,10 +24,8 @@ def purge(folder: Path, students: Sequence[str], *, apply: bool = False) -> int:
     verb = "removed" if apply else "would remove"
     with classroom.store.writing():
         names = classroom.names()
-        known = {one.student for one in classroom.submissions()} | names.keys()
         for student in map(classroom.student_named, students):
-            if student not in known:
-                raise ValueError(f'Nothing is kept about "{student}".')
+            classroom.refuse_unknown(student)
             if apply:  # while the roster still knows who the learner is
                 Lateness(classroom).remove(student)
             for path in paths_of(classroom, student):

@@ -35,14 +35,20 @@ Entry = tuple[str, bytes]  # a file's path in an archive, and its content
 
 
 def return_feedback(
-    folder: Path, lesson: str, kind: str = "zip", to: Path | None = None
+    folder: Path,
+    lesson: str,
+    kind: str = "zip",
+    to: Path | None = None,
+    *,
+    section: str = "",
 ) -> int:
     """Packs a lesson's feedback into a zip archive, or releases it to the exchange.
 
-    What a person still has to decide is not returned.
+    What a person still has to decide is not returned; with a `section`, only what its
+    learners submitted is.
 
     Raises:
-        ValueError: no such lesson or format, or nothing to return.
+        ValueError: no such lesson, section or format, or nothing to return.
         CourseError: the exchange does not take it.
     """
     if kind not in ENTRIES:
@@ -54,7 +60,7 @@ def return_feedback(
     with classroom.store.writing():
         publish_reports(classroom)  # a person may have given points since the grading
     entries, unknown, undecided, ungraded = {}, [], [], []
-    for submission, final in results_of(classroom, name).items():
+    for submission, final in results_of(classroom, name, section).items():
         if final is None:
             ungraded.append(f"{submission} (not graded yet: run `grade`)")
         elif final.score is None:

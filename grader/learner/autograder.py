@@ -113,7 +113,7 @@ def classroom50(
     ]
     names = {"classroom": "CLASSROOM", "assignment": "ASSIGNMENT"}
     names |= {"submission": "SUBMISSION_TAG", "commit": "COMMIT_URL"}
-    names |= {"release": "RELEASE_URL", "review": "COMMIT_URL"}
+    names |= {"release": "RELEASE_URL", "review": "REVIEW_URL"}
     facts = {fact: environment.get(name, "") for fact, name in names.items()}
     most = round(100 * result.max_points)
     score = min(round(100 * result.points), most)

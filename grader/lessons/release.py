@@ -113,7 +113,10 @@ def lesson_paths(
         matching = [path for path in paths if names_lesson(Path(name).stem, path.stem)]
         if not matching:
             known = ", ".join(path.stem for path in paths)
-            raise ValueError(f'There is no lesson "{name}". The lessons are: {known}.')
+            apart = " Write several with spaces: 01 02." if "," in name else ""
+            raise ValueError(
+                f'There is no lesson "{name}". The lessons are: {known}.{apart}'
+            )
         chosen += matching
     return list(dict.fromkeys(chosen)) or paths
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from coursekit.outcomes import FAILS, HOLDS
 from grader.pages.page import PageBudget, render
 from grader.pages.similar_work import PUBLISHED, Answers
-from grader.pages.wording import OUTCOMES, STATUSES
+from grader.pages.wording import OUTCOMES, STATUSES, with_name
 from grader.results import ExerciseResult, Outcome, Result, Status, late_text
 from grader.submissions.clean_text import clean_line
 
@@ -21,12 +21,19 @@ SEE_ABOVE = "see above"  # a statement that failed together with an earlier one
 class ClassReport:
     """A report that takes in one result after the other, and keeps only what it shows.
 
-    Learners are known by their ids, never by names; `solutions` holds the source of
-    each exercise as solved. The page does not depend on the order of the results.
+    `solutions` holds the source of each exercise as solved; `names` are those of the
+    learners, by id. The page does not depend on the order of the results.
     """
 
-    def __init__(self, lesson: str, *, title: str, solutions: Mapping[str, str]):
-        self.lesson, self.title = lesson, title
+    def __init__(
+        self,
+        lesson: str,
+        *,
+        title: str,
+        solutions: Mapping[str, str],
+        names: Mapping[str, str],
+    ):
+        self.lesson, self.title, self.names = lesson, title, names
         self.statuses: Counter[Status] = Counter()
         self.scores: list[float] = []
         self.max_points = 0.0
@@ -58,6 +65,9 @@ class ClassReport:
         self.answers.add(
             student, {one.exercise: one.source for one in result.exercises}
         )
+
+    def learner(self, student: str) -> str:
+        return with_name(student, self.names.get(student, ""))
 
     def page(self) -> str:
         return render(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import collections
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from coursekit.card import text_card, total
 from coursekit.i18n import translated
+from coursekit.outcomes import BROKEN
 from grader.pages.wording import points_of
 from grader.results import ExerciseResult, Outcome, Result, Status
 
@@ -55,10 +56,25 @@ def differences(old: Result, new: Result) -> list[str]:
     before = {one.exercise: one for one in old.exercises}
     for one in new.exercises:
         was = before.get(one.exercise)
-        if was is None or (was.points, was.outcome) != (one.points, one.outcome):
+        if was is None or facts_of(was) != facts_of(one):
             text = f"{was.outcome}, {was.points:g}" if was else "not there"
-            lines.append(f"{one.exercise}: {text} -> {one.outcome}, {one.points:g}")
+            why = "; ".join(dict.fromkeys(faults_of(one)))
+            now = f"{one.outcome}, {one.points:g}{f' ({why})' * bool(why)}"
+            lines.append(f"{one.exercise}: {text} -> {now}")
     return lines
+
+
+def facts_of(one: ExerciseResult) -> tuple[float, Outcome, bool]:
+    return one.points, one.outcome, one.has_broken_check
+
+
+def faults_of(one: ExerciseResult) -> Iterator[str]:
+    """Yields why an exercise's check failed by itself."""
+    if one.outcome is Outcome.BROKEN:
+        yield one.message
+    for statement in one.statements:
+        if statement.standing == BROKEN:
+            yield statement.headline
 
 
 def print_statuses(results: Iterable[Result], num_submissions: int) -> int:

@@ -97,6 +97,11 @@ STATUSES = {
 }
 
 
+def with_name(student: str, name: str) -> str:
+    """Shows a learner to an instructor: "Lovelace, Ada (101)", or only the id."""
+    return f"{name} ({student})" if name else student
+
+
 def points_of(points: float, max_points: float) -> str:
     """Writes how many points were earned, of how many; without a maximum, a bonus."""
     if not max_points:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import copy
 import functools
 import hashlib
 import importlib.metadata
@@ -16,9 +18,10 @@ from nbformat import NotebookNode
 
 from coursekit.setup import version_of
 from grader import ROOT
+from grader.authoring.check_source import lines_of, marked
 from grader.containment.limits import Limits
 from grader.lessons import coursekit
-from grader.lessons.release import dumps
+from grader.lessons.release import checks, dumps, hidden_source
 
 # The parts of the grader that decide a grade; the others display it or serve authors.
 DECIDING = (
@@ -40,10 +43,34 @@ def lesson_hashes(
     seed = plain.metadata.pop("seed", 0)
     return {
         "lesson": sha256((dumps(plain) + package).encode()),
+        "checks": json.dumps(hashes_of_checks(plain, package)),
         "seed": sha256(str(seed).encode()),
         "grader": sha256(deciding_source() + repr(limits).encode()),
         "packages": sha256(installed_packages()),
     }
+
+
+def hashes_of_checks(lesson: NotebookNode, package: str) -> dict[str, str]:
+    """Hashes what only one exercise's check is made of, by exercise; "": all else."""
+    lines = lesson.metadata.get("checks", "").splitlines(keepends=True)
+    others, own = copy.deepcopy(lesson), dict.fromkeys(checks(lesson), "")
+    for name, node, _ in marked(ast.parse("".join(lines))):
+        if name in own:
+            own[name] += "".join(lines[lines_of(node)])
+            lines[lines_of(node)] = [""] * len(lines[lines_of(node)])
+    others.metadata["checks"] = "".join(lines)
+    for name, cell in checks(others).items():
+        own[name] += hidden_source(cell)
+        cell.source = cell.source.replace(hidden_source(cell), "")
+    texts = own | {"": dumps(others) + package}
+    return {name: sha256(text.encode())[:16] for name, text in texts.items()}
+
+
+def without_check(hashes: Mapping[str, str], exercise: str) -> dict[str, str]:
+    """Returns the hashes of what decides the results of all other exercises."""
+    parts = json.loads(hashes.get("checks", "{}"))
+    parts.pop(exercise, None)
+    return {**hashes, "lesson": "", "checks": json.dumps(parts)}
 
 
 def sha256(data: bytes) -> str:

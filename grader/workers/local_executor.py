@@ -134,13 +134,17 @@ class LocalExecutor:
     def is_public(self, name: str) -> bool:
         """Tells whether the course itself publishes the solution of each exercise.
 
-        Learners' code can read what a solution compiles: not that of private exercises.
+        Learners' code can read what a solution compiles: not that of private exercises,
+        or of siblings of ours.
         """
-        path = ROOT / "lessons" / f"{name}.ipynb"
+        path = ROOT / "solutions" / f"{name}.ipynb"
         if not path.exists():
             return False  # an instructor's own lesson
-        public = exercises(nbformat.read(path, as_version=4))
-        return exercises(self.lessons[name]).keys() <= public.keys()
+        public, own = (
+            {one: cell.source for one, cell in exercises(lesson).items()}
+            for lesson in (nbformat.read(path, as_version=4), self.lessons[name])
+        )
+        return own.items() <= public.items()
 
     def solve(self, name: str, folder: Path) -> None:
         """Grades a lesson's own solution, which adds what it compiles to `folder`."""

@@ -4,7 +4,14 @@ import ast
 
 from tiny import CHECKS, NAME, changed
 
-from grader.authoring.check_source import checks_path, read_checks, visible_source
+from grader.__main__ import main
+from grader.atomic_files import write
+from grader.authoring.check_source import (
+    checks_path,
+    read_checks,
+    shown_only,
+    visible_source,
+)
 
 MARK = '@visible("double", points=1, essential=["twice"])'
 HIDDEN = '@hidden("double")'
@@ -39,6 +46,40 @@ def test_hidden_cases_at_the_end_leave_no_blank_lines():
     cases, rest = after.split("@visible", 1)
     last = f"{before}@visible{rest.rstrip()}\n\n\n{HIDDEN}{cases.rstrip()}\n"
     assert visible_source(last) == f"{before}@visible{rest.rstrip()}\n"
+
+
+HELPER = """\
+def expect_twice(x):
+    with statement("twice"):
+        expect_close(observe(double, x), 2 * x)
+
+
+"""
+
+
+def test_what_only_the_examples_try_is_listed(tmp_path):
+    path = tmp_path / "checks.py"
+    path.write_text(CHECKS)
+    assert [*shown_only(path)] == [("negate", "negative")]
+    block = BLOCK.replace("3), 6", "-7), -14")
+    path.write_text(changed(CHECKS, (MARK, HELPER + MARK), (block, "    pass\n")))
+    assert [*shown_only(path)] == [("double", "twice"), ("negate", "negative")]
+    called = (MARK, HELPER + MARK), (block, "    expect_twice(-7)\n")
+    path.write_text(changed(CHECKS, *called))
+    assert [*shown_only(path)] == [("negate", "negative")]
+
+
+def test_a_private_build_says_so(tmp_path, monkeypatch, capsys):
+    checks = tmp_path / "solutions" / "checks" / f"{NAME}.py"
+    write(checks, CHECKS)
+    write(tmp_path / "solutions" / f"{NAME}.py", "")
+    monkeypatch.setattr("grader.authoring.build.build", lambda *_, **__: [])
+    assert main(["build", "--folder", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert (
+        'note: only examples, which learners can read, try "negative" of negate' in said
+    )
+    assert '"twice"' not in said
 
 
 def test_helpers_stay_and_decorators_go():

@@ -86,6 +86,22 @@ def test_a_score_and_a_comment_are_on_the_page_in_the_report_and_in_exports(fold
         assert book.find_submission(NAME, "bob").score == 2.5
 
 
+def test_scores_by_hand_decide_work_under_review(folder):
+    submit(folder, "bob", **RIGHT | {"double": f"# settrace\n{RIGHT['double']}"})
+    lines = grade(folder)
+    assert any(line.startswith("A person must decide") for line in lines)
+    _, lines = printed(export, folder / "class")
+    assert any(line.startswith("without a score: bob 01_tiny") for line in lines)
+    decide(folder, "bob", "double", 1)
+    decide(folder, "bob", "negate", 0)
+    lines = grade(folder)
+    assert not any(line.startswith("A person must decide") for line in lines)
+    said = words(page(folder, "bob"))
+    assert "1 of 3 points" in said and "A person looked at this work" in said
+    assert "For you to decide" not in words(report(folder))
+    assert explained(folder, "bob")[0] == "bob 01_tiny: GRADED_WITH_NOTE  1 of 3"
+
+
 def test_a_score_taken_back_leaves_no_trace_on_the_page(folder):
     before = page(folder, "bob")
     decide(folder, "bob", "double", 1)

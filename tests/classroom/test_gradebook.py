@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 
+import nbgrader.api
 import pytest
 from classes import RIGHT, WRONG, make_class, printed
 from pretended import (
@@ -18,11 +19,13 @@ from pretended import (
     set_due,
     submit,
 )
+from sqlalchemy import event
 
 from grader import CourseError
 from grader.classroom import gradebook
 from grader.classroom.explain import explain
 from grader.classroom.export import export
+from grader.classroom.folder import Classroom
 from grader.classroom.returning import return_feedback
 
 pytestmark = pytest.mark.usefixtures("pretended")
@@ -102,6 +105,30 @@ def test_a_table_that_is_missing_is_named_without_sql(folder):
     with pytest.raises(CourseError, match="manual_score") as error:
         grade(folder)
     assert "SELECT" not in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_full_disk_is_said_in_a_line_with_the_remedy(folder, monkeypatch, caplog):
+    """By itself, nbgrader logs a hundred lines of Python, too."""
+
+    def create_engine(*arguments, **options):
+        engine = real(*arguments, **options)
+        event.listen(engine, "connect", let_no_page_be_added)
+        return engine
+
+    def let_no_page_be_added(connection, _):
+        [pages] = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+
+    real = nbgrader.api.create_engine
+    for number in range(30):
+        submit(folder, f"learner-{number}", **RIGHT)
+    gradebook.add_students(Classroom(folder / "class"))
+    with monkeypatch.context() as full:
+        full.setattr(nbgrader.api, "create_engine", create_engine)
+        with pytest.raises(CourseError, match=r"full\. Make room on the disk") as error:
+            grade(folder)
+    assert "\n" not in str(error.value) and not caplog.records
+    assert "GRADED               32" in grade(folder).text
 
 
 COMMENT = "Only the sign is missing."

@@ -150,7 +150,7 @@ def test_a_learner_of_the_roster_without_work_is_no_stranger(folder):
     take(folder, OWN)
     with pytest.raises(ValueError, match='"s01" submitted nothing for 01 in'):
         explain(folder / "class", "s01", "01")
-    with pytest.raises(ValueError, match=r'There is no "s91" in .* ids: s0'):
+    with pytest.raises(ValueError, match=r'There is no "s91" in .*: Learner 1 \(s01\)'):
         explain(folder / "class", "s91", "01")
 
 

@@ -20,12 +20,13 @@ from pretended import (
     submit,
 )
 
+from coursekit.outcomes import BROKEN, StatementResult
 from grader.__main__ import main
 from grader.classroom import course, gradebook
 from grader.classroom import grade as grading
 from grader.classroom.course import PRIVATE
 from grader.classroom.export import export
-from grader.results import Status
+from grader.results import Outcome
 from grader.workers.jobs import FinishedJob
 
 pytestmark = pytest.mark.usefixtures("pretended")
@@ -221,17 +222,32 @@ def test_a_class_that_was_moved_has_its_grades(folder):
     assert scores(moved) == before
 
 
-def test_checks_that_could_not_run_show_why(folder, monkeypatch):
-    why = "negate: the check could not run. NameError: name 'three' is not defined"
+WHY = "NameError: name 'three' is not defined"
+
+
+def broken(name):
+    return StatementResult(name, True, 0.5, BROKEN, WHY)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"outcome": Outcome.BROKEN, "message": WHY},
+        {"outcome": Outcome.PARTLY, "statements": (broken("odd"), broken("even"))},
+    ],
+    ids=["whole check", "statements"],
+)
+def test_a_mended_check_that_is_wrong_itself_shows_why(folder, monkeypatch, facts):
     jobs = grading.grade_jobs
 
     def grade_jobs(executor, todo):
         for one in jobs(executor, todo):
-            facts = {"status": Status.NEEDS_REVIEW, "reasons": (why,)}
-            result = dataclasses.replace(one.record.result, **facts)
+            result = one.record.result
+            negate = dataclasses.replace(result.exercises[-1], **facts)
+            result = dataclasses.replace(result, exercises=(negate,))
             yield FinishedJob(one.job, dataclasses.replace(one.record, result=result))
 
     monkeypatch.setattr(grading, "grade_jobs", grade_jobs)
-    lines = regrade(folder, "ada")
-    assert f"ada {NAME}: status GRADED -> NEEDS_REVIEW" in lines
-    assert f"    {why}" in lines
+    lines = regrade(folder, "ada", exercise="negate")
+    [line] = [line for line in lines if "negate" in line]
+    assert line.startswith(f"ada {NAME}: negate: ") and line.endswith(f" ({WHY})")

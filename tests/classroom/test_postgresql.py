@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import tiny
-from classes import RIGHT, WRONG, answered, hand_in, is_trusted, make_class, printed
+from classes import RIGHT, WRONG, answered, hand_in, make_class, printed
 from nbgrader.api import Gradebook
+from pretended import pretended
 
 from grader import CourseError
 from grader.classroom import gradebook
@@ -18,6 +19,7 @@ from grader.classroom.folder import Classroom, Publication, Submission
 from grader.classroom.grade import grade, regrade
 from grader.classroom.purge import purge
 
+__all__ = ["pretended"]  # a fixture
 DRIVER = "postgresql+psycopg"
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))  # Debian's and Ubuntu's
 
@@ -68,11 +70,12 @@ def keep_in(folder, address):
 
 
 def run(command, folder, *arguments, **options):
-    options = {"trusted": is_trusted(), "workers": 1} | options
     return printed(command, folder / "class", *arguments, **options)
 
 
-def test_grades_are_those_of_a_file_and_a_persons_marks_stay(server, tmp_path):
+def test_grades_are_those_of_a_file_and_a_persons_marks_stay(
+    server, tmp_path, pretended
+):
     exports = []
     for name in ("file", "server"):
         folder = tmp_path / name

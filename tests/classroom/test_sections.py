@@ -1,17 +1,19 @@
 """A section of the class is graded, reported and exported by itself."""
 
 import csv
+import zipfile
 
 import pytest
 from bs4 import BeautifulSoup
 from classes import RIGHT, WRONG, make_class, printed
-from pretended import NAME, pretended, report, submit
+from pretended import NAME, pretended, regrade, report, submit
 from submitted import zipped
 
 from grader.__main__ import main
 from grader.classroom import grade as grading
 from grader.classroom.enrollment import roster
 from grader.classroom.export import export
+from grader.classroom.returning import return_feedback
 from grader.classroom.roster import read_sections
 
 pytestmark = pytest.mark.usefixtures("pretended")
@@ -117,9 +119,27 @@ def test_a_template_is_filled_in_for_the_section(folder):
     assert [row[4] for row in rows[1:]] == ["", "2", "3", ""]
 
 
-@pytest.mark.parametrize("command", ["grade", "export"])
+def test_feedback_of_one_section_is_returned(folder):
+    grade(folder)
+    path = folder / "feedback.zip"
+    facts = {"to": path, "section": "Monday"}
+    status, lines = printed(return_feedback, folder / "class", "01", **facts)
+    assert status == 0 and "feedback for 2 learners" in lines.text
+    with zipfile.ZipFile(path) as archive:
+        assert {*archive.namelist()} == {f"ada/{NAME}.html", f"cy/{NAME}.html"}
+
+
+def test_one_section_is_graded_again(folder):
+    grade(folder)
+    lines = regrade(folder, section="Monday")
+    assert lines[0] == "2 submissions to grade again."
+    assert regrade(folder, "ada", "bob", section="Monday")[0].startswith("1 submission")
+
+
+@pytest.mark.parametrize("command", ["grade", "regrade", "export", "return"])
 def test_a_section_that_nobody_is_in_is_named(folder, command, capsys):
-    words = [command, str(folder / "class"), "--section", "Tuesday"]
+    lesson = ["01"] if command == "return" else []
+    words = [command, str(folder / "class"), *lesson, "--section", "Tuesday"]
     assert main(words) == 2
     said = 'people.csv has no section "Tuesday". It has: Friday, Monday.'
     assert said in capsys.readouterr().err

@@ -28,6 +28,7 @@ ANSWERS = {
     "dan": None,  # as it was released
 }
 POINTS = {"ada": 2, "bob": 1.67, "cleo": 0, "dan": 0}
+BONUS = {"ada": 2, "bob": 2, "cleo": 2, "dan": 0}
 
 
 def nbgrader(folder, *arguments, cwd=None):
@@ -43,7 +44,7 @@ def nbgrader(folder, *arguments, cwd=None):
 def settings_of_the_page():
     """Returns the settings that the handbook's page has."""
     page = (ROOT / "docs" / "handbook" / "other-doors.md").read_text()
-    [settings] = re.findall(r"(?s)```python\n(from nbconvert.*?)```", page)
+    [settings] = re.findall(r"(?s)```python\n(import re\n.*?)```", page)
     return settings
 
 
@@ -63,6 +64,21 @@ def course(tmp_path_factory):
     nbgrader(folder / "class", "autograde", NAME)
     nbgrader(folder / "class", "generate_feedback", NAME)
     return folder / "class"
+
+
+def test_a_missing_package_stops_nbgrader(course, tmp_path):
+    missing = tmp_path / "packages" / "matplotlib.py"
+    missing.parent.mkdir()
+    missing.write_text("raise ModuleNotFoundError(\"No module named 'matplotlib'\")")
+    run = subprocess.run(
+        [sys.executable, "-m", "nbgrader", "autograde", NAME, "--force"],
+        cwd=course,
+        env=jupyter_env(tmp_path) | {"PYTHONPATH": str(missing.parent)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 1
+    assert run.stderr.startswith("No module named 'matplotlib'. Install it for ")
 
 
 def notebook(course, *place):
@@ -96,13 +112,14 @@ def test_autograding_puts_the_hidden_cases_back_and_runs_them(course):
     assert "partly right, 1.67 of 2 points" in output.data["text/html"]
 
 
-def test_gradebook_has_the_fractions_and_no_points_for_a_bonus(course):
+def test_gradebook_has_the_fractions_and_a_bonus_as_extra_credit(course):
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}", "distributed-jax") as book:
         found = {
             one.student.id: {
                 grade.name: (
                     grade.auto_score,
                     grade.max_score,
+                    grade.extra_credit or 0,
                     grade.needs_manual_grade,
                 )
                 for grade in one.notebooks[0].grades
@@ -110,7 +127,10 @@ def test_gradebook_has_the_fractions_and_no_points_for_a_bonus(course):
             for one in book.assignment_submissions(NAME)
         }
     assert found == {
-        student: {"check-double": (points, 2, False), "check-negate": (0, 0, False)}
+        student: {
+            "check-double": (points, 2, 0, False),
+            "check-negate": (0, 0, BONUS[student], False),
+        }
         for student, points in POINTS.items()
     }
 
@@ -128,7 +148,7 @@ def test_stock_feedback_shows_the_points_and_the_card(course, student, card):
     page = course / "feedback" / student / NAME / f"{NAME}.html"
     made = BeautifulSoup(page.read_bytes(), "html.parser")
     words = " ".join(made.get_text(" ").split())
-    points = POINTS[student]
+    points = round(POINTS[student] + BONUS[student], 2)
     assert re.search(rf"Score: {float(points)} / 2(\.0)?\b", words)
     assert card in words
     assert "Traceback" not in words

@@ -8,6 +8,7 @@ import tiny
 from classes import make_class
 
 from grader.__main__ import main
+from grader.atomic_files import write
 from grader.classroom import course
 from grader.classroom.course import make_course
 
@@ -50,6 +51,40 @@ POINTS = (
     '"grade_id": "check-double",\n     "locked": true,\n     "points": 1',
     '"grade_id": "check-double",\n     "locked": true,\n     "points": 4',
 )
+
+
+SIBLINGS = """
+[[double]]
+name = "triple"
+replace = [["secret = 2", "secret = 3"], ["double, 3), 6", "double, 3), 9"]]
+[[double]]
+name = "quadruple"
+replace = [["secret = 2", "secret = 4"], ["double, 3), 6", "double, 3), 12"]]
+"""
+
+
+def test_a_class_keeps_the_siblings_that_its_seed_drew(folder):
+    root = folder.parent / "course"
+    write(root / "solutions" / "siblings" / f"{NAME}.toml", SIBLINGS)
+    own = folder.parent / "own"
+    done = make_course(own, root=root, siblings=True)
+    said = ", with a sibling of double"
+    assert done == {NAME: f"written{said}", SECOND: "written"}
+    notebook, checks = paths(own)
+    before = notebook.read_text(), checks.read_text()
+    assert "secret = 2" not in before[0] and "observe(double, 3), 6" not in before[1]
+    assert update(own) == {NAME: f"renewed{said}", SECOND: "renewed"}
+    assert (notebook.read_text(), checks.read_text()) == before
+    assert "secret = 2" in paths(own, SECOND)[0].read_text()
+
+
+def test_an_old_class_gets_siblings_for_the_lessons_that_are_named(folder):
+    root = folder.parent / "course"
+    write(root / "solutions" / "siblings" / f"{NAME}.toml", SIBLINGS)
+    with pytest.raises(ValueError, match="Name the lessons that get them"):
+        update(folder, siblings=True)
+    done = update(folder, siblings=True, lessons=["01"])
+    assert done[NAME] == "renewed, with a sibling of double"
 
 
 def test_a_lesson_that_nobody_changed_is_renewed(folder):

@@ -68,7 +68,22 @@ FORGED = ALL | {
     "double": f"def double(x):\n    display({{{ANSWER!r}: None}}, raw=True)\n"
     "    return 2 * x"
 }
+# The private exercise as `new` writes it, and the sibling that the class gets.
 CENTER = "return x - jax.lax.pmean(x.mean(), axis_name)"
+SIBLING = """
+[[center]]
+name = "share of the mean"
+replace = [
+  ["returns `x` minus the mean", "returns `x` divided by the mean"],
+  ["# [-3, -1] and [1, 3]", "# [0.25, 0.75] and [1.25, 1.75]"],
+  ["that is subtracted is", "by which `x` is divided is"],
+  ["Subtracts the mean over", "Divides by the mean over"],
+  ["x - jax.lax.pmean(", "x / jax.lax.pmean("],
+  ["own = x - x.mean(", "own = x / x.mean("],
+  ["expect_close(seen, x - x.mean()", "expect_close(seen, x / x.mean()"],
+  ["expect_close(seen, x[:2] - x", "expect_close(seen, x[:2] / x"],
+]
+"""
 HALF, ROUNDED = (f"def halve(x):\n    return x {sign} 2" for sign in ("/", "//"))
 
 
@@ -265,16 +280,21 @@ def return_feedback(term):
 
 
 def teach_a_private_exercise(term):
-    """What `new` writes is worth 2 points; Bob subtracts his own device's mean."""
+    """What `new` writes is worth 2 points; the class gets a sibling of it.
+
+    Ada solves that. Bob submits the solution of the exercise itself.
+    """
     own, name = term.folder / "my-course", "06_norms"
     for words in ("lesson", "norms"), ("exercise", "06", "center"):
         assert main(["new", *words, "--folder", str(own)]) == 0
     assert main(["build", "--folder", str(own)]) == 0
-    lines = term.run("course", "--update", "--with", own)
-    assert f"{name}: written" in lines
+    term.write(f"my-course/solutions/siblings/{name}.toml", SIBLING)
+    words = "--update", "--with", own, "--siblings", "--lessons", "06"
+    assert f"{name}: written, with a sibling of center" in term.run("course", *words)
     generate_assignment(term.place, name)
     released = nbformat.read(term.place / "release" / name / f"{name}.ipynb", 4)
-    answers = {"ada_101_9101": CENTER, "bob_102_9102": "return x - x.mean()"}
+    right = CENTER.replace("x - ", "x / ")
+    answers = {"ada_101_9101": right, "bob_102_9102": CENTER}
     work = {}
     for learner, answer in answers.items():
         source = f"def center(x, axis_name):\n    {answer}"

@@ -50,6 +50,7 @@ C50_TEST = {
     "properties": {"test-name": NAME, "passed": {"type": "boolean"}}
     | {"score": WHOLE, "max-score": WHOLE},
 }
+UTC = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"}
 OURS = "schema classroom assignment submission commit release review score max-score"
 STAMPED = "assignment_type owner datetime".split()  # by Classroom 50's own runner
 CLASSROOM50 = objects(
@@ -57,7 +58,7 @@ CLASSROOM50 = objects(
     **{"schema": {"const": "classroom50/result/v1"}, "score": WHOLE},
     **dict.fromkeys("classroom assignment owner commit release review".split(), NAME),
     **{"submission": {"type": "string", "pattern": "^submit/"}, "max-score": WHOLE},
-    **{"assignment_type": {"enum": ["individual", "group"]}, "datetime": NAME},
+    **{"assignment_type": {"enum": ["individual", "group"]}, "datetime": UTC},
     tests={"type": "array", "items": C50_TEST},
 )
 ENVIRONMENT = {
@@ -66,6 +67,7 @@ ENVIRONMENT = {
     "SUBMISSION_TAG": "submit/2026-06-01T14-32-05Z-a1b2c3d",
     "COMMIT_URL": "https://example.org/commit/abc",
     "RELEASE_URL": "https://example.org/releases/abc",
+    "REVIEW_URL": "https://example.org/compare/000...abc",
 }
 
 
@@ -105,8 +107,10 @@ RESULTS = {
 def test_each_file_is_what_the_service_publishes(result):
     Draft202012Validator(GRADESCOPE).validate(gradescope(result))
     found = classroom50(result, ENVIRONMENT)
-    stamped = {"assignment_type": "individual", "owner": "ada", "datetime": "now"}
+    stamped = {"assignment_type": "individual", "owner": "ada"}
+    stamped["datetime"] = "2026-06-01T14:32:05Z"
     Draft202012Validator(CLASSROOM50).validate(found | stamped)
+    assert found["review"] == ENVIRONMENT["REVIEW_URL"] != found["commit"]
     assert found["score"] <= found["max-score"]
     assert all(one["score"] <= one["max-score"] for one in found["tests"])
 

@@ -153,8 +153,8 @@ def feedback(result, student="ada"):
     return feedback_page(result, title=TITLE, student=student)
 
 
-def report(results):
-    made = ClassReport("01_tiny", title=TITLE, solutions={})
+def report(results, names=()):
+    made = ClassReport("01_tiny", title=TITLE, solutions={}, names=dict(names))
     for student, result in results.items():
         made.add(student, result)
     return made.page()
@@ -353,6 +353,20 @@ def test_scores_are_distributed():
     assert rows.pop("0 to 9 %") == "1"
     assert set(rows.values()) == {"0"}
     assert "4 of 6 submissions have a score. Median 1, mean 1.38, of 6.5" in words(page)
+
+
+def test_learners_are_shown_with_their_names_where_these_are_known():
+    names = {"ada": "Lovelace, <b>Ada</b>", "dan": "Noether, Emmy"}
+    people = {
+        "ada": Result("01_tiny", (WRONG,), to_review=("Look.",)),
+        "dan": REVIEW,
+        "eve": Result("01_tiny", (RIGHT,), notes=("A note.",)),
+    }
+    page = report(people, names)
+    assert table(page, "For you to decide")[1][0] == "Noether, Emmy (dan)"
+    assert table(page, "For you to look at again")[1][0] == "Lovelace, <b>Ada</b> (ada)"
+    assert table(page, "Graded, with a note")[1][0] == "eve"
+    assert "<b>Ada" not in page
 
 
 def test_outcomes_are_counted_per_exercise_without_the_undecided():

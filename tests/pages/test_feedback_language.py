@@ -167,7 +167,7 @@ def test_each_sentence_of_a_note_is_translated():
 
 
 def test_the_class_report_stays_in_english():
-    report = ClassReport(LESSON, title="Lesson 2", solutions={})
+    report = ClassReport(LESSON, title="Lesson 2", solutions={}, names={})
     report.add("kim", KOREAN)
     html = report.page()
     assert '<html lang="en">' in html

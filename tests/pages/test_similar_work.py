@@ -107,8 +107,9 @@ def test_those_who_share_more_are_a_group_of_their_own():
     ]
 
 
-def report(results, solutions=()):
-    made = ClassReport("01_tiny", title="Tiny", solutions=dict(solutions))
+def report(results, solutions=(), names=()):
+    facts = {"solutions": dict(solutions), "names": dict(names)}
+    made = ClassReport("01_tiny", title="Tiny", **facts)
     for student, result in results.items():
         made.add(student, result)
     return made.page()
@@ -125,6 +126,8 @@ def test_the_class_report_shows_it_and_says_what_it_is_not():
     assert "Equal answers" in page
     assert "no proof" in page
     assert "<td>ada, b&lt;i&gt;ob</td>" in page
+    named = report(results, names={"ada": "Lovelace, Ada"})
+    assert "<td>Lovelace, Ada (ada), b&lt;i&gt;ob</td>" in named
     alone = report({"ada": work(ANSWER)})
     assert "Equal answers" not in alone
     assert textwrap.dedent(ANSWER) not in page
@@ -143,7 +146,7 @@ def test_report_of_a_class_keeps_no_layouts_and_no_code():
     failed = StatementResult("sum", True, 0, FAILS, "It is 0.", (), layouts)
     result = work(ANSWER, OTHER)
     one = dataclasses.replace(result.exercises[0], statements=(failed,))
-    made = ClassReport("01_tiny", title="Tiny", solutions={})
+    made = ClassReport("01_tiny", title="Tiny", solutions={}, names={})
     kept = weakref.WeakSet()
     for number in range(3):
         copied = dataclasses.replace(one, message=f"It is {number}.")

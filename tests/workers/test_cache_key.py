@@ -18,6 +18,7 @@ from grader.workers.cache_key import (
     deciding_modules,
     key_of,
     lesson_hashes,
+    without_check,
 )
 
 LESSON = nbformat.v4.new_notebook()
@@ -134,7 +135,29 @@ def test_an_edit_of_one_lessons_checks_regrades_that_lesson_alone(tmp_path, old,
     assert hashes(first) == before[0]
     after = hashes(second)
     assert after.pop("lesson") != before[1].pop("lesson")
+    assert after.pop("checks") != before[1].pop("checks")
     assert after == before[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_alone"),
+    [
+        ("observe(double, 3), 6", "observe(double, 4), 8", True),
+        ("observe(double, -7), -14", "observe(double, -8), -16", True),
+        ("observe(negate, 3), -3", "observe(negate, 4), -4", False),
+        ("points=1", "points=2", False),  # of the lesson, too
+        ('"""Checks of', '"""The checks of', False),
+    ],
+    ids=["visible", "hidden", "other", "points", "common"],
+)
+def test_a_change_of_one_check_is_known_as_such(tmp_path, old, new, is_alone):
+    def hashes(folder, *changes):
+        checks = tiny.changed(tiny.CHECKS, *changes)
+        return lesson_hashes(tiny.lesson(tmp_path / folder, checks=checks), Limits())
+
+    before, after = hashes("before"), hashes("after", (old, new))
+    same = without_check(before, "double") == without_check(after, "double")
+    assert (same, before == after) == (is_alone, False)
 
 
 def test_a_limit_and_the_lesson_decide_too():

@@ -10,7 +10,7 @@ import tiny
 
 from grader.atomic_files import write
 from grader.containment.limits import Limits
-from grader.lessons.release import dumps, release
+from grader.lessons.release import dumps, without_hidden
 from grader.submissions.read_submission import SubmittedFile
 from grader.workers import local_executor
 from grader.workers.executor import grade_jobs
@@ -101,20 +101,23 @@ def test_a_closed_executor_starts_nothing_more(judges, grading):
         executor.submit(*jobs("a"), False)
 
 
-@pytest.mark.parametrize("is_public", [True, False])
+@pytest.mark.parametrize("published", ["this", "another", "none"])
 def test_a_learner_cannot_read_what_a_private_solution_compiles(
-    tmp_path, judges, grading, monkeypatch, is_public
+    tmp_path, judges, grading, monkeypatch, published
 ):
     lesson, compiled = tiny.lesson(tmp_path), tmp_path / "compiled"
-    if is_public:
-        write(tmp_path / "lessons" / f"{tiny.NAME}.ipynb", dumps(release(lesson)))
+    text = dumps(without_hidden(lesson))
+    if published == "another":  # solution of this exercise
+        text = tiny.changed(text, ("secret = 2", "secret = 3"))
+    if published != "none":
+        write(tmp_path / "solutions" / f"{tiny.NAME}.ipynb", text)
     monkeypatch.setattr(local_executor, "ROOT", tmp_path)
     monkeypatch.setattr(local_executor.JudgeProcess, "compiled", compiled)
     grading(lambda *arguments, compiled, **more: compiled)
     executor = LocalExecutor({tiny.NAME: lesson}, Limits(), trusted=True)
     with contextlib.closing(executor):
         [done] = grade_jobs(executor, jobs([tiny.NAME]))
-    assert done.record.result == (compiled if is_public else None)
+    assert done.record.result == (compiled if published == "this" else None)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,10 @@ def measured(num_learners: int) -> dict[str, float]:
     """Makes the report; returns its CPU seconds, its MiB and its page's kilobytes."""
     lesson = nbformat.read(ROOT / "solutions" / f"{LESSON}.ipynb", as_version=4)
     sources = {name: cell.source for name, cell in exercises(lesson).items()}
-    report, rng = ClassReport(LESSON, title=LESSON, solutions=sources), random.Random(0)
+    report, rng = (
+        ClassReport(LESSON, title=LESSON, solutions=sources, names={}),
+        random.Random(0),
+    )
     seconds, before = 0.0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for number in range(num_learners):
         one = result(number, sources, rng)
