@@ -47,8 +47,6 @@ from .traced_program import added
 OF_PROGRAM = {"collectives", "sent", "put_in", "arrays", "own_rows"}
 # Times what the solution sends, builds and computes is still like it.
 SENT, ARRAYS, FLOPS = 1.02, 1.25, 1.5
-# What a wrong value shows only where an earlier call of its shapes was right.
-REMEMBERED = "nothing is remembered"
 LARGEST = 1e30  # of what an altered case gives
 LIKE_SOLUTION = "what the solution gives here, up to rounding"  # values stay hidden
 NOISE = 8  # times what rounding the inputs does to the solution's result
@@ -128,9 +126,7 @@ class Comparison:
         self.all_named = tuple(dict.fromkeys(itertools.chain(*proven)))
         self.facts = {fact: named(names) for fact, names in facts.items()}
         self.returned: list[Case] = []  # where the solution raises nothing
-        # By the shapes of the calls so far: whether the last one was right, and pairs
-        # of right results, the solution's and the learner's.
-        self.right: dict[str, bool] = {}
+        # By the shapes of the calls so far: right results, each with the solution's.
         self.results: dict[str, list[tuple]] = {}
 
     def is_side(self, case: Case) -> bool:
@@ -199,20 +195,12 @@ class Comparison:
         ):
             with statement(*self.facts["memory"]):
                 compare_memory(seen, solved, case, self.name)
-        was_right, num_right = self.right.get(case.shapes), 0
-        values = self.parts or {"": self.all_named[:1]}
-        for part, names in values.items():
-            names = case.statements or named(names)
-            if case.is_altered or not was_right:
-                rest = tuple(one for one in names if one != REMEMBERED)
-                names = rest or (() if was_right is False else names)
-            with statement(*names):
+        for part, names in (self.parts or {"": self.all_named[:1]}).items():
+            with statement(*(case.statements or named(names))):
                 expect_result(seen)
                 if self.parts:
                     compare_value(seen, solved, case, self.name, part)
                 alike.append((solved.value, seen.value))
-                num_right += 1
-        self.right[case.shapes] = num_right == len(values)
 
 
 def name_of(function: Callable) -> str:

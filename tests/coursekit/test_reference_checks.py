@@ -23,7 +23,7 @@ from coursekit.outcomes import (
     carry_out,
     statement,
 )
-from coursekit.reference_checks import FACTS, REMEMBERED, expect_like_solution
+from coursekit.reference_checks import FACTS, expect_like_solution
 
 
 @pytest.fixture(autouse=True)
@@ -351,28 +351,6 @@ def test_what_failed_names_its_statement_and_the_others_are_tried(solve):
         "no error": HOLDS,  # none of these cases has shown one
         "later": LATER,
     }
-
-
-def test_a_result_is_remembered_only_where_an_earlier_one_was_right(solve):
-    def double(x):
-        return 2 * x
-
-    def remembers(x, known={}):  # noqa: B006
-        return known.setdefault(x.shape, 2 * x)
-
-    def stands(function):
-        both = "the product", REMEMBERED
-        calls = Case(rows(3), statements=both), Case(rows(3) + 1, statements=both)
-        others = Case(rows(3) - 1, statements=both), Case(rows(4), statements="last")
-        facts = {"name": "double", "value": "the product"}
-        run = functools.partial(compared, function, *calls, *others, **facts)
-        found = carry_out(Run("", [*both, "last"], ()), {False: run})
-        return [one.standing for one in found.statements]
-
-    solve(double)
-    assert stands(double) == [HOLDS, HOLDS, HOLDS]
-    assert stands(remembers) == [FAILS, FAILS, HOLDS]
-    assert stands(lambda x: 3 * x) == [FAILS, UNTRIED, FAILS]
 
 
 def test_rows_of_other_devices_are_no_own_rows(solve):
