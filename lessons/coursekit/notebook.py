@@ -66,7 +66,7 @@ def check(exercise: str, *, points: float | None = None, show: bool = False) -> 
     Args:
         exercise: the function's name.
         points: what it is worth, if not what the lesson says.
-        show: print the source of the visible examples and of the demonstration, too.
+        show: print the source of the visible examples, too.
     """
     context = current_context()
     try:
@@ -93,8 +93,6 @@ def check(exercise: str, *, points: float | None = None, show: bool = False) -> 
     found, solution = module.checks[exercise], ""
     if verdict.share == 1:
         solution = sources.get(exercise, "")
-        if exercise in module.demos and jax.device_count() >= MOST_DEVICES:
-            show_at_work(module, exercise)
     points = found.points if points is None else points
     return shown(verdict, points, found.is_bonus, solution)
 
@@ -112,19 +110,6 @@ def check_module(context: Context) -> tuple[CheckModule, bool]:
         name = f"<checks of {context.lesson}>"
         context.module = CheckModule(source, name, recorded)
     return context.module, at_hand
-
-
-def show_at_work(module: CheckModule, exercise: str) -> None:
-    """Shows a right answer at work, and what this prints in the learner's language."""
-
-    def say(*words: object, **how: Any) -> None:
-        print(*(translated(str(word)) for word in words), **how)
-
-    module.namespace["print"] = say
-    try:
-        module.demos[exercise]()
-    except Exception as error:
-        say(f"The demonstration failed: {type(error).__name__}: {error}")
 
 
 def verdict_of(

@@ -29,7 +29,7 @@ VISIBLE = '''\
 
 import numpy as np
 
-from coursekit.checks import demo, hidden, visible
+from coursekit.checks import hidden, visible
 from coursekit.expect import expect, expect_close
 from coursekit.hidden_cases import Case
 from coursekit.learner import double, factor, negate, root
@@ -65,11 +65,6 @@ def examples_of_negate():
 def examples_of_root():
     with statement("root"):
         expect_close(observe(root, 4.0), 2.0)
-
-
-@demo("root")
-def root_of_a_hundred():
-    print(f"At work: {root(100.0):g}")
 '''
 HIDDEN = """\
 @hidden("double")
@@ -461,21 +456,6 @@ def test_the_visible_examples_can_be_read(shell, capsys):
     out = capsys.readouterr().out
     assert out.startswith("def examples_of_double():\n    seen = observe(double, X)\n")
     assert "cases" not in out
-    run(shell, RIGHT[2], 'check("root", show=True)')
-    assert "def root_of_a_hundred():" in capsys.readouterr().out
-
-
-def test_a_right_answer_is_shown_at_work(shell, capsys):
-    run(shell, "def root(x):\n    return x", 'check("root")')
-    assert "At work" not in capsys.readouterr().out
-    run(shell, RIGHT[2], 'check("root")')
-    assert "At work: 10\n" in capsys.readouterr().out
-
-
-def test_a_demonstration_that_fails_costs_no_points(shell, capsys):
-    only_small = "def root(x):\n    return x**0.5 if x < 9 else sqrt(x)"
-    assert "right" in told(shell, only_small, exercise="root")[1]
-    assert "The demonstration failed: NameError: " in capsys.readouterr().out
 
 
 def test_a_learner_may_take_every_name_that_the_notebook_brings(shell):

@@ -1,8 +1,8 @@
 """Runs a lesson's checks, which a module for each lesson holds.
 
 A check module has two functions for an exercise: the visible examples, and the hidden
-cases, which a release leaves out. A third one may show the learner's function at work.
-What they use of the notebook they import from `coursekit.learner`.
+cases, which a release leaves out. What they use of the notebook they import from
+`coursekit.learner`.
 """
 
 from __future__ import annotations
@@ -64,20 +64,6 @@ def visible(
     return mark
 
 
-def demo(exercise: str) -> Callable[[Callable], Callable]:
-    """Marks the function that shows a learner's answer at work.
-
-    The notebook calls it when the exercise's check has passed; grading never does. It
-    imports what it draws with itself, since a judge needs no Matplotlib.
-    """
-
-    def mark(show: Callable) -> Callable:
-        show.demo_of = exercise
-        return show
-
-    return mark
-
-
 def hidden(exercise: str) -> Callable[[Callable], Callable]:
     """Marks the function that holds an exercise's hidden cases.
 
@@ -117,8 +103,6 @@ class CheckModule:
         functions = [*filter(inspect.isfunction, self.namespace.values())]
         found = [one.check for one in functions if hasattr(one, "check")]
         self.checks = {one.exercise: one for one in found}
-        demos = [one for one in functions if hasattr(one, "demo_of")]
-        self.demos = {one.demo_of: one for one in demos}
 
     def add_hidden(self, source: str) -> None:
         """Adds the hidden cases that a cell of an instructor's notebook defines."""
@@ -181,14 +165,14 @@ class CheckModule:
         return carry_out(run, parts)
 
     def text_of(self, exercise: str) -> str:
-        """Returns the source of an exercise's visible examples, and of its demo."""
-        functions = self.checks[exercise].examples, self.demos.get(exercise)
-        names = {one.__name__ for one in functions if one}
-        return "\n\n\n".join(
+        """Returns the source of an exercise's visible examples."""
+        name = self.checks[exercise].examples.__name__
+        found = (
             ast.get_source_segment(self.source, node)
             for node in ast.parse(self.source).body
-            if isinstance(node, ast.FunctionDef) and node.name in names
+            if getattr(node, "name", "") == name
         )
+        return next(found)
 
 
 def hidden_of(source: str, name: str, namespace: dict) -> dict[str, Callable]:
