@@ -133,14 +133,6 @@ class Kernels:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def power_stays():
-    """Spares tests the wait for the disk: no test cuts the power."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda file: None)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
 def compile_cache(tmp_path_factory):
     """Shares one cache among all tests of a run, in several processes, too."""
     base = tmp_path_factory.getbasetemp()
