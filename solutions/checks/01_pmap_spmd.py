@@ -674,7 +674,7 @@ def cases_of_init_ensemble():
     with statement("weight scale"):
         expect_scale(seen, standard_draws(seen.value))
         expect_zero_biases(seen)
-    seen = observe(keys_left, keys, sizes)
+    seen = observe(keys_left, keys_of(5, 2), (2, 3))
     with statement("arguments stay"):
         expect_result(seen)
         expect(seen, not seen.value, "An argument was donated or deleted.")
