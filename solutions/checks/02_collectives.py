@@ -294,6 +294,7 @@ def cases_of_reshard_rows_to_columns():
     expect_like_solution(
         reshard_rows_to_columns,
         cases,
+        scales=(),
         value=("split by columns", "any axis"),
         free=OPEN | NO_ERROR | TRACED | {"collectives sent": "of several alone: below"},
     )
@@ -314,6 +315,7 @@ def cases_of_reshard_rows_to_columns():
     expect_like_solution(
         reshard_rows_to_columns,
         several_devices,
+        scales=(),
         value="any axis",
         collectives="one all_to_all",
         sent="one all_to_all",
