@@ -1202,8 +1202,8 @@ def diloco_round(params, velocity, x, y, lr, num_devices):
 # ### The whole trainer
 #
 # Your functions train and evaluate together: 200 steps in lockstep by `shard_map_step`,
-# then 20 rounds of ten local steps by `diloco_round`, on as many digits. **Predict, then
-# run**: by which factor do the bytes fall, and what does it cost?
+# then 20 rounds of ten local steps by `diloco_round`, which alone has momentum. **Predict,
+# then run**: by which factor do the bytes fall, and what does it cost?
 
 
 # %%
