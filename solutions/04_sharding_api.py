@@ -479,7 +479,7 @@ def _():
 # its parameter's.
 #
 # Large code bases do not write a spec for each parameter. They name each array axis by
-# its *meaning*, as `AXES` does below, and a table of **logical axis rules** maps
+# its *meaning*, as `specs_by` does below, and a table of **logical axis rules** maps
 # meanings to mesh axes: `{"batch": "data", "hidden": "model"}` is tensor parallelism.
 # [Flax](https://flax.readthedocs.io/en/latest/guides/flax_gspmd.html) and MaxText keep
 # such tables; to change a run's layout, you change the table and no line of the model.
@@ -489,11 +489,9 @@ def _():
 
 
 # %%
-AXES = {"w1": ("layer", "embed", "hidden"), "w2": ("layer", "hidden", "embed")}
-
-
 def specs_by(rules):  # {"embed": "data"} -> {"w1": (None, "data", None), ...}
-    return {name: tuple(map(rules.get, axes)) for name, axes in AXES.items()}
+    axes = {"w1": ("layer", "embed", "hidden"), "w2": ("layer", "hidden", "embed")}
+    return {name: tuple(map(rules.get, names)) for name, names in axes.items()}
 
 
 def make_adam():

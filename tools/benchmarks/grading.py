@@ -18,7 +18,7 @@ takes a second longer). All figures come from one run:
 `--lessons 01 02` takes only these; `--submissions N` repeats the four kinds, with other
 known answers, up to N per lesson. `--ours` leaves the others out, to see how the time
 grows; `--levers` compares ours with itself without each thing that makes it fast.
-`--unanswered ring_attention step_bound` leaves these exercises as they are released, to
+`--unanswered ring_attention hsdp_step` leaves these exercises as they are released, to
 compare with a commit that has fewer.
 """
 

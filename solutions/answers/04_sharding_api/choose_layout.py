@@ -26,6 +26,7 @@ def choose_layout(shapes, nodes, gpus, memory):
 
 
 # %% wrong="does not fit" fails="fits; too large"
+# cause: weights, gradients and both moments count: 16 bytes for each number
 """Replicates the state, as in data parallelism, whatever it needs."""
 
 
@@ -45,6 +46,7 @@ def choose_layout(shapes, nodes, gpus, memory):
 
 
 # %% wrong="HSDP always" fails="fits; too large"
+# cause: weights, gradients and both moments count: 16 bytes for each number
 """Keeps a copy in every node, also where it does not fit."""
 
 
