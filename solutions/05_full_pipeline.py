@@ -643,7 +643,7 @@ def _():
 # Ours have two items, the `state` (arrays) and the `facts` (JSON), which `Composite`
 # names.
 #
-# **Common mistake: restoring without a target.** Orbax can. **Predict, then run.** What becomes of
+# **Common mistake: restoring without a target.** **Predict, then run.** What becomes of
 # the optimizer's state, which is a tuple?
 #
 # <!-- 405e9 x 12 bytes = 4.86 TB. -->
@@ -840,9 +840,9 @@ def _():
 # **Elastic** training is built on this: after a failure the job restarts at once on the
 # nodes that are left.
 #
-# One thing is forbidden: to gather an array on one device or host "for a moment". For 70 billion
-# parameters, weights and Adam's moments are 840 GB. No GPU holds that; a host of eight
-# H100s with 2 TB does, but all others wait while it reads.
+# One thing is forbidden: to gather an array on one device or host "for a moment". For
+# 70 billion parameters, weights and Adam's moments are 840 GB. No GPU holds that; a
+# host of eight H100s with 2 TB does, but all others wait while it reads.
 #
 # <!-- 70e9 x 12 bytes. Host memory: Dell XE9680 with eight H100s, 2 TB, MLPerf training
 # v3.1, November 2023. -->
