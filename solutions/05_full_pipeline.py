@@ -1389,7 +1389,10 @@ def restored_by_columns(directory):  # of a run; each matrix split over "model"
 
 
 # %%
-@needs("batches", "make_train_step", "mixed_precision_loss", "restore_state", "fit")
+@needs(
+    *("batches", "make_train_step", "mixed_precision_loss"),
+    *("restore_state", "restore_elsewhere", "fit"),
+)
 def _():
     straight, killed = tempfile.mkdtemp(), tempfile.mkdtemp()
     write_script(script := Path(killed, "pipeline.py"), run_fit)
