@@ -698,7 +698,7 @@ def pipeline_forward(stage, stage_params, microbatches):
         return jax.lax.pvary(leaf, "data")  # JAX 0.7
 
     def run(params, xs):
-        own = {name: leaf[0] for name, leaf in params.items()}
+        own = jax.tree.map(lambda leaf: leaf[0], params)
         is_first = jax.lax.axis_index("data") == 0
 
         def tick(time, carry):
