@@ -93,7 +93,7 @@ def test_two_processes_go_on_like_one(whole, tmp_path):
     options = [*sum(settings.items(), ()), "--directory", str(tmp_path)]
     script = [sys.executable, str(REFERENCES / "full_pipeline.py"), "--quiet"]
     line = [*script, *options, "--processes", "2"]
-    line += ["--start-from", f"{whole[0]}/checkpoints/10"]
+    line += ["--start-from", f"{whole[0]}/checkpoints/10", "--eval-batches=2"]
     done = subprocess.run(line, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "held-out loss" in done.stdout and "\nada " in done.stdout

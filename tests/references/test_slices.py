@@ -1,6 +1,7 @@
 """A mesh over several slices: the slow links between them carry the axis "data"."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -82,30 +83,33 @@ def test_the_page_s_slurm_line_trains_as_two_processes_in_two_slices(tmp_path):
     start = page.index("full_pipeline.py \\\n    --cluster") + len("full_pipeline.py ")
     line = page[start : page.index("\n```", start)].replace("\\\n", " ").split()
     line[line.index("--directory") + 1] = str(tmp_path / "run")
+    names = ("nodes", "gpus-per-node")
+    nodes, gpus = (int(re.search(rf"SBATCH --{n}=(\d+)", page)[1]) for n in names)
+    assert line[line.index("--mesh") + 1] == f"data={nodes * gpus}"
     (script := tmp_path / "script.py").write_text(
         SLICED.format(references=str(REFERENCES))
     )
     command = [sys.executable, str(script), *line, "--num-steps=40", "--hidden=32"]
     env = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS",)}
-    env |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    env |= {"JAX_PLATFORMS": "cpu", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "77123"}
+    env |= {"XLA_FLAGS": f"--xla_force_host_platform_device_count={gpus}"}
+    env |= {"JAX_PLATFORMS": "cpu", "SLURM_NTASKS": str(nodes), "SLURM_JOB_ID": "77123"}
     env |= {"SLURM_STEP_NODELIST": "localhost", "NPROC": "32", "PJRT_NPROC": "32"}
     children = [
         subprocess.Popen(
             command,
-            env=env | {"SLURM_PROCID": n, "SLURM_LOCALID": n},
+            env=env | {"SLURM_PROCID": str(n), "SLURM_LOCALID": str(n)},
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        for n in ("0", "1")
+        for n in range(nodes)
     ]
     try:
         said = [child.communicate(timeout=400) for child in children]
     finally:
         for child in children:
             child.kill()
-    assert [child.returncode for child in children] == [0, 0], said
+    assert [child.returncode for child in children] == [0] * nodes, said
     assert "on 8 simulated CPU devices, 2 processes" in said[0][0]
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 40
 
