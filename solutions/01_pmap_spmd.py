@@ -27,10 +27,14 @@ draw_devices()
 # says who gets what: from `x: f32[8, 2]`, an array of 32-bit floats with 8 rows, device
 # 3 receives `x[3]: f32[2]`. The function is written for one device's row.
 #
-# **Predict, then run.** What shape will `y` have?
+# **Predict, then run.** What shape will `y` have? (If you write your guess in place of
+# `None`, the scorecard counts how often you were right.)
 
 
 # %%
+guess = None  # your prediction, such as "(4, 3)"
+
+
 def f(x):  # x: f32[2], one device's row
     return x**2 + jnp.sin(x)
 
@@ -39,6 +43,7 @@ x = np.linspace(0, 3, 2 * num_devices, dtype=np.float32).reshape(num_devices, 2)
 y = jax.pmap(f)(x)
 print("x:", x.shape, "  y:", y.shape, "  same as f(x):", np.allclose(y, f(x)))
 draw_pmap("f", {"x": x}, {"y": y})
+predict("the shape of y", str(y.shape), guess)
 
 # %% [markdown]
 # Now you. Below each exercise is one line, which shows a card: what holds, and what
@@ -279,10 +284,12 @@ draw_array(y, "y = pmap(f)(x)")
 # **Predict, then run.** How many devices hold a part of `vmap`'s result?
 
 # %%
+guess = None  # your prediction
 by_vmap = jax.vmap(f)(x)
 print("same numbers:", np.allclose(by_vmap, y))
 print("vmap: on", len(by_vmap.sharding.device_set), "device(s)")
 print("pmap: on", len(y.sharding.device_set), "device(s)")
+predict("devices with a part of vmap's result", len(by_vmap.sharding.device_set), guess)
 
 # %% [markdown]
 # One device did all the work, and the numbers do not show it. **Equal numbers do not
@@ -346,6 +353,7 @@ draw_pmap("total", {"x": x}, {"totals": totals}, {"params": params})
 # traced in the three calls of each loop?
 
 # %%
+guess = None  # your prediction, for the loop that makes a function anew
 traced = 0
 
 
@@ -364,6 +372,7 @@ for name, function in (("made once", jax.pmap(count_traces)), ("anew", new_funct
     for _ in range(3):
         function(np.ones((num_devices, 4), np.float32))
     print(f"{name}: traced {traced} time(s) in 3 calls")
+predict("traces of a function made anew", traced, guess)
 
 # %% [markdown]
 # **Common mistake: compiling in each call.** JAX looks a compiled program up by the

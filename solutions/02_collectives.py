@@ -59,11 +59,13 @@ def spmd(f, on=None, check_vma=False):  # section 2 explains check_vma
 # device 3 hold after `psum`?
 
 # %%
+guess = None  # your prediction, for the first of the two numbers
 x = np.float32(10 * np.arange(num_devices)[:, None] + np.arange(2))  # f32[8, 2]
 draw_collective('lax.psum(x, "i")', x, spmd(lambda x: lax.psum(x, "i"))(x))
 draw_collective('lax.pmean(x, "i")', x, spmd(lambda x: lax.pmean(x, "i"))(x))
 draw_collective('lax.pmax(x, "i")', x, spmd(lambda x: lax.pmax(x, "i"))(x))
 print("axis_index:", spmd(lambda x: lax.axis_index("i"))(x))
+predict("device 3's first number after psum", int(x[:, 0].sum()), guess)
 
 # %% [markdown]
 # It holds what all the others hold: 280 and 288, the sums over the eight devices. In
@@ -974,6 +976,9 @@ def _():
 
 
 # %%
+guess = None  # your prediction
+
+
 def to_int8(x, largest):
     """Rounds numbers, none larger in size than `largest`, to -127 ... 127."""
     return jnp.round(127 * x / jnp.where(largest > 0, largest, 1)).astype(jnp.int8)
@@ -989,7 +994,9 @@ rounded = to_int8(gradient, 0.5)
 print("rounded: ", *rounded)
 print("and back:", *(f"{number:.3f}" for number in from_int8(rounded, 0.5)))
 hundreds = np.full((num_devices, 1), 100, np.int8)
-print("psum of 100s in int8:", spmd(lambda q: lax.psum(q, "i"))(hundreds)[0])
+total = int(spmd(lambda q: lax.psum(q, "i"))(hundreds)[0, 0])
+print("psum of 100s in int8:", total)
+predict("the psum of eight 100s in int8", total, guess)
 
 # %% [markdown]
 # **Common mistake: sums in eight bits.** 800 does not fit; what is left is 800 - 3 x

@@ -372,6 +372,9 @@ def sgd(params, grads, lr):  # from here on, the update is given
 
 
 # %%
+guess = None  # your prediction: the gradient's size, in times that of one device
+
+
 def ported(params, x, y):  # params: replicated, x: f32[64, 10]
     loss, grads = jax.value_and_grad(lambda p: mlp_loss(varying(p), x, y))(params)
     for name, value in {"x": x, "params": params["w1"], "grads": grads["w1"]}.items():
@@ -390,6 +393,7 @@ for name, grad in grads.items():
     ratio = np.linalg.norm(grad) / np.linalg.norm(true_grads[name])
     print(f"gradient of {name}: {ratio:.1f} x the reference")
 print("vary over the devices:", vary)
+predict("the gradient, in times that of one device", round(float(ratio), 1), guess)
 
 # %% [markdown]
 # **Common mistake: the eightfold gradient.** The loss is right, every gradient is eight

@@ -591,6 +591,7 @@ def mib_on(device, tree):
 
 @needs("init_sharded")
 def _():
+    guess = None  # your prediction: MiB of them on device 0
     specs = specs_by({"embed": "data", "hidden": "model"})
     mesh = (2, 4), ("data", "model")
     state = init_sharded(jax.random.key(0), 4, 1024, *mesh, specs)
@@ -598,6 +599,7 @@ def _():
     for name, adam in (("in place", state["adam"]), ("forgotten", forgotten)):
         held = [f"{mib_on(device, adam):4.0f}" for device in jax.devices()]
         print(f"{name:<10}", *held, "MiB")
+    predict("MiB of Adam on device 0", mib_on(jax.devices()[0], forgotten), guess)
 
 
 # %% [markdown] built="init_sharded"
@@ -1526,6 +1528,7 @@ def _():
 # 1/8, 1/2 or 7/8?
 
 # %%
+guess = None  # your prediction, such as 0.5
 chip, width, num_rows = CHIPS["h100"], 4096, 2048
 send = 1e6 * 2 * width**2 / 8 / chip.link_rate  # of a piece, in microseconds
 product = 1e6 * 2 * num_rows * width**2 / 8 / (chip.flops * chip.reached)
@@ -1534,6 +1537,7 @@ for piece in range(1, 8):
     starts.append(max(starts[-1] + product, piece * send))
 gathered, pieces = 7 * send + 8 * product, starts[-1] + product
 print(f"gathered first {gathered:.0f} microseconds, in pieces {pieces:.0f}")
+predict("the part of the time that is saved", round(1 - pieces / gathered, 2), guess)
 bars = {
     "gathered first: link": [(0, 7 * send, "pieces 1 to 7 of w")],
     "gathered first: products": [(7 * send, 8 * product, "one product")],

@@ -300,6 +300,7 @@ def times_sent(params, function, *given):  # in all-reduces of the parameters' s
     return sent / (2 * 7 / 8 * 4 * numbers)  # of a ring of eight devices (lesson 2)
 
 
+guess = None  # your prediction: how many times as much
 mesh = make_mesh(8)
 replicated, split = NamedSharding(mesh, P()), NamedSharding(mesh, P(None, "data"))
 params = jax.device_put(init_params(jax.random.key(0)), replicated)
@@ -307,6 +308,7 @@ x = place(np.ones((4, 64, 64), np.float32), split)
 y = place(np.ones((4, 64), np.int32), split)
 times = times_sent(params, accumulated, params, x, y)
 print(f"a device sends {times:.1f} times the gradient's all-reduce")
+predict("bytes of the loop, in all-reduces of the gradients", round(times, 1), guess)
 
 # %% [markdown]
 # Under `jit` each microbatch's gradient is that of *all* rows, so each costs an

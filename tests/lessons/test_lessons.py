@@ -128,6 +128,14 @@ def test_every_picture_has_words_of_its_own_and_they_follow_it(path):
     assert len(found) == len(set(found.values())) >= 4
 
 
+@every_lesson
+def test_each_function_that_a_learner_writes_is_used_on_the_page(path):
+    code = cells(path, "code")
+    written = {c.id for c in code if c.metadata.get("nbgrader", {}).get("solution")}
+    used = re.findall(r"@needs\((.*?)\)", "\n".join(cell.source for cell in code))
+    assert written == {*re.findall(r'"(\w+)"', " ".join(used))}
+
+
 def code_lines(cells):
     """Counts lines of code: no blank ones, no comments."""
     lines = (line.strip() for cell in cells for line in cell.source.splitlines())
