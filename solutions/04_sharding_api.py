@@ -6,9 +6,9 @@
 # You have a model of 7 billion parameters and a machine with eight H100 GPUs. Training
 # with Adam in float32 needs 16 bytes for every parameter: 4 for the weight, 4 for its
 # gradient, 8 for Adam's two moments. That makes 112 GB, and [one H100 has
-# 80](https://www.nvidia.com/en-us/data-center/h100/). Together the eight have 640. What
-# would you have to change in your training step so that each GPU keeps an eighth of the
-# model, 14 GB, and the losses stay the same to the last printed digit?
+# 80](https://www.nvidia.com/en-us/data-center/h100/). What would you have to change in
+# your training step so that each GPU keeps an eighth of the model, 14 GB, and the
+# losses stay the same?
 #
 # The answer is: nothing in the step. You say how each array is *sharded* over the
 # devices, `jax.jit` compiles one program for all of them, and the compiler inserts the
@@ -106,8 +106,8 @@ for shard in x.addressable_shards[:3]:
 # they are worth half of the points, and if one of them fails, you get none. The other
 # rows share the other half.
 #
-# Unless an exercise says otherwise, arrays arrive unsharded, as NumPy arrays or on the
-# default device.
+# Arrays arrive unsharded, as NumPy arrays or on the default device, unless an exercise
+# says otherwise.
 #
 # Several checks run your function a second time inside `jax.jit`, in order to read its
 # program, so compute with `jnp`, not with NumPy, `float()` or `if`. They cannot trace
@@ -181,8 +181,8 @@ def predict_layout(shape, mesh_shape, spec):
 # %% check="predict_layout"
 
 # %% [markdown]
-# The model of the opening will be 52 layers of two matrices of 8,192 x 8,192: that makes
-# 7 billion weights. Your function says what a GPU holds of them.
+# The model of the opening will be 52 layers of two matrices of 8,192 x 8,192. Your
+# function says what a GPU holds of them.
 
 
 # %%
@@ -200,8 +200,7 @@ def _():
 
 # %% [markdown] built="predict_layout"
 # JAX answers with `sharding.shard_shape(shape)`, even for a `jax.sharding.AbstractMesh`
-# without devices, and `jax.eval_shape` supplies the shapes of a model that you cannot
-# build yet. Your function returns in exercise 4.5.
+# without devices. Your function returns in exercise 4.5.
 
 # %% [markdown]
 # ## 2. Moving an array, and what it costs
@@ -243,8 +242,8 @@ for name, before, after in (
 # %% [markdown]
 # ## 3. Computation follows data
 #
-# Under `jax.jit` you do not say where an operation runs. It runs where its inputs are,
-# and the compiler chooses the shardings of everything in between.
+# Under `jax.jit` an operation runs where its inputs are, and the compiler chooses the
+# shardings of everything in between.
 #
 # The model of this lesson has `L` layers `relu(x @ w1) @ w2`, the MLP block of a
 # transformer. They are stacked, `w1: (L, W, H)` and `w2: (L, H, W)`, so that `lax.scan`
@@ -613,14 +612,13 @@ def _():
 # %% [markdown]
 # ## 7. The seven copies you do not need
 #
-# In data parallelism every device keeps its own copy of the state: for the model of the
-# beginning 112 GB, on *each* device, before a single activation is stored.
+# In data parallelism every device keeps its own copy of the state: 112 GB before a
+# single activation is stored.
 #
 # Eight devices that hold the same 112 GB hold seven copies too many. **ZeRO**
-# ([Rajbhandari et al., 2020](https://arxiv.org/abs/1910.02054)) gives them up one at a
-# time: stage 1 shards Adam's moments over the devices, stage 2 the gradients too, stage
-# 3 the weights themselves. Stage 3 is better known as **FSDP**, fully sharded data
-# parallelism.
+# ([Rajbhandari et al., 2020](https://arxiv.org/abs/1910.02054)) gives them up: stage 1
+# shards Adam's moments over the devices, stage 2 the gradients too, stage 3, better
+# known as **FSDP**, fully sharded data parallelism, the weights themselves.
 #
 # Before a device computes a layer, it gathers the other seven eighths of that layer's
 # weights, and drops them after use, in the forward and again in the backward pass. So
@@ -753,9 +751,6 @@ def _():
 # 112, and 84 for ZeRO-1 in place of 56, because the CPU's compiler writes a
 # reduce-scatter as an all-reduce; that for GPUs does not.)
 #
-# Tensor parallelism sends the least here, because it sends activations, and the batch
-# has only 64 rows.
-#
 # The next cell trains with your `init_sharded` and your `fsdp_step`, on one device and
 # on eight.
 
@@ -798,11 +793,10 @@ def _():
 #
 # Devices are numbered node by node, and the *last* axis of a mesh varies fastest: with
 # `{"replica": 8, "shard": 8}` on eight nodes of eight, a group along `"shard"` is one
-# node, and a group along `"replica"` has one GPU of each node. If the weights are
-# sharded over `"shard"` alone, gathers stay inside the node, and the network carries
-# one all-reduce of the gradients, of which each GPU holds an eighth. This is **HSDP**,
-# hybrid sharded data parallelism. Sharding over `n` nodes divides the state's memory by
-# `n`, and sends weights over the network in every layer.
+# node. If the weights are sharded over `"shard"` alone, gathers stay inside the node,
+# and the network carries one all-reduce of the gradients, of which each GPU holds an
+# eighth. This is **HSDP**, hybrid sharded data parallelism. Sharding over `n` nodes
+# divides the state's memory by `n`, and sends weights over the network in every layer.
 
 # %% [markdown]
 # ### Exercise 4.5: choose_layout
@@ -893,8 +887,7 @@ def _():
 
 # %% [markdown] built="choose_layout"
 # A copy of the 70 billion takes 1,117 GB, more than two nodes hold with 60 GB for each
-# GPU, hence four nodes for each copy. Real runs of that size add tensor parallelism
-# inside the node and pipeline stages.
+# GPU, hence four nodes for each copy.
 
 # %% [markdown]
 # ## 9. The model from the beginning, planned
@@ -945,9 +938,9 @@ def _():
 
 
 # %% [markdown]
-# It fits: 14 GB of weights, gradients and moments on each GPU, and 10 GB of
-# activations. Computing takes longest, and NVLink hides behind it, if all overlaps. On
-# eight machines 6 GB of gradients from each GPU also cross the network.
+# It fits: 14 GB of state and gradients on each GPU, and 10 GB of activations. Computing
+# takes longest, and NVLink hides behind it, if all overlaps. On eight machines 6 GB
+# from each GPU also cross the network.
 #
 # From how many tokens on does computing take as long as sending? A token costs 6 FLOPs
 # per parameter, FSDP sends three times 7/8 of the weights, and the number of parameters
@@ -990,7 +983,6 @@ def _():
 #
 # - A mesh and a spec make a sharding, and computation follows data.
 # - The compiler inserts the collectives. Memory and traffic are for you to check.
-# - A constraint decides where otherwise the compiler would.
 # - FSDP, tensor parallelism and HSDP are tables of rules for one step.
 
 # %% [markdown]
@@ -1059,8 +1051,9 @@ def _():
 #
 # - [JAX on parallel
 #   programming](https://docs.jax.dev/en/latest/201/sharding.html).
-# - [Flax on many devices](https://flax.readthedocs.io/en/latest/guides/flax_gspmd.html)
-#   trains this model; here it is in `solutions/references/dot_relu_dot.py`.
+# - [Flax on many
+#   devices](https://flax.readthedocs.io/en/latest/guides/flax_gspmd.html); its model is
+#   in `solutions/references/dot_relu_dot.py`.
 # - [How to Scale Your Model](https://jax-ml.github.io/scaling-book/), the book to read
 #   next.
 #
@@ -1068,7 +1061,7 @@ def _():
 # `in_shardings=`, `with mesh:` for `jax.set_mesh(mesh)`, `ShardedDeviceArray` for
 # `jax.Array`, `device_put_replicated` for `jax.device_put`.
 #
-# **Next**: [lesson 5](05_full_pipeline.ipynb), or first the second part below.
+# **Next**: [lesson 5](05_full_pipeline.ipynb), or the second part below.
 
 # %% [markdown]
 # **Your score.** The scorecard shows what the checks above said last; run it again
@@ -1229,7 +1222,6 @@ def explicit_mlp(params, x):
 #   traces.
 # - The carry of a scan keeps one type: give `x` that of the output before the scan,
 #   with `reshard`; then the type of `x @ w["w1"]` is clear.
-# - The second product needs `jnp.matmul(..., out_sharding=P("data", None))`.
 
 # %% check="explicit_mlp"
 
@@ -1311,8 +1303,8 @@ with jax.set_mesh(jax.make_mesh((4, 2), ("data", "model"), axis_types=explicit))
 # The row-parallel layer of section 5 ended with an all-reduce, after which every device
 # holds the full sum. [Megatron's sequence
 # parallelism](https://arxiv.org/abs/2205.05198) replaces it with a reduce-scatter: each
-# device receives the sum of *its* rows, which is all that dropout and layer norm need.
-# It sends half as much, and the activations in between take an eighth of the memory.
+# device receives the sum of *its* rows. It sends half as much, and the activations in
+# between take an eighth of the memory.
 #
 # Write `sharded_matmul(a, b, num_devices)`. It multiplies `a: (M, K)` by `b: (K, N)` on
 # the first `num_devices` devices with `jax.shard_map`. The *contracted* axis `K` is
@@ -1695,7 +1687,6 @@ def _():
 
 # %% [markdown]
 # Your step sends a twelfth of what FSDP does over the network. With a card for each
-# GPU, that does not decide: FSDP hides its gathers behind the products, and your step
-# computes each layer's forward pass twice. With a shared card it is twice as fast. That
-# is the whole method: plan, see what bounds the step, and write by hand what the
-# compiler misses, there and nowhere else.
+# GPU, that does not decide, since your step computes each layer's forward pass twice.
+# With a shared card it is twice as fast. That is the whole method: plan, see what
+# bounds the step, and write by hand what the compiler misses, there and nowhere else.

@@ -139,7 +139,7 @@ def hsdp_step(params, xs, ys, lr, mesh):
 
 
 # %% wrong="gathers all layers first" fails="layer by layer"
-# cause: the gathered weights are kept for the backward pass
+# cause: the weights of all layers are gathered at once
 """Gathers the whole stack before the loop over layers."""
 
 
@@ -296,6 +296,7 @@ def hsdp_step(params, xs, ys, lr, mesh):
 
 
 # %% wrong="all-reduces in the node" fails="once between nodes; layer by layer"
+# cause: the gradients of all GPUs of a node cross: first reduce-scatter in the node
 """Replicates the weights in the node, all-reduces their gradients, and cuts."""
 
 

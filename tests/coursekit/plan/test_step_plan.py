@@ -241,6 +241,16 @@ def test_compiling_can_be_given_up():
         plan(step, *fsdp(mesh(data=16), width=128), on="h100:2x8", limit_s=0)
 
 
+def test_progress_is_told_as_often_as_asked(capsys):
+    def told(tell_s):
+        shapes = fsdp(mesh(data=16), width=128)
+        plan(jax.jit(train), *shapes, on="h100:2x8", tell_s=tell_s)
+        return capsys.readouterr().out
+
+    assert told(0.05).startswith("compiling for h100:2x8: ")
+    assert told(float("inf")) == ""
+
+
 def test_a_process_does_not_abort_while_its_compiler_is_at_work(monkeypatch):
     codes = []
     monkeypatch.setattr("os._exit", codes.append)
