@@ -137,12 +137,13 @@ def test_a_text_file_of_one_s_own_is_read_in_parts_by_each_process(tmp_path):
     assert whole["shown"].startswith("The ")
     script = [sys.executable, str(REFERENCES / "full_pipeline.py"), "--quiet"]
     line = [*script, "--task=text", f"--directory={tmp_path}/two", "--processes=2"]
+    settings |= {"num_steps": 10, "eval_batches": 1}
     line += [f"--{k.replace('_', '-')}={v}" for k, v in (SMALL | settings).items()]
     done = subprocess.run(line, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "two" / "metrics.jsonl").read_text().splitlines()
     losses = [json.loads(line)["loss"] for line in lines]
-    np.testing.assert_allclose(losses, whole["losses"], rtol=1e-3)
+    np.testing.assert_allclose(losses, whole["losses"][:10], rtol=1e-3)
 
 
 def test_a_text_that_has_grown_is_another_run_s(tmp_path):
