@@ -928,7 +928,7 @@ def cases_of_sharded_matmul():
     )
 
 
-def hsdp_run(params, xs, ys, lr, nodes, gpus):
+def hsdp_inputs(params, xs, ys, nodes, gpus):
     mesh = make_mesh((nodes, gpus), ("node", "gpu"))
     on = {"w1": P(None, "gpu"), "w2": P(None, None, "gpu")}
     rows = P(None, ("node", "gpu"))
@@ -936,8 +936,20 @@ def hsdp_run(params, xs, ys, lr, nodes, gpus):
         jax.tree.map(functools.partial(NamedSharding, mesh), one)
         for one in (on, rows, rows)
     ]
-    params, loss = hsdp_step(*jax.device_put([params, xs, ys], where), lr, mesh)
+    return jax.device_put([params, xs, ys], where), mesh
+
+
+def hsdp_run(params, xs, ys, lr, nodes, gpus):
+    inputs, mesh = hsdp_inputs(params, xs, ys, nodes, gpus)
+    params, loss = hsdp_step(*inputs, lr, mesh)
     return {"params": params, "losses": [loss]}
+
+
+def hsdp_changed(params, xs, ys, lr):  # names of the caller's dict
+    inputs, mesh = hsdp_inputs(params, xs, ys, 1, 1)
+    before = dict(inputs[0])
+    hsdp_step(*inputs, lr, mesh)
+    return [name for name in before if inputs[0].get(name) is not before[name]]
 
 
 def microbatches(seed, count, *sizes):  # params, xs, ys
@@ -1058,6 +1070,9 @@ def cases_of_hsdp_step():
             "compiles": "nothing is said",
         },
     )
+    seen = observe(hsdp_changed, *microbatches(23, 1, 2, 3, 4, 1), 0.1)
+    with statement("arguments stay"):
+        expect(seen, not seen.value, "The caller's dict of parameters was changed.")
     params, xs, ys = microbatches(22, 3, 3 * 16, 12, 7, 4)
     seen = observe(hsdp_run, params, xs, ys, 0.1, 4, 2, compiled=True)
     data = xs.reshape(-1, 12), ys.reshape(-1, 12)

@@ -336,7 +336,7 @@ def hsdp_step(params, xs, ys, lr, mesh):
     return jax.device_put(params, on), loss
 
 
-# %% wrong="remembers its first step" fails="nothing is remembered"
+# %% wrong="remembers its first step" fails="same step; nothing is remembered"
 """Compiles its step once for each shape, with the first learning rate."""
 
 
