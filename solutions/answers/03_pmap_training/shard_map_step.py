@@ -241,7 +241,7 @@ def shard_map_step(params, x, y, lr, num_devices):
     return jitted_step(params, x, y, lr)
 
 
-# %% wrong="leaves it to jit" fails="own rows only; one all-reduce"
+# %% wrong="leaves it to jit" fails="one all-reduce"
 # cause: the program splits no rows: shard_map does, with P("devices") for x and y
 """Places the arrays and lets the compiler split the work: lesson 4, not shard_map."""
 
