@@ -43,7 +43,7 @@ x = np.linspace(0, 3, 2 * num_devices, dtype=np.float32).reshape(num_devices, 2)
 y = jax.pmap(f)(x)
 print("x:", x.shape, "  y:", y.shape, "  same as f(x):", np.allclose(y, f(x)))
 draw_pmap("f", {"x": x}, {"y": y})
-predict("the shape of y", str(y.shape), guess)
+prediction("the shape of y", str(y.shape), guess)
 
 # %% [markdown]
 # Now you. Below each exercise is one line, which shows a card: what holds, and what
@@ -289,7 +289,9 @@ by_vmap = jax.vmap(f)(x)
 print("same numbers:", np.allclose(by_vmap, y))
 print("vmap: on", len(by_vmap.sharding.device_set), "device(s)")
 print("pmap: on", len(y.sharding.device_set), "device(s)")
-predict("devices with a part of vmap's result", len(by_vmap.sharding.device_set), guess)
+prediction(
+    "devices with a part of vmap's result", len(by_vmap.sharding.device_set), guess
+)
 
 # %% [markdown]
 # One device did all the work, and the numbers do not show it. **Equal numbers do not
@@ -372,7 +374,7 @@ for name, function in (("made once", jax.pmap(count_traces)), ("anew", new_funct
     for _ in range(3):
         function(np.ones((num_devices, 4), np.float32))
     print(f"{name}: traced {traced} time(s) in 3 calls")
-predict("traces of a function made anew", traced, guess)
+prediction("traces of a function made anew", traced, guess)
 
 # %% [markdown]
 # **Common mistake: compiling in each call.** JAX looks a compiled program up by the

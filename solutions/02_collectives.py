@@ -65,7 +65,7 @@ draw_collective('lax.psum(x, "i")', x, spmd(lambda x: lax.psum(x, "i"))(x))
 draw_collective('lax.pmean(x, "i")', x, spmd(lambda x: lax.pmean(x, "i"))(x))
 draw_collective('lax.pmax(x, "i")', x, spmd(lambda x: lax.pmax(x, "i"))(x))
 print("axis_index:", spmd(lambda x: lax.axis_index("i"))(x))
-predict("device 3's first number after psum", int(x[:, 0].sum()), guess)
+prediction("device 3's first number after psum", int(x[:, 0].sum()), guess)
 
 # %% [markdown]
 # It holds what all the others hold: 280 and 288, the sums over the eight devices. In
@@ -996,7 +996,7 @@ print("and back:", *(f"{number:.3f}" for number in from_int8(rounded, 0.5)))
 hundreds = np.full((num_devices, 1), 100, np.int8)
 total = int(spmd(lambda q: lax.psum(q, "i"))(hundreds)[0, 0])
 print("psum of 100s in int8:", total)
-predict("the psum of eight 100s in int8", total, guess)
+prediction("the psum of eight 100s in int8", total, guess)
 
 # %% [markdown]
 # **Common mistake: sums in eight bits.** 800 does not fit; what is left is 800 - 3 x

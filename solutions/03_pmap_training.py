@@ -393,7 +393,7 @@ for name, grad in grads.items():
     ratio = np.linalg.norm(grad) / np.linalg.norm(true_grads[name])
     print(f"gradient of {name}: {ratio:.1f} x the reference")
 print("vary over the devices:", vary)
-predict("the gradient, in times that of one device", round(float(ratio), 1), guess)
+prediction("the gradient, in times that of one device", round(float(ratio), 1), guess)
 
 # %% [markdown]
 # **Common mistake: the eightfold gradient.** The loss is right, every gradient is eight

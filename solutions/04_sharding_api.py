@@ -598,7 +598,7 @@ def _():
     for name, adam in (("in place", state["adam"]), ("forgotten", forgotten)):
         held = [f"{mib_on(device, adam):4.0f}" for device in jax.devices()]
         print(f"{name:<10}", *held, "MiB")
-    predict("MiB of Adam on device 0", mib_on(jax.devices()[0], forgotten), guess)
+    prediction("MiB of Adam on device 0", mib_on(jax.devices()[0], forgotten), guess)
 
 
 # %% [markdown] built="init_sharded"
@@ -1529,7 +1529,7 @@ for piece in range(1, 8):
     starts.append(max(starts[-1] + product, piece * send))
 gathered, pieces = 7 * send + 8 * product, starts[-1] + product
 print(f"gathered first {gathered:.0f} microseconds, in pieces {pieces:.0f}")
-predict("the part of the time that is saved", round(1 - pieces / gathered, 2), guess)
+prediction("the part of the time that is saved", round(1 - pieces / gathered, 2), guess)
 bars = {
     "gathered first: link": [(0, 7 * send, "pieces 1 to 7 of w")],
     "gathered first: products": [(7 * send, 8 * product, "one product")],

@@ -308,7 +308,7 @@ x = place(np.ones((4, 64, 64), np.float32), split)
 y = place(np.ones((4, 64), np.int32), split)
 times = times_sent(params, accumulated, params, x, y)
 print(f"a device sends {times:.1f} times the gradient's all-reduce")
-predict("bytes of the loop, in all-reduces of the gradients", round(times, 1), guess)
+prediction("bytes of the loop, in all-reduces of the gradients", round(times, 1), guess)
 
 # %% [markdown]
 # Under `jit` each microbatch's gradient is that of *all* rows, so each costs an

@@ -33,7 +33,7 @@ __all__ = [
     "example",
     "needs",
     "observe",
-    "predict",
+    "prediction",
     "scorecard",
 ]
 __all__ += _pictures
@@ -269,7 +269,7 @@ def progress(exercise: str, is_long: bool) -> Iterator[None]:
         handle.update(HTML(""))
 
 
-def predict(what: str, value: float | str, guess: float | str | None) -> None:
+def prediction(what: str, value: float | str, guess: float | str | None) -> None:
     """Compares a guess with what a cell has found, and keeps it for the scorecard.
 
     Args:

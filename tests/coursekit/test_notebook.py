@@ -240,10 +240,10 @@ def test_a_cell_runs_the_learners_functions_once_their_checks_pass(shell, capsys
 
 
 def test_predictions_are_compared_kept_and_counted(shell, capsys):
-    run(shell, 'predict("bytes", 8, None)', "scorecard()")
+    run(shell, 'prediction("bytes", 8, None)', "scorecard()")
     assert "redict" not in capsys.readouterr().out  # none was made
-    run(shell, 'predict("bytes", 8, 4)', 'predict("shape", "(8, 2)", "(8, 2)")')
-    run(shell, 'predict("seconds", 0.41, 0.4)', 'predict("devices", 0, 3)')
+    run(shell, 'prediction("bytes", 8, 4)', 'prediction("shape", "(8, 2)", "(8, 2)")')
+    run(shell, 'prediction("seconds", 0.41, 0.4)', 'prediction("devices", 0, 3)')
     assert capsys.readouterr().out.splitlines() == [
         "bytes: you predicted 4, and it is 8.",
         "shape: (8, 2), as you predicted.",
@@ -252,7 +252,7 @@ def test_predictions_are_compared_kept_and_counted(shell, capsys):
     ]
     run(shell, "scorecard()")
     assert capsys.readouterr().out.endswith("Predictions: 2 of 4 right.\n")
-    run(shell, 'predict("devices", 8, 2)', "scorecard()")  # a second try counts
+    run(shell, 'prediction("devices", 8, 2)', "scorecard()")  # a second try counts
     said = capsys.readouterr().out.splitlines()[-1]
     assert said.endswith("2 of 4 right, the others off by a factor of 4 (the median).")
 
