@@ -1407,7 +1407,7 @@ def _():
     one, two = (restored_by_columns(folder) for folder in (straight, killed))
     bits = jax.tree.map(lambda a, b: np.array_equal(*map(np.asarray, (a, b))), one, two)
     print(f"bit by bit the same parameters: {all(jax.tree.leaves(bits))}")
-    print(f"unseen digits recognised: {accuracy(two):.0%}")
+    print(f"more than 95% of unseen digits recognised: {accuracy(two) > 0.95}")
     draw_array(two["w2"], "w2 for serving, its columns over model:")
 
 
@@ -2086,7 +2086,7 @@ def _():
 # %%
 @needs("run_layers", "pipeline_forward", "one_f_one_b")
 def _():
-    params, losses = train_text(one_f_one_b(4, 4), 200)
+    params, losses = train_text(one_f_one_b(4, 4), 300)
     for text in ("eve sees two old birds, ", "max needs five blue books, "):
         print(write_on(text, params))
     stops = np.mean(text_rows(2048)[0] == LETTERS.index("."))

@@ -535,7 +535,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
     return jax.jit(step, donate_argnums=0)
 
 
-# %% wrong="remembers the first step" fails="one sync; nothing is remembered"
+# %% wrong="remembers the first step" fails="nothing is remembered"
 """Makes a step once for each mesh, and hands it out again for another loss."""
 
 made_steps = {}
