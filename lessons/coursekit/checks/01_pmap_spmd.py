@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coursekit.checks import demo, hidden, visible
+from coursekit.checks import hidden, visible
 from coursekit.expect import (
     expect,
     expect_child_devices,
@@ -32,15 +31,51 @@ from coursekit.learner import (
     init_ensemble,
     launch_env,
     local_sgd_steps,
+    make_parallel_predict,
     pairwise_distances,
-    parallel_predict,
-    parallel_square,
     shard_batch,
 )
-from coursekit.observe import observe
+from coursekit.observe import num_compiles, observe
 from coursekit.outcomes import statement
-from coursekit.processes import count_devices
 from coursekit.reference_checks import expect_like_solution
+
+
+def blocks_of(batch, num_devices):
+    return jax.tree.leaves(shard_batch(batch, num_devices))
+
+
+def tree_of(batch, num_devices):
+    result = shard_batch(batch, num_devices)
+    return jax.tree.map(lambda leaf: str(leaf.dtype), result)
+
+
+@visible(
+    "shard_batch",
+    points=2,
+    essential=["rows in order"],
+    others=["same structure", "uneven batch", "arguments stay"],
+)
+def examples_of_shard_batch():
+    x = np.arange(48, dtype=np.float32).reshape(16, 3)
+    batch = {"x": x, "y": np.arange(16, dtype=np.int32)}
+    cut = {"x": x.reshape(8, 2, 3), "y": batch["y"].reshape(8, 2)}
+    dealt = {key: np.stack([a[d::8] for d in range(8)]) for key, a in batch.items()}
+    causes = {"the rows were dealt out like cards, not cut in order": dealt}
+    seen = observe(shard_batch, batch, 8)
+    with statement("rows in order"):
+        expect_close(seen, cut, mistakes=causes)
+    with statement("arguments stay"):
+        expect_unchanged(seen)
+    quarters = x.reshape(4, 4, 3)
+    nested, bare = observe(shard_batch, [{"x": x}, x], 4), observe(shard_batch, x, 4)
+    with statement("same structure"):
+        expect_shapes(seen, cut)
+        expect_shapes(nested, [{"x": quarters}, quarters])
+        expect_shapes(bare, quarters)
+    uneven = observe(shard_batch, x[:15], 8)
+    with statement("uneven batch"):
+        expect_error(uneven, "ValueError")
+
 
 DEVICE_COUNT = "--xla_force_host_platform_device_count="
 
@@ -85,7 +120,6 @@ def left_of_a_change(num_devices, env):  # in the result of the next call
         "no old count",
         "below one",
         "arguments stay",
-        "nothing is remembered",
     ],
 )
 def examples_of_launch_env():
@@ -111,64 +145,6 @@ def examples_of_launch_env():
             expect_error(refused, "ValueError")
     with statement("arguments stay"):
         expect_unchanged(seen)
-
-
-@demo("launch_env")
-def demo_of_launch_env():
-    count = count_devices(launch_env(16, dict(os.environ)))
-    print(f"A fresh process in the environment of launch_env(16, ...) has {count}")
-    print(f"devices. This notebook's process still has {jax.device_count()}.")
-
-
-def blocks_of(batch, num_devices):
-    return jax.tree.leaves(shard_batch(batch, num_devices))
-
-
-def tree_of(batch, num_devices):
-    result = shard_batch(batch, num_devices)
-    return jax.tree.map(lambda leaf: str(leaf.dtype), result)
-
-
-@visible(
-    "shard_batch",
-    points=2,
-    essential=["rows in order"],
-    others=["same structure", "uneven batch", "arguments stay"],
-)
-def examples_of_shard_batch():
-    x = np.arange(48, dtype=np.float32).reshape(16, 3)
-    batch = {"x": x, "y": np.arange(16, dtype=np.int32)}
-    cut = {"x": x.reshape(8, 2, 3), "y": batch["y"].reshape(8, 2)}
-    dealt = {key: np.stack([a[d::8] for d in range(8)]) for key, a in batch.items()}
-    causes = {"the rows were dealt out like cards, not cut in order": dealt}
-    seen = observe(shard_batch, batch, 8)
-    with statement("rows in order"):
-        expect_close(seen, cut, mistakes=causes)
-    with statement("arguments stay"):
-        expect_unchanged(seen)
-    quarters = x.reshape(4, 4, 3)
-    nested, bare = observe(shard_batch, [{"x": x}, x], 4), observe(shard_batch, x, 4)
-    with statement("same structure"):
-        expect_shapes(seen, cut)
-        expect_shapes(nested, [{"x": quarters}, quarters])
-        expect_shapes(bare, quarters)
-    uneven = observe(shard_batch, x[:15], 8)
-    with statement("uneven batch"):
-        expect_error(uneven, "ValueError")
-
-
-@demo("shard_batch")
-def demo_of_shard_batch():
-    from coursekit.draw import draw_pmap
-
-    num_devices = jax.device_count()
-    images = np.random.default_rng(0).random((8 * num_devices, 784), np.float32)
-    blocks = shard_batch({"image": images}, num_devices)
-    means = jax.pmap(lambda block: block["image"].mean())(blocks)
-    draw_pmap("mean", {"batch": blocks}, {"means": means})
-    agree = np.allclose(np.mean(means), images.mean(), rtol=1e-4)
-    print(f"{len(images)} images, cut by your function; each device takes a mean.")
-    print("The mean of the means is the batch's mean:", agree)
 
 
 def is_on_one_device(seen):
@@ -198,40 +174,8 @@ def expect_alive(seen):
     expect(seen, alive, "An argument was donated or deleted.")
 
 
-def square_placed(x):
-    rows = placed(x)
-    return {"result": parallel_square(rows), "deleted": deleted(rows)}
-
-
-@visible(
-    "parallel_square",
-    points=1,
-    essential=["squares", "one row per device"],
-    others=["arguments stay", "nothing is remembered", "traceable"],
-)
-def examples_of_parallel_square():
-    num_devices = jax.device_count()  # 8, unless yours are real
-    x = np.arange(2 * num_devices, dtype=np.float32).reshape(num_devices, 2)
-    seen = observe(parallel_square, x, traced=True)
-    with statement("squares"):
-        expect_close(seen, x**2)
-    with statement("traceable"):
-        expect_arrays(seen)
-    with statement("one row per device"):
-        expect_devices(seen, num_devices, causes=ON_ONE_DEVICE)
-        expect_own_rows(seen, -1)
-        expect_collectives(seen, {})
-    with statement("arguments stay"):
-        expect_unchanged(seen)
-
-
-@demo("parallel_square")
-def demo_of_parallel_square():
-    from coursekit.draw import draw_array
-
-    num_devices = jax.device_count()
-    x = np.arange(2 * num_devices, dtype=np.float32).reshape(num_devices, 2)
-    draw_array(parallel_square(x), "parallel_square(x), by your function")
+def predictions(params, x, num_devices):
+    return make_parallel_predict(num_devices)(params, x)
 
 
 def predict_placed(params, x, num_devices):
@@ -239,32 +183,53 @@ def predict_placed(params, x, num_devices):
     specs = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("devices")
     shardings = (jax.sharding.NamedSharding(mesh, spec) for spec in specs)
     params, x = map(jax.device_put, (params, x), shardings)
-    result = parallel_predict(params, x, num_devices)
+    result = predictions(params, x, num_devices)
     return {"result": result, "deleted": deleted(params, x)}
 
 
+def second_batch(params, x, num_devices):  # by one function, after another one
+    alone = predictions(params, x, num_devices)
+    serve = make_parallel_predict(num_devices)
+    jax.block_until_ready(serve(jax.tree.map(np.zeros_like, params), 0 * x))
+    compiled = num_compiles()
+    result = jax.block_until_ready(serve(params, x))
+    compiled = num_compiles() - compiled
+    return {"result": result, "alone": alone, "compiled": compiled}
+
+
+def expect_compiled_once(seen):
+    expect_result(seen)
+    headline = "A second batch of the same shape compiled a program again."
+    expect(seen, not seen.value["compiled"], headline)
+
+
+def expect_own_batch(seen):
+    expect_result(seen)
+    result, alone = seen.value["result"], seen.value["alone"]
+    headline = "A batch gives another result if it is the second one."
+    expect(seen, np.allclose(result, alone, rtol=1e-3, atol=1e-3), headline)
+
+
 @visible(
-    "parallel_predict",
-    points=2,
+    "make_parallel_predict",
+    points=3,
     essential=["predictions", "sharded by rows"],
     others=[
         "parameters broadcast",
+        "compiled once",
         "arguments stay",
         "nothing is remembered",
-        "traceable",
     ],
 )
-def examples_of_parallel_predict():
+def examples_of_make_parallel_predict():
     rng, num_devices = np.random.default_rng(0), jax.device_count()
     w, b = np.float32(rng.normal(size=(7, 5))), np.arange(5, dtype=np.float32)
     x = np.float32(rng.normal(size=(3 * num_devices, 7)))
     params, product = {"w": w, "b": b}, np.float64(x) @ np.float64(w)
     mistakes = {"the bias was not added": product}
-    seen = observe(parallel_predict, params, x, num_devices, traced=True)
+    seen = observe(predictions, params, x, num_devices, traced=True)
     with statement("predictions"):
         expect_close(seen, product + b, rtol=1e-4, atol=1e-5, mistakes=mistakes)
-    with statement("traceable"):
-        expect_arrays(seen)
     with statement("parameters broadcast"):
         expect_arrays(seen, largest=num_devices * w.size - 1)
     with statement("sharded by rows"):
@@ -275,19 +240,11 @@ def examples_of_parallel_predict():
         expect_collectives(seen, {})
     with statement("arguments stay"):
         expect_unchanged(seen)
-
-
-@demo("parallel_predict")
-def demo_of_parallel_predict():
-    from coursekit.draw import draw_array
-
-    rng, num_devices = np.random.default_rng(0), jax.device_count()
-    params = {"w": np.float32(rng.normal(size=(7, 5))), "b": np.zeros(5, np.float32)}
-    x = np.float32(rng.normal(size=(3 * num_devices, 7)))
-    result = parallel_predict(params, x, num_devices)
-    draw_array(result, "parallel_predict(params, x), by your function")
-    rows = len(x) // num_devices
-    print(f"{len(x)} rows, {rows} on each device, and no device axis was needed.")
+    second = observe(second_batch, params, x, num_devices)
+    with statement("compiled once"):
+        expect_compiled_once(second)
+    with statement("nothing is remembered"):
+        expect_own_batch(second)
 
 
 def descended(params, x, y, lr, num_steps, average=False):  # in 64 bits
@@ -319,7 +276,7 @@ def steps_placed(params, x, y, lr, num_steps):
     "local_sgd_steps",
     points=3,
     essential=["own descent", "one row per device", "no communication"],
-    others=["arguments stay", "nothing is remembered", "traceable"],
+    others=["arguments stay", "nothing is remembered"],
 )
 def examples_of_local_sgd_steps():
     params, x, y = replicas_and_data()
@@ -333,8 +290,6 @@ def examples_of_local_sgd_steps():
     seen = observe(local_sgd_steps, params, x, y, 0.05, 20, traced=True)
     with statement("own descent"):
         expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=mistakes)
-    with statement("traceable"):
-        expect_arrays(seen)
     with statement("one row per device"):
         expect_devices(seen, len(x), causes=ON_ONE_DEVICE)
         expect_own_rows(seen, -1)
@@ -342,104 +297,6 @@ def examples_of_local_sgd_steps():
         expect_collectives(seen, {})
     with statement("arguments stay"):
         expect_unchanged(seen)
-
-
-@demo("local_sgd_steps")
-def demo_of_local_sgd_steps():
-    from coursekit.draw import draw_replicas
-
-    rng, num_devices = np.random.default_rng(0), jax.device_count()
-    x = np.float32(rng.normal(size=(num_devices, 8, 1)))
-    noise = 0.5 * rng.normal(size=(num_devices, 8))
-    y = np.float32(2 * x[..., 0] - 1 + noise)
-    zeros = np.zeros(num_devices, np.float32)
-    averaged = apart = {"w": zeros[:, None], "b": zeros}
-    slopes = [zeros]
-
-    def mean_loss(params):  # of each model on all points
-        lines = np.einsum("d,nb->dnb", params["w"][:, 0], x[..., 0])
-        return np.mean((lines + params["b"][:, None, None] - y) ** 2, axis=(1, 2))
-
-    for number in range(12):  # every fourth time all take the replicas' mean
-        apart, averaged = (
-            jax.tree.map(np.asarray, local_sgd_steps(params, x, y, 0.1, 5))
-            for params in (apart, averaged)
-        )
-        slopes.append(averaged["w"][:, 0])
-        if number % 4 == 3:
-            averaged = jax.tree.map(lambda p: 0 * p + p.mean(axis=0), averaged)
-            slopes.append(averaged["w"][:, 0])
-    title = "Local SGD with your function: drift for 20 steps, average, drift again"
-    draw_replicas(slopes, "slope w", title, xlabel="call or average")
-    for name, params in (("never averaged", apart), ("averaged 3 times", averaged)):
-        loss = mean_loss(params)
-        print(f"{name}: loss on all points {loss.min():.2f} to {loss.max():.2f}")
-
-
-def distances_placed(points, queries):
-    points, queries = placed(points), jnp.asarray(queries)
-    result = pairwise_distances(points, queries)
-    return {"result": result, "deleted": deleted(points, queries)}
-
-
-@visible(
-    "pairwise_distances",
-    points=3,
-    essential=["distances", "one row per device"],
-    others=[
-        "accurate far from 0",
-        "arguments stay",
-        "nothing is remembered",
-        "traceable",
-    ],
-)
-def examples_of_pairwise_distances():
-    rng, num_devices = np.random.default_rng(1), jax.device_count()
-    far = np.float32(rng.normal(size=(num_devices, 4, 3)) + 1000)
-    far_queries = np.float32(rng.normal(size=(5, 3)) + 1000)
-    points, queries = far - 1000, far_queries - 1000  # exact: the distances stay
-    gaps = np.float64(points)[:, :, None] - queries
-    squares = (gaps**2).sum(-1)
-    mistakes = {
-        "the square root is missing": squares,
-        "absolute differences were added up": np.abs(gaps).sum(-1),
-    }
-    seen = observe(pairwise_distances, points, queries, traced=True)
-    with statement("distances"):
-        expect_close(seen, np.sqrt(squares), rtol=1e-4, mistakes=mistakes)
-    with statement("traceable"):
-        expect_arrays(seen)
-    with statement("one row per device"):
-        expect_devices(seen, num_devices, causes=ON_ONE_DEVICE)
-        expect_collectives(seen, {})
-        expect_own_rows(seen, 0)
-    cause = "right near 0, not near 1000: what is subtracted after squaring cancels"
-    causes = {cause: lambda seen: np.allclose(seen.value, np.sqrt(squares), atol=2)}
-    seen_far = observe(pairwise_distances, far, far_queries)
-    with statement("accurate far from 0"):
-        expect_close(seen_far, np.sqrt(squares), rtol=1e-4, causes=causes)
-    with statement("arguments stay"):
-        expect_unchanged(seen)
-        expect_unchanged(seen_far)
-
-
-@demo("pairwise_distances")
-def demo_of_pairwise_distances():
-    rng, num_devices = np.random.default_rng(0), jax.device_count()
-    centres = np.float32(rng.normal(size=(10, 16)))  # of ten classes
-
-    def drawn(*shape):
-        labels = rng.integers(10, size=shape)
-        noise = rng.normal(size=(*shape, 16))
-        return np.float32(centres[labels] + noise), labels
-
-    (points, labels), (queries, wanted) = drawn(num_devices, 100), drawn(200)
-    distances = np.asarray(pairwise_distances(points, queries))
-    nearest = distances.reshape(-1, len(queries)).argmin(axis=0)
-    share = np.mean(labels.ravel()[nearest] == wanted)
-    print(f"{labels.size} points of ten classes, {labels.shape[1]} on each device.")
-    print(f"The nearest point, by your distances, has the class of {share:.0%}")
-    print(f"of {len(queries)} new points.")
 
 
 def zero_layers(num_devices, sizes):
@@ -498,15 +355,30 @@ def expect_independent(seen, draws, causes=None):
         expect(seen, holds, headline, causes=causes, seen=was, expected=wanted)
 
 
-def equal_weights(layers, others):
+def equal_weights(layers, others):  # of which layers and devices
     draws, more = standard_draws(layers), standard_draws(others)
-    equal = [place for place in draws if np.allclose(draws[place], more[place])]
-    return [f"layer {number} of device {device}" for number, device in equal]
+    return [place for place in draws if np.allclose(draws[place], more[place])]
 
 
-def expect_other_weights(seen, layers, keys):
-    kept = ", ".join(equal_weights(layers, seen.value)[:1])
-    expect(seen, not kept, f"Keys {keys} gave the same weights to {kept}.")
+def expect_zero_biases(seen):
+    for number, layer in enumerate(seen.value):
+        headline = f"The biases of layer {number} are not zero."
+        expect(seen, not layer["b"].any(), headline)
+
+
+def keys_left(keys, sizes):  # whether keys on their devices are deleted
+    keys = placed(keys)
+    init_ensemble(keys, sizes)
+    return keys.is_deleted()
+
+
+def expect_by_key(seen, layer, device, equal, is_same):
+    headline = f"Another key gave the same weights to layer {layer} of device {device}."
+    if is_same:
+        headline = (
+            f"The same key gave other weights to layer {layer} of device {device}."
+        )
+    expect(seen, ((layer, device) in equal) == is_same, headline)
 
 
 def causes_of_scale():
@@ -537,47 +409,90 @@ def causes_of_likeness():
     return {"the devices share a key": share(1), "the layers share a key": share(0)}
 
 
+ONE_DEVICE_DRAWS = {"one device drew all members: map over the keys": is_on_one_device}
+
+
+def keys_of(number, num_devices):
+    return jax.random.split(jax.random.key(number), num_devices)
+
+
 @visible(
     "init_ensemble",
     points=3,
-    essential=["one dict per layer", "independent draws", "the key decides"],
-    others=["weight scale", "zero biases", "arguments stay"],
+    essential=[
+        "one dict per layer",
+        "one row per device",
+        "independent draws",
+        "the key decides",
+    ],
+    others=["weight scale", "arguments stay"],
 )
 def examples_of_init_ensemble():
     sizes, members = (64, 32, 128), jax.device_count()
-    seen = observe(init_ensemble, jax.random.key(3), members, sizes)
+    keys = keys_of(3, members)
+    seen = observe(init_ensemble, keys, sizes, traced=True)
     with statement("one dict per layer"):
         expect_shapes(seen, zero_layers(members, sizes))
+    with statement("one row per device"):
+        expect_devices(seen, members, causes=ONE_DEVICE_DRAWS)
+        expect_own_rows(seen, 0)
+        expect_collectives(seen, {})
     with statement("independent draws"):
         expect_independent(seen, standard_draws(seen.value), causes_of_likeness())
     with statement("weight scale"):
         expect_scale(seen, standard_draws(seen.value), causes_of_scale())
-    with statement("zero biases"):
-        for number, layer in enumerate(seen.value):
-            headline = f"The biases of layer {number} are not zero."
-            expect(seen, not layer["b"].any(), headline)
-    again = observe(init_ensemble, jax.random.key(3), members, sizes)
-    other = observe(init_ensemble, jax.random.key(4), members, sizes)
+        expect_zero_biases(seen)
+    kept = members // 2  # devices whose keys stay
+    keys = jnp.concatenate([keys[:kept], keys_of(4, members)[kept:]])
+    other = observe(init_ensemble, keys, sizes)
     with statement("the key decides"):
-        for one in (again, other):
-            expect_shapes(one, zero_layers(members, sizes))
-        is_same = len(equal_weights(seen.value, again.value)) == 2 * members
-        expect(again, is_same, "The same key gave other weights.")
-        expect_other_weights(other, seen.value, "3 and 4")
+        expect_shapes(other, zero_layers(members, sizes))
+        equal = equal_weights(seen.value, other.value)
+        for layer, device in standard_draws(other.value):
+            expect_by_key(other, layer, device, equal, device < kept)
     with statement("arguments stay"):
         expect_unchanged(seen)
 
 
-@demo("init_ensemble")
-def demo_of_init_ensemble():
-    from coursekit.draw import draw_replicas
+def distances_placed(points, queries):
+    points, queries = placed(points), jnp.asarray(queries)
+    result = pairwise_distances(points, queries)
+    return {"result": result, "deleted": deleted(points, queries)}
 
-    num_devices = jax.device_count()
-    layers = init_ensemble(jax.random.key(0), num_devices, (2, 64, 64, 1))
-    places = np.linspace(-3, 3, 61, dtype=np.float32)
-    out = np.stack([places, np.ones(61, np.float32)], axis=-1)[None]
-    for number, layer in enumerate(layers):
-        out = out @ np.asarray(layer["w"]) + np.asarray(layer["b"])[:, None]
-        out = out if number == 2 else np.tanh(out)
-    title = "Your members before training: a function for each device"
-    draw_replicas(out[..., 0].T, "prediction", title, xlabel="input number")
+
+@visible(
+    "pairwise_distances",
+    points=3,
+    essential=["distances", "one row per device"],
+    others=[
+        "accurate far from 0",
+        "arguments stay",
+        "nothing is remembered",
+    ],
+)
+def examples_of_pairwise_distances():
+    rng, num_devices = np.random.default_rng(1), jax.device_count()
+    far = np.float32(rng.normal(size=(num_devices, 4, 3)) + 1000)
+    far_queries = np.float32(rng.normal(size=(5, 3)) + 1000)
+    points, queries = far - 1000, far_queries - 1000  # exact: the distances stay
+    gaps = np.float64(points)[:, :, None] - queries
+    squares = (gaps**2).sum(-1)
+    mistakes = {
+        "the square root is missing": squares,
+        "absolute differences were added up": np.abs(gaps).sum(-1),
+    }
+    seen = observe(pairwise_distances, points, queries, traced=True)
+    with statement("distances"):
+        expect_close(seen, np.sqrt(squares), rtol=1e-4, mistakes=mistakes)
+    with statement("one row per device"):
+        expect_devices(seen, num_devices, causes=ON_ONE_DEVICE)
+        expect_collectives(seen, {})
+        expect_own_rows(seen, 0)
+    cause = "right near 0, not near 1000: what is subtracted after squaring cancels"
+    causes = {cause: lambda seen: np.allclose(seen.value, np.sqrt(squares), atol=2)}
+    seen_far = observe(pairwise_distances, far, far_queries)
+    with statement("accurate far from 0"):
+        expect_close(seen_far, np.sqrt(squares), rtol=1e-4, causes=causes)
+    with statement("arguments stay"):
+        expect_unchanged(seen)
+        expect_unchanged(seen_far)

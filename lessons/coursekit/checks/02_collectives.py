@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from unittest import mock
 
 import jax
-import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 
-from coursekit.checks import demo, hidden, visible
+from coursekit.checks import hidden, visible
 from coursekit.expect import expect, expect_close, expect_result
 from coursekit.expect_program import (
     expect_arrays,
@@ -22,9 +20,8 @@ from coursekit.expect_program import (
 )
 from coursekit.hidden_cases import Case
 from coursekit.learner import (
-    all_reduce_seconds,
-    ensemble_probs,
     expert_layer,
+    int8_all_reduce,
     masked_mean,
     reshard_rows_to_columns,
     ring_all_reduce,
@@ -33,7 +30,7 @@ from coursekit.learner import (
     sharded_update,
     sync_batch_norm,
 )
-from coursekit.observe import observe, over_devices
+from coursekit.observe import observe
 from coursekit.outcomes import statement
 from coursekit.reference_checks import expect_like_solution
 
@@ -118,25 +115,6 @@ def examples_of_masked_mean():
         expect_close(seen, 0 * own, mistakes=causes)
 
 
-@demo("masked_mean")
-def a_padded_batch():
-    num_devices = jax.device_count()
-    lengths = 8000 // (1 + 2 * np.arange(num_devices))  # tokens of each device
-    rng = np.random.default_rng(0)
-    mask = np.arange(8000) < lengths[:, None]
-    losses = np.float32(
-        rng.exponential(2 + np.arange(num_devices)[:, None], mask.shape)
-    )
-    losses[~mask] = np.nan  # whatever the padding happens to hold
-    own = np.array([row[kept].mean() for row, kept in zip(losses, mask, strict=True)])
-    mean = over_devices(lambda x, mask: masked_mean(x, mask, "i"), "i", num_devices)
-    print("real tokens on each device:", *lengths)
-    print("loss on each device:       ", *(f"{loss:.2f}" for loss in own))
-    print(f"the mean of these means:     {own.mean():.2f}")
-    print(f"your masked_mean:            {mean(losses, mask)[0]:.2f}")
-    print(f"one device, all the tokens:  {losses[mask].mean(dtype=float):.2f}")
-
-
 def log_softmax(blocks):  # (D, B, C/D): all classes at once, in 64 bits
     whole = np.moveaxis(np.float64(blocks), 0, 1).reshape(blocks.shape[1], -1)
     top = whole.max(1, keepdims=True)
@@ -199,42 +177,6 @@ def examples_of_sharded_log_softmax():
         expect_gradient(logits)
 
 
-@demo("sharded_log_softmax")
-def a_loss_over_a_sharded_vocabulary():
-    from coursekit.draw import draw_losses
-
-    num_devices, rng = jax.device_count(), np.random.default_rng(2)
-    x = np.float32(rng.normal(size=(64, 16)))  # what comes out of the layers before
-    true = rng.normal(size=(16, 8 * num_devices))
-    target = np.eye(true.shape[1], dtype=np.float32)[(x @ true).argmax(1)]
-
-    def step_of(loss):
-        return jax.jit(lambda w, *data: descend(w, *jax.value_and_grad(loss)(w, *data)))
-
-    def descend(w, loss, gradient):
-        return w - 4 * gradient, loss
-
-    def one_device(w, x, target):
-        return -(target * jax.nn.log_softmax(x @ w)).sum() / len(x)
-
-    def sharded(w, x, target):  # this device's columns of w and target
-        return -(target * sharded_log_softmax(x @ w, "i")).sum() / len(x)
-
-    w = np.zeros(true.shape, np.float32)
-    ws, xs, targets = by_columns(w, num_devices), np.stack([x] * num_devices), None
-    targets = by_columns(target, num_devices)
-    step, alone = over_devices(step_of(sharded), "i", num_devices), step_of(one_device)
-    losses = {"one device": [], f"yours, on {num_devices}": []}
-    for _ in range(40):
-        w, loss = alone(w, x, target)
-        ws, parts = step(ws, xs, targets)
-        for curve, one in zip(losses.values(), (loss, parts.sum()), strict=True):
-            curve.append(float(one))
-    draw_losses(losses, "cross-entropy", "A vocabulary split over 8 devices")
-    held, every = (f"{x.shape[0]} x {one.shape[-1]}" for one in (ws, w))
-    print(f"Each device holds {held} of the {every} logits, and never more.")
-
-
 @visible(
     "reshard_rows_to_columns",
     points=2,
@@ -256,30 +198,6 @@ def examples_of_reshard_rows_to_columns():
         expect_close(seen, split, mistakes=causes)
     with statement("one all_to_all"):
         expect_collectives(seen, {"all-to-all": 1})
-
-
-@demo("reshard_rows_to_columns")
-def a_transpose_and_a_fourier_transform():
-    from coursekit.draw import draw_collective
-
-    few = min(4, jax.device_count())
-    rows = 10 * np.arange(few)[:, None] + np.arange(few)
-    rows = np.float32(rows[:, None])  # a row of so many columns on each device
-    to_columns = over_devices(lambda x: reshard_rows_to_columns(x, "i"), "i", few)
-    draw_collective('reshard_rows_to_columns(x, "i")', rows, to_columns(rows))
-
-    def transform(x):  # rows first, which a device has in full, then columns
-        columns = reshard_rows_to_columns(jnp.fft.fft(x, axis=1), "i")
-        return jnp.fft.fft(columns, axis=0)
-
-    image = np.float32(np.random.default_rng(0).normal(size=(8 * few, 8 * few)))
-    found = over_devices(transform, "i", few)(image.reshape(few, 8, -1))
-    right = np.allclose(np.concatenate(found, axis=1), np.fft.fft2(image), atol=1e-2)
-    print(
-        f"A Fourier transform of {8 * few} x {8 * few} over {few} devices, by it: ",
-        end="",
-    )
-    print("as np.fft.fft2 gives it." if right else "another one than np.fft.fft2.")
 
 
 def update(weights, velocity, grads, lr, beta):  # of all devices, in 64 bits
@@ -343,51 +261,6 @@ def examples_of_sharded_update():
         expect_moved(seen, at_most=1.01 * 2 * weights[0].nbytes * (1 - 1 / num_devices))
 
 
-@demo("sharded_update")
-def training_by_zero_1():
-    from coursekit.draw import draw_losses
-
-    num_devices, rng = jax.device_count(), np.random.default_rng(0)
-    x = np.float32(rng.normal(size=(64 * num_devices, 8)))
-    y = np.float32(np.sin(x[:, 0]) + x[:, 1] * x[:, 2])
-    shapes = {"w": (8, 64), "b": (64,), "out": (64,)}
-    params = {name: np.float32(rng.normal(size=s) / 4) for name, s in shapes.items()}
-    flat, unflatten = jax.flatten_util.ravel_pytree(params)  # all weights in one vector
-
-    def loss_of(flat, x, y):
-        params = unflatten(flat)
-        found = jnp.tanh(x @ params["w"] + params["b"]) @ params["out"]
-        return ((found - y) ** 2).mean()
-
-    def sharded(flat, velocity, x, y):  # what each device does with its rows
-        loss, grads = jax.value_and_grad(loss_of)(flat, x, y)
-        return *sharded_update(flat, velocity, grads, "i", 0.05, 0.9), loss
-
-    @jax.jit
-    def alone(flat, velocity, x, y):
-        loss, grads = jax.value_and_grad(loss_of)(flat, x, y)
-        velocity = 0.9 * velocity + grads
-        return flat - 0.05 * velocity, velocity, loss
-
-    step = over_devices(sharded, "i", num_devices)
-    rows = [a.reshape(num_devices, -1, *a.shape[1:]) for a in (x, y)]
-    single = flat, jnp.zeros_like(flat)
-    states = (
-        np.stack([flat] * num_devices),
-        np.zeros((num_devices, flat.size // num_devices)),
-    )
-    losses = {"one device": [], f"yours, on {num_devices}": []}
-    for _ in range(80):
-        *single, loss = alone(*single, x, y)
-        *states, parts = step(*states, *rows)
-        for curve, one in zip(losses.values(), (loss, parts.mean()), strict=True):
-            curve.append(float(one))
-    draw_losses(losses, "loss", "Trained by your sharded_update")
-    own = states[1][0].nbytes
-    print(f"Velocity on each device: {own:,} bytes; on one device: {flat.nbytes:,}.")
-    print(f"Adam's 64 GB for 8 billion weights would be {64 / num_devices:g} GB each.")
-
-
 def to_the_left(x):  # the right chunks, but sent to the left neighbour
     num_devices, devices = len(x), np.arange(len(x))
     chunks = np.float64(x).reshape(num_devices, num_devices, -1)
@@ -439,81 +312,70 @@ def examples_of_ring_all_reduce():
         expect_put_in(seen, sends * block // num_devices, mistakes=causes)
 
 
-@demo("ring_all_reduce")
-def your_sends():
-    from coursekit.draw import draw_steps
+def allowed(x):  # how far each sum may be off: see the task
+    return 1.001 * len(x) * float(np.abs(x).max()) / 127
 
-    few, send, arrivals, to_right = min(4, jax.device_count()), jax.lax.ppermute, [], []
 
-    def noted(x, axis_name, perm):
-        arrivals.append(send(x, axis_name, perm))
-        to_right.extend((source + 1) % few == target for source, target in perm)
-        return arrivals[-1]
+def expect_near(seen, x, **likely):
+    total = np.broadcast_to(x.sum(axis=0, dtype=np.float64), x.shape)
+    expect_close(seen, total, rtol=0, atol=allowed(x), **likely)
 
-    def run(x):
-        arrivals.clear()
-        with mock.patch.object(jax.lax, "ppermute", noted):
-            ring_all_reduce(x, "i")
-        return jnp.stack(arrivals).ravel()
 
-    chunks = np.tile(8 ** np.arange(few, dtype=np.int32), (few, 1))  # 8**c in chunk c
-    try:
-        arrived = np.asarray(over_devices(run, "i", few)(chunks)).T
-    except Exception:  # the sends are in a loop of JAX's, or ppermute has another name
-        print("Your sends are inside a loop of JAX's, and cannot be drawn.")
-        return
-    states = [np.ones((few, few), int)]
-    for sums in arrived:
-        chunk = np.int32(np.log2(sums)) // 3
-        parts = sums // 8**chunk  # of how many devices
-        states.append(states[-1].copy())
-        states[-1][np.arange(few), chunk] = np.where(parts == few, few, parts + 1)
-    titles = ["at first", *(f"after your send {n}" for n in range(1, len(states)))]
-    draw_steps(states, titles, complete=few, row="chunk", ring=all(to_right))
-    print("From what your function received: how many devices are in each chunk's sum.")
+def expect_quarter(seen, x):
+    """Limits what a device sends to 26 % of what an all-reduce of `x` sends."""
+    piece = x[0].size // len(x)
+    sends = [one for one in expect_traced(seen) if math.prod(one.shape) >= piece]
+    causes = {
+        "int8 numbers are added up on the way as i32: 32 bits travel": lambda _: any(
+            (one.reduction, one.dtype) == ("add", "i32") for one in sends
+        ),
+        "f32 numbers travel": lambda _: any(one.dtype == "f32" for one in sends),
+        "each device gets all blocks in full: it adds up one piece": lambda _: any(
+            one.kind == "all-gather" and math.prod(one.shape) == x[0].size
+            for one in sends
+        ),
+    }
+    whole = 2 * x[0].nbytes * (len(x) - 1) / len(x)
+    expect_moved(seen, at_most=0.26 * whole, causes=causes)
 
 
 @visible(
-    "all_reduce_seconds",
-    points=1,
-    essential=["time of a ring"],
-    others=["one device"],
+    "int8_all_reduce",
+    points=2,
+    essential=["error bound", "a quarter of the bytes"],
+    others=["identical replicas", "any axis"],
 )
-def examples_of_all_reduce_seconds():
-    sent = 2 * 256 * 7 / 8  # the bytes that 2.6 sends of 256 on 8 devices
-    causes = {
-        "this is half the ring: the sums are handed on, too": sent / 4,
-        "each message holds all bytes, not num_bytes / D": 14 * 256 / 2.0,
-        "these are the messages of a tree": 2 * np.log2(8) * 256 / 2.0,
+def examples_of_int8_all_reduce():
+    rng, num_devices = np.random.default_rng(12), jax.device_count()
+    x = np.float32(rng.uniform(-1, 1, size=(num_devices, 1024 * num_devices)))
+    x[:, ::2] = np.abs(x[:, ::2])  # sums that are large: not all roundings cancel
+    x *= np.float32(1 + np.arange(num_devices))[:, None]  # each has its own scale
+    own, largest = np.abs(x).max(axis=1, keepdims=True), np.abs(x).max()
+    mixed = np.round(127 * x / own).sum(axis=0) / 127
+    wrapped = np.int32(np.round(127 * x / largest)).sum(axis=0).astype(np.int8)
+    mistakes = {
+        "whole numbers of different scales were added up": mixed * own,
+        "the sum of int8 numbers does not fit into int8": np.broadcast_to(
+            np.float64(wrapped) * largest / 127, x.shape
+        ),
     }
-    seen = observe(all_reduce_seconds, 256, 8, 2.0, 0.0)  # bytes alone
-    with statement("time of a ring"):
-        expect_close(seen, sent / 2.0, mistakes=causes)
     causes = {
-        "the latency was counted once, not for each message": 0.5,
-        "without bytes there are messages all the same": 0.0,
+        "a sum is larger than the largest number: it needs its own scale": (
+            lambda seen: np.abs(seen.value).max() <= 1.01 * largest
+        )
     }
-    seen = observe(all_reduce_seconds, 0, 8, 1e9, 0.5)  # messages alone
-    with statement("time of a ring"):
-        expect_close(seen, 7.0, mistakes=causes)
-        expect_close(observe(all_reduce_seconds, 10, 4, 5.0, 0.25), 4.5)
-    with statement("one device"):
-        expect_close(observe(all_reduce_seconds, 1000, 1, 1e9, 1.0), 0.0)
-
-
-@demo("all_reduce_seconds")
-def gradients_over_real_links():
-    links = {"NVLink of an H100": 450e9, "a link of a TPU v5p": 100e9}
-    links |= {"a 400 Gbit/s network card": 50e9}
-    print("Gradients of Llama 3 8B in bfloat16, 16 GB, beside a step of about 1 s:")
-    for name, bandwidth in links.items():
-        times = [all_reduce_seconds(16e9, count, bandwidth, 5e-6) for count in (8, 64)]
-        found = ", ".join(f"{t:.3f} s" for t in times)
-        print(f"  {name:<26} {found} on 8 and 64 devices")
-    print("A single number, 4 bytes, 5 microseconds for each message:")
-    for count in (8, 64, 1024):
-        micros = 1e6 * all_reduce_seconds(4, count, 450e9, 5e-6)
-        print(f"  {count:>4} devices: {micros:,.0f} microseconds, all of it latency")
+    seen = observe(int8_all_reduce, x, "i", axis="i", traced=True)
+    with statement("error bound"):
+        expect_near(seen, x, mistakes=mistakes, causes=causes)
+    with statement("a quarter of the bytes"):
+        expect_quarter(seen, x)
+    with statement("identical replicas"):
+        causes = {
+            "each device kept its own piece as it was before rounding": (
+                lambda seen: np.ptp(seen.value, axis=0).max() <= allowed(x)
+            )
+        }
+        expect_replicas(seen, causes=causes)
 
 
 def batch_norm(blocks, eps):  # (D, B, F): all rows at once, in 64 bits
@@ -565,101 +427,9 @@ def examples_of_sync_batch_norm():
         expect_close(seen, far, rtol=2e-2, atol=2e-2, causes=causes)
 
 
-@demo("sync_batch_norm")
-def two_images_on_each_device():
-    num_devices = jax.device_count()
-    x = np.float32(np.random.default_rng(0).normal(size=(num_devices, 2, 64)))
-    right = batch_norm(x, 1e-5)[0]
-    alone = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
-    norm = over_devices(lambda x: sync_batch_norm(x, "i", 1e-5), "i", num_devices)
-    found = np.asarray(norm(x)[0])
-    print(
-        f"{2 * num_devices} images on {num_devices} devices, two on each, 64 features."
-    )
-    print("How far are the normalised features from those of one device, on average?")
-    print(f"  each device by its own two images: {np.abs(alone - right).mean():.2f}")
-    print(f"  by your sync_batch_norm:           {np.abs(found - right).mean():.2f}")
-    print("Of two images, a feature that differs becomes -1 and 1, whatever it was:")
-    print("  own: ", *(f"{value:5.2f}" for value in alone[0, :, :3].ravel()))
-    print("  sync:", *(f"{value:5.2f}" for value in found[0, :, :3].ravel()))
-
-
 def softmax(logits):  # in 64 bits
     powers = np.exp(np.float64(logits) - logits.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
-
-
-@visible(
-    "ensemble_probs",
-    points=1,
-    essential=["mean probabilities", "parameters stay local"],
-    others=["no overflow", "arguments stay", "any axis"],
-)
-def examples_of_ensemble_probs():
-    rng, num_devices = np.random.default_rng(3), jax.device_count()
-    w, b = (np.float32(rng.normal(size=(num_devices, *s)) * 2) for s in ((9, 3), (3,)))
-    params = {"w": w, "b": b}
-    x = np.stack([np.float32(rng.normal(size=(5, 9)))] * num_devices)
-    logits = x @ w + b[:, None]
-    mean = 0 * logits + softmax(logits).mean(0)
-    of_mean = softmax(0 * logits + logits.mean(0))
-    causes = {
-        "this is the softmax of the mean logits": of_mean,
-        "the members' probabilities were summed": num_devices * mean,
-        "each device kept its own member's answer": softmax(logits),
-        "the biases were left out": softmax(x @ w).mean(0) + 0 * mean,
-    }
-    seen = observe(ensemble_probs, params, x, "i", axis="i", traced=True)
-    with statement("mean probabilities"):
-        expect_close(seen, mean, mistakes=causes)
-    with statement("parameters stay local"):
-        causes = {"the parameters were sent": 9 * 3}
-        expect_put_in(seen, 5 * 3, least=5 * 3, mistakes=causes)
-    x = x * np.float32(300)
-    seen = observe(ensemble_probs, params, x, "i", axis="i")
-    z = np.float64(x) @ w + b[:, None]
-    overflown = 0 * mean + np.mean(jnp.exp(z) / jnp.exp(z).sum(-1, keepdims=True), 0)
-    mean = 0 * mean + softmax(z).mean(0)
-    with statement("no overflow"):
-        expect_close(seen, mean, atol=1e-3, mistakes={"exp overflows": overflown})
-
-
-@demo("ensemble_probs")
-def members_and_their_mean():
-    num_devices, rng = jax.device_count(), np.random.default_rng(0)
-    centres = rng.normal(size=(5, 20))
-    label = rng.integers(5, size=1200)
-    x = np.float32(centres[label] + 2.5 * rng.normal(size=(1200, 20)))
-    target = np.eye(5, dtype=np.float32)[label]
-    chosen = rng.integers(200, size=(num_devices, 60))  # each member sees other rows
-
-    def train(w, x, target):  # a member, without a word to the others
-        def step(w, _):
-            gradient = jax.grad(loss)(w, x, target)
-            return jax.tree.map(jnp.subtract, w, gradient), None
-
-        return jax.lax.scan(step, w, None, length=100)[0]
-
-    def loss(w, x, target):
-        return -(target * jax.nn.log_softmax(x @ w["w"] + w["b"])).sum() / len(x)
-
-    start = {"w": np.zeros((num_devices, 20, 5), np.float32)}
-    start["b"] = np.zeros((num_devices, 5), np.float32)
-    params = over_devices(train, "i", num_devices)(start, x[chosen], target[chosen])
-    test = np.stack([x[200:]] * num_devices)
-    vote = over_devices(lambda p, x: ensemble_probs(p, x, "i"), "i", num_devices)
-    logits = (
-        np.einsum("nf,dfc->dnc", x[200:], params["w"])
-        + np.asarray(params["b"])[:, None]
-    )
-    members = (logits.argmax(-1) == label[200:]).mean(1)
-    ensemble = (np.asarray(vote(params, test))[0].argmax(-1) == label[200:]).mean()
-    print(
-        f"{num_devices} models, each trained on 60 rows of its own; on 1,000 new rows"
-    )
-    print(f"  a member is right on {members.mean():.0%} (between", end=" ")
-    print(f"{members.min():.0%} and {members.max():.0%}),")
-    print(f"  your ensemble on {ensemble:.0%}.")
 
 
 def block_scores(q, k):  # (D, D, N, N): device, block of keys; in 64 bits
@@ -748,26 +518,6 @@ def examples_of_ring_attention():
         expect_close(seen, whole, rtol=2e-2, atol=2e-2, causes=causes)
 
 
-@demo("ring_attention")
-def a_text_over_more_devices():
-    q, k, v = np.float32(np.random.default_rng(0).normal(size=(3, 512, 16)))
-    powers = np.exp(np.float64(q @ k.T) / 4)
-    right = powers @ v / powers.sum(1, keepdims=True)
-    print("512 positions, 16 numbers in each query, key and value.")
-    for count in (1, 2, 8):
-        parts = [a.reshape(count, -1, 16) for a in (q, k, v)]
-        seen = observe(ring_attention, *parts, "i", axis="i", traced=True)
-        largest = max(math.prod(s) for s in seen.array_shapes if s != parts[0].shape)
-        sent = sum(one.bytes_moved for one in seen.collectives) / 1024
-        error = np.abs(np.reshape(seen.value, right.shape) - right).max()
-        name = "1 device: " if count == 1 else f"{count} devices:"
-        print(
-            f"  {name} largest array {largest:>7,} numbers, {sent:>2.0f} KiB sent",
-            end="",
-        )
-        print(", exact" if error < 1e-4 else ", not exact")
-
-
 def slots(expert):  # (D, B): how many earlier rows chose the same
     return np.tril(expert[:, :, None] == expert[:, None, :], -1).sum(-1)
 
@@ -848,25 +598,3 @@ def examples_of_expert_layer():
         expect_collectives(seen, {"all-to-all": 2}, causes=causes)
         causes = {"every token was sent to every expert": num_devices * 12 * 5}
         expect_put_in(seen, num_devices * 2 * (5 + 3), mistakes=causes)
-
-
-@demo("expert_layer")
-def what_a_capacity_drops():
-    num_devices, rng = jax.device_count(), np.random.default_rng(1)
-    params, x, popular = experts_case(rng, num_devices, 64, (5, 3))
-    even = np.int32(rng.integers(num_devices, size=popular.shape))
-    print(f"{64 * num_devices} tokens, {num_devices} experts. Your layer drops")
-    for factor in (1, 2, 4):
-        capacity = factor * 64 // num_devices
-
-        def layer(params, x, expert, capacity=capacity):
-            return expert_layer(params, x, expert, capacity, "i")
-
-        run = over_devices(layer, "i", num_devices)
-        lost = [np.asarray(run(params, x, choice)) == 0 for choice in (even, popular)]
-        lost = [rows.all(-1).mean() for rows in lost]
-        print(
-            f"  with {capacity:>2} slots, {factor} x an even share: {lost[0]:>3.0%}",
-            end="",
-        )
-        print(f" if choices are even, {lost[1]:>3.0%} if some experts are popular")

@@ -1,4 +1,4 @@
-"""Checks of lesson 4: where arrays lie, and what compiled programs send."""
+"""Checks of lesson 4: where arrays are, and what compiled programs send."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from coursekit.checks import demo, hidden, visible
+from coursekit.checks import hidden, visible
 from coursekit.expect import expect, expect_close, expect_error, expect_result
 from coursekit.expect_program import (
     expect_arrays,
@@ -23,77 +23,31 @@ from coursekit.expect_program import (
 )
 from coursekit.hidden_cases import Case
 from coursekit.learner import (
-    data_parallel_step,
+    choose_layout,
     explicit_mlp,
     fsdp_step,
+    hsdp_step,
     init_sharded,
-    logical_to_spec,
     make_adam,
     make_mesh,
-    make_mesh_and_place,
     make_state,
     mlp_case,
-    mlp_loss,
     overlapped_matmul,
-    param_specs,
     predict_layout,
-    rows_to_hide,
     sharded_matmul,
+    specs_by,
     state_shardings,
-    step_bound,
     tensor_parallel_mlp,
-    timeline,
-    weight_specs,
 )
 from coursekit.observe import observe
 from coursekit.outcomes import statement
+from coursekit.plan import devices, plan
 from coursekit.reference_checks import expect_like_solution
 from coursekit.references import reference_adamw, reference_relu_layers, reference_sgd
 from coursekit.traced_program import A_SEND, OWN_SEND
 from coursekit.tracing import num_donated
 
 RULES = {"arguments": "arguments stay", "memory": "nothing is remembered"}
-
-
-@visible(
-    "make_mesh_and_place",
-    points=1,
-    essential=["first devices", "same numbers"],
-    others=["mistakes raise", "arguments stay", "nothing is remembered"],
-)
-def examples_of_make_mesh_and_place():
-    x = np.arange(128, dtype=np.float32).reshape(8, 16)
-    for shape, names, spec in (
-        ((4, 2), ("data", "model"), ("data", "model")),
-        ((2, 4), ("rows", "columns"), ("columns", "rows")),
-        ((4, 2), ("data", "model"), (None, ("model", "data"))),
-        ((2, 2), ("data", "model"), (None, "model")),
-    ):
-        other_order = [n[::-1] if isinstance(n, tuple) else n for n in spec]
-        causes = {
-            "the spec was not used: x is replicated on every device": (),
-            "the first entry of spec belongs to the array's first axis": spec[::-1],
-            "in a tuple of names, the first one cuts first": other_order,
-        }
-        seen = observe(make_mesh_and_place, x, shape, names, spec)
-        with statement("same numbers"):
-            expect_close(seen, x)
-        with statement("first devices"):
-            expect_layout(seen, {"x": ("", spec)}, shape, names, mistakes=causes)
-    for shape, spec in (((3, 5), ("data",)), ((4, 2), ("data", "rows"))):
-        mistaken = observe(make_mesh_and_place, x, shape, names, spec)
-        with statement("mistakes raise"):
-            expect_error(mistaken, "ValueError")
-
-
-@demo("make_mesh_and_place")
-def demo_of_make_mesh_and_place():
-    from coursekit.draw import draw_array
-
-    x = np.arange(64, dtype=np.float32).reshape(8, 8)
-    for spec in (("data", "model"), (("model", "data"),)):
-        placed = make_mesh_and_place(x, (4, 2), ("data", "model"), spec)
-        draw_array(placed, f"placed by your function, {spec}:")
 
 
 @visible(
@@ -126,96 +80,9 @@ def examples_of_predict_layout():
             expect_error(mistaken, "ValueError")
 
 
-@demo("predict_layout")
-def demo_of_predict_layout():
-    mesh_shape = {"data": 8, "model": 8}
-    print("An MLP weight of Llama 3 70B in bfloat16, (8192, 28672), on 64 devices:")
-    for spec in ((), ("data",), (None, "model"), ("data", "model")):
-        block, count = predict_layout((8192, 28672), mesh_shape, spec)
-        size = 2 * math.prod(block) / 1e6
-        text = f"P({', '.join(map(repr, spec))})"
-        print(f"  {text:<19}{size:6.1f} MB on each, {count:2} different blocks")
-
-
-def placed_on(num_devices, params, x, y):
-    mesh = make_mesh((num_devices,), ("data",))
-    params = jax.device_put(params, NamedSharding(mesh, P()))
-    return params, *jax.device_put((x, y), NamedSharding(mesh, P("data")))
-
-
-def data_parallel_run(params, x, y, rates, num_devices):
-    params, x, y = placed_on(num_devices, params, x, y)
-    losses = []
-    for lr in map(float, rates):
-        params, loss = data_parallel_step(params, x, y, lr)
-        losses.append(loss)
-    return {"params": params, "losses": losses}
-
-
-def arguments_after(params, x, y, lr, num_devices):  # a step: alive or deleted
-    inputs = placed_on(num_devices, params, x, y)
-    data_parallel_step(*inputs, lr)
-    words = {True: "deleted", False: "alive"}
-    return jax.tree.map(lambda leaf: words[leaf.is_deleted()], inputs)
-
-
 def reference_run(params, x, y, lr, num_steps):  # what data_parallel_run returns
     params, losses = reference_sgd(params, x, y, lr, num_steps, reference_relu_layers)
     return {"params": params, "losses": losses}
-
-
-@visible(
-    "data_parallel_step",
-    points=2,
-    essential=["same step", "one all-reduce"],
-    others=[
-        "replicated result",
-        "no recompilation",
-        "arguments stay",
-        "nothing is remembered",
-    ],
-)
-def examples_of_data_parallel_step():
-    params, x, y = mlp_case(1, 32, 6, 24)
-    expected, large = (reference_run(params, x, y, lr, 1) for lr in (0.05, 0.4))
-    later = reference_run(params, x, y, 0.05, 2)["losses"][1:]
-    own = reference_run(params, x[:4], y[:4], 0.05, 1)["params"]
-    causes = {
-        "the gradient is 8 times too large: it was summed over devices": large,
-        "each device learned from its own rows only": expected | {"params": own},
-        "the loss is the one after the step": expected | {"losses": later},
-    }
-    seen = observe(data_parallel_run, params, x, y, [0.05], 8, compiled=True)
-    with statement("same step"):
-        expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=causes)
-    with statement("no recompilation"):
-        expect_traced(seen)
-        names = [name for name, _ in seen.steps]
-        expect(seen, names == ["func.call"], "The step is not one compiled program.")
-    with statement("replicated result"):
-        expect_layout(seen, {"w1": ('["params"]["w1"]', ())}, (8,), ("data",))
-    all_rows = "every device computes all rows"
-    once = 7 / 4 * (4 + sum(leaf.nbytes for leaf in params.values()))  # one all-reduce
-    with statement("one all-reduce"):
-        causes = {all_rows: lambda seen: (32, 24) in seen.array_shapes}
-        expect_arrays(seen, never=(32, 24), causes=causes)
-        expect_moved(seen, at_least=once, at_most=once)
-    other = observe(data_parallel_run, params, y, x, [0.01, 0.02], 8)
-    with statement("no recompilation"):
-        expect(other, not other.num_compiles, "Another learning rate compiles anew.")
-
-
-@demo("data_parallel_step")
-def demo_of_data_parallel_step():
-    from coursekit.draw import draw_losses
-
-    params, x, y = mlp_case(0, 64, 16, 32)
-    alone = reference_run(params, x, y, 0.3, 50)["losses"]
-    found = data_parallel_run(params, x, y, [0.3] * 50, 8)
-    own = list(map(float, found["losses"]))
-    print(f"After 50 steps: one device {alone[-1]:.2f}, your eight {own[-1]:.2f}.")
-    curves = {"one device, in NumPy": alone, "your step, 8 devices": own}
-    draw_losses(curves, title="Your step trains on eight devices")
 
 
 def reference_mlp(params, x):
@@ -296,100 +163,6 @@ def examples_of_tensor_parallel_mlp():
             expect_collectives(seen, {"all-reduce": 3})
 
 
-@demo("tensor_parallel_mlp")
-def demo_of_tensor_parallel_mlp():
-    from coursekit.draw import draw_array
-
-    params, x, _ = mlp_case(0, 4, 4, 8, layers=1)
-    params, y = tensor_parallel_run(params, x, (2, 4))
-    draw_array(params["w1"][0], "w1 of a layer, column-parallel, by your function:")
-    draw_array(params["w2"][0], "w2, row-parallel:")
-    draw_array(y, "y:")
-
-
-def plain_spec(spec):  # a list or a P is as good; a tuple of one axis is that axis
-    if not isinstance(spec, list | tuple | P):
-        return spec
-    return tuple(
-        entry[0] if isinstance(entry, list | tuple) and len(entry) == 1 else entry
-        for entry in spec
-    )
-
-
-def expect_spec(seen, spec, causes):
-    headline = f"The spec is {seen.value}, not {spec}."
-    expect(seen, seen.value == spec, headline, causes=causes)
-
-
-def spec_of(names, rules):
-    return plain_spec(logical_to_spec(names, rules))
-
-
-def specs_of(tree, rules):
-    def is_spec(node):
-        return isinstance(node, tuple | P)
-
-    return jax.tree.map(plain_spec, param_specs(tree, rules), is_leaf=is_spec)
-
-
-@visible(
-    "logical_to_spec",
-    points=2,
-    essential=["one entry per axis", "first rule wins"],
-    others=[
-        "no rule, not sharded",
-        "no mesh axis twice",
-        "whole trees",
-        "arguments stay",
-        "nothing is remembered",
-    ],
-)
-def examples_of_logical_to_spec():
-    once = ("batch", ("pod", "data")), ("embed", "model")
-    with statement("one entry per axis"):
-        seen = observe(spec_of, ("batch", "embed"), once)
-        expect_close(seen, (("pod", "data"), "model"))
-    more = (("batch", "data"), ("embed", None), ("batch", "x"), ("embed", "y"))
-    seen = observe(spec_of, ("batch", "embed"), more)
-    with statement("first rule wins"):
-        last = "the last rule with the name was taken"
-        causes = {last: lambda seen: "x" in seen.value}
-        passed_over = "a rule that says None was passed over"
-        causes[passed_over] = lambda seen: "y" in seen.value
-        expect_spec(seen, ("data", None), causes)
-    two = (("batch", ("data", "model")), ("hidden", "model"), ("heads", "model"))
-    with statement("no rule, not sharded"):
-        seen = observe(spec_of, ("heads", None, "a"), two)
-        expect_close(seen, ("model", None, None))
-    with statement("no mesh axis twice"):
-        in_tuple = "an axis in a tuple is used as well"
-        causes = {in_tuple: lambda seen: ("data", "model") in seen.value}
-        for names in (("hidden", "heads"), ("batch", "hidden"), ("hidden", "batch")):
-            twice = observe(spec_of, names, two)
-            expect_error(twice, "ValueError", causes=causes)
-    with statement("whole trees"):
-        for embed, units in ((None, "model"), ("data", None), ("data", "model")):
-            tree = {"mlp": {"w2": ("layer", "hidden", "embed")}, "bias": [("embed",)]}
-            specs = {"mlp": {"w2": (None, units, embed)}, "bias": [(embed,)]}
-            seen = observe(specs_of, tree, (("hidden", units), ("embed", embed)))
-            expect_close(seen, specs)
-            headline = "A list became a tuple, or a tuple a list."
-            expect(seen, seen.value == specs, headline)
-
-
-@demo("logical_to_spec")
-def demo_of_logical_to_spec():
-    tree = {"w1": ("layer", "embed", "hidden"), "w2": ("layer", "hidden", "embed")}
-    print("The same two parameters by three tables of rules, by your function:")
-    for layout, rules in {
-        "data parallel": [("batch", "data")],
-        "tensor parallel": [("batch", "data"), ("hidden", "model")],
-        "FSDP": [("embed", ("data", "model"))],
-    }.items():
-        specs = specs_of(tree, rules)
-        print(f"  {layout:<16}w1 {specs['w1']}, w2 {specs['w2']}")
-
-
 def state_layout(specs, path=""):  # of make_state's state, at a path in a result
     adam = f'{path}["adam"][0]'
     parts = {"": f'{path}["params"]', "Adam's mu of ": f"{adam}[1]"}
@@ -445,25 +218,6 @@ def examples_of_init_sharded():
         for whole_shape in ((3, 16, 16), (2, 3, 16, 16)):
             expect_arrays(seen, never=whole_shape)
         expect(seen, is_split, WHOLE)
-
-
-def bytes_of_first(state):  # on device 0, by part: for draw_memory
-    def held(tree):
-        shards = [s for a in jax.tree.leaves(tree) for s in a.addressable_shards]
-        return sum(s.data.nbytes for s in shards if s.device == jax.devices()[0])
-
-    return {"parameters": held(state["params"]), "Adam": held(state["adam"])}
-
-
-@demo("init_sharded")
-def demo_of_init_sharded():
-    from coursekit.draw import draw_memory
-
-    replicated, bars = dict.fromkeys(INIT_SPECS, ()), {}
-    for name, specs in {"replicated": replicated, "in place": INIT_SPECS}.items():
-        state = init_sharded(jax.random.key(0), 4, 256, *INIT_MESH, specs)
-        bars[name] = bytes_of_first(state)
-    draw_memory(bars, "Device 0 after your init_sharded: four layers, W = 256")
 
 
 @functools.lru_cache(maxsize=8)
@@ -573,7 +327,7 @@ def expect_gathers(seen, params, num_devices):  # of one layer, twice, and littl
 )
 def examples_of_fsdp_step():
     params, x, y = mlp_case(5, 32, 16, 40)
-    split, whole = weight_specs("data", None), weight_specs(None, None)
+    split, whole = specs_by({"embed": "data"}), specs_by({})
     one = observe(fsdp_run, params, x, y, split, 1, 8, compiled=True)
     four = observe(fsdp_run, params, x, y, split, 4, 8)
     expected, causes = reference_fsdp(params, x, y, 4)
@@ -602,40 +356,143 @@ def examples_of_fsdp_step():
         expect_gathers(one, params, 8)
 
 
-def trained(step, state, x, y, num_steps):
-    losses = []
-    for _ in range(num_steps):
-        state, loss = step(state, x, y)
-        losses.append(float(loss))
-    return state, losses
+AXES = {"w1": ("layer", "embed", "hidden"), "w2": ("layer", "hidden", "embed")}
 
 
-@demo("fsdp_step")
-def demo_of_fsdp_step():
-    from coursekit.draw import draw_losses, draw_memory
+def fits_in(shapes, nodes, gpus, memory):  # whether the chosen layout does
+    mesh_shape, rules = choose_layout(shapes, nodes, gpus, memory)
+    return held_by(mesh_shape, rules, shapes) <= memory
 
-    params, x, y = mlp_case(0, 64, 256, 256, layers=3)
-    state = {"params": params, "adam": make_adam().init(params)}
-    on_one = jax.device_put(state, jax.devices()[0])
-    mesh = make_mesh((8,), ("data",))
-    shardings = state_shardings(mesh, state, weight_specs("data", None))
-    rows = jax.device_put((x, y), NamedSharding(mesh, P("data")))
-    placed = jax.device_put(state, shardings)
 
-    @jax.jit
-    def alone(state, x, y):
-        loss, grads = jax.value_and_grad(mlp_loss)(state["params"], x, y)
-        updates, adam = make_adam().update(grads, state["adam"], state["params"])
-        params = jax.tree.map(jnp.add, state["params"], updates)
-        return {"params": params, "adam": adam}, loss
+def held_by(mesh_shape, rules, shapes):  # bytes of the state that a GPU holds
+    total = 0
+    for name, axes in AXES.items():
+        entries = [rules.get(axis) or () for axis in axes]
+        names = [(one,) if isinstance(one, str) else one for one in entries]
+        parts = math.prod(mesh_shape[one] for entry in names for one in entry)
+        total += 16 * math.prod(shapes[name]) / parts
+    return total
 
-    on_one, expected = trained(alone, on_one, x, y, 30)
-    placed, losses = trained(fsdp_step(shardings), placed, *rows, 30)
-    bars = {"one device": bytes_of_first(on_one), "your FSDP": bytes_of_first(placed)}
-    draw_memory(bars, "The state on device 0")
-    print(f"After 30 steps: one device {expected[-1]:.2f}, yours {losses[-1]:.2f}.")
-    curves = {"one device": expected, "your fsdp_step, 8 devices": losses}
-    draw_losses(curves, title="Your FSDP training, on top of one device's")
+
+def layers_loss(params, x):
+    def layer(x, w):
+        return jax.nn.relu(x @ w["w1"]) @ w["w2"], None
+
+    return jnp.mean((jax.lax.scan(layer, x, params)[0] - x) ** 2)
+
+
+def planned(mesh_axes, rules, shapes, nodes, gpus):
+    # A step's gradients: bytes that a GPU sends between nodes, its FLOPs, and whether
+    # it sends activations between nodes. Pairs keep the order of the mesh's axes.
+    on, (names, sizes) = f"h100:{nodes}x{gpus}", zip(*mesh_axes, strict=True)
+    types = (AxisType.Auto,) * len(names)
+    mesh = jax.make_mesh(sizes, names, axis_types=types, devices=devices(on))
+
+    def placed(shape, axes):
+        sharding = NamedSharding(mesh, P(*map(rules.get, axes)))
+        return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=sharding)
+
+    params = {name: placed(shapes[name], axes) for name, axes in AXES.items()}
+    kept = {name: leaf.sharding for name, leaf in params.items()}
+    x = placed((NUM_ROWS, shapes["w1"][1]), ("batch",))
+    step = jax.jit(jax.value_and_grad(layers_loss), out_shardings=(None, kept))
+    found = plan(step, params, x, on=on, tell_s=math.inf)
+    rows = x.sharding.shard_shape(x.shape)[0]
+    network = [one.array for one in found.sent if one.link == "network"]
+    return {
+        "sent": found.links.get("network", 0.0) * found.on.chip.network_rate,
+        "flops": found.flops,
+        "activations": any(array.startswith(f"f32[{rows},") for array in network),
+    }
+
+
+NUM_ROWS = 8 * 6 * 64  # far more than a model here is wide
+
+
+def least_between(shapes, nodes, gpus, used):  # bytes, if `used` nodes hold a copy
+    own = 4 * sum(map(math.prod, shapes.values())) / gpus
+    replicas = nodes // used
+    gathers = 3 * (used - 1) / used  # forward, backward, and of the gradients
+    return own * (gathers + 2 * (replicas - 1) / replicas / used)
+
+
+def is_layout(value):
+    match value:
+        case dict(sizes), dict(rules):
+            names = [(a,) if isinstance(a, str) else a or () for a in rules.values()]
+            known = {name for axes in names for name in axes} <= {*sizes}
+            return known and all(type(size) is int for size in sizes.values())
+    return False
+
+
+def try_choice(seen, shapes, nodes, gpus, memory, used):
+    """Tries a choice; `used` nodes is the fewest that can hold a copy."""
+    count, facts = 0, None
+    if is_layout(seen.value):
+        sizes, rules = seen.value
+        count, held = math.prod(sizes.values()), held_by(sizes, rules, shapes)
+    if count == nodes * gpus:
+        call = tuple(sizes.items()), rules, shapes, nodes, gpus
+        facts = observe(planned, *call, clean=True)
+    with statement("fits", "all devices work", "least between nodes"):
+        expect_result(seen)
+        form = "({name: size, ...}, {name: axes of this mesh, ...})"
+        expect(seen, count, "This is no layout.", expected=form)
+    if not count:
+        return
+    with statement("fits"):
+        headline = f"A GPU's blocks need {held:,.0f} bytes."
+        alone = "weights, gradients and both moments count: 16 bytes for each number"
+        causes = {alone: lambda _: held <= 4 * memory}
+        rows = {"expected": f"at most {memory:,.0f} bytes", "causes": causes}
+        expect(seen, held <= memory, headline, **rows)
+    with statement("all devices work", "least between nodes"):
+        headline = f"The mesh has {count} devices."
+        expected = f"{nodes * gpus}, all GPUs of all nodes"
+        expect(seen, facts, headline, expected=expected)
+        expect_result(facts)
+    if not facts or facts.error:
+        return
+    with statement("all devices work"):
+        own = 6 * NUM_ROWS * sum(map(math.prod, shapes.values())) / (nodes * gpus)
+        headline = f"A GPU computes {facts.value['flops']:,.0f} FLOPs in a step."
+        expected = f"its share, {own:,.0f}"
+        expect(seen, facts.value["flops"] < 1.1 * own, headline, expected=expected)
+    with statement("least between nodes"):
+        sent, most = facts.value["sent"], least_between(shapes, nodes, gpus, used)
+        whole = least_between(shapes, nodes, gpus, nodes)
+        headline = f"A GPU sends {sent:,.0f} bytes between nodes in a step."
+        causes = {
+            "tensor parallelism between nodes sends activations there": lambda _: (
+                facts.value["activations"]
+            ),
+            "fewer nodes could hold a copy of the weights": lambda _: math.isclose(
+                sent, whole, rel_tol=0.01
+            ),
+        }
+        rows = {"expected": f"at most {most:,.0f} bytes", "causes": causes}
+        expect(seen, sent <= 1.01 * most + 100, headline, **rows)
+
+
+def square(num_layers, width):
+    return dict.fromkeys(AXES, (num_layers, width, width))
+
+
+@visible(
+    "choose_layout",
+    points=3,
+    essential=["fits", "least between nodes", "all devices work"],
+    others=["too large", "arguments stay", "nothing is remembered"],
+)
+def examples_of_choose_layout():
+    shapes = square(3, 16)
+    all_bytes = 16 * sum(map(math.prod, shapes.values()))
+    for nodes, gpus, parts, used in ((2, 4, 3.0, 1), (4, 2, 3.0, 2)):
+        call = shapes, nodes, gpus, all_bytes / parts
+        try_choice(observe(choose_layout, *call), *call, used)
+    mistaken = observe(choose_layout, shapes, 2, 4, all_bytes / 8 - 1)
+    with statement("too large"):
+        expect_error(mistaken, "ValueError")
 
 
 def on_explicit_axes(
@@ -701,22 +558,6 @@ def examples_of_explicit_mlp():
                 expect_collectives(seen, {"all-reduce": 3})
 
 
-@demo("explicit_mlp")
-def demo_of_explicit_mlp():
-    params, x, _ = mlp_case(9, 24, 8, 48)
-    print("What arrives in your function, and what it returns:")
-    for spec in ((), ("data",), (("data", "model"),)):
-        kinds = []
-
-        def run(params, x, kinds=kinds):
-            y = explicit_mlp(params, x)
-            kinds.extend((jax.typeof(x), jax.typeof(y)))
-            return y
-
-        on_explicit_axes(run, params, x, (2, 4), spec)
-        print(f"  x: {kinds[0]!s:<28}y: {kinds[1]}")
-
-
 @visible(
     "sharded_matmul",
     points=3,
@@ -745,18 +586,127 @@ def examples_of_sharded_matmul():
             expect_arrays(seen, never=(16, 24))
 
 
-@demo("sharded_matmul")
-def demo_of_sharded_matmul():
-    from coursekit.draw import draw_array
+def hsdp_inputs(params, xs, ys, nodes, gpus):
+    mesh = make_mesh((nodes, gpus), ("node", "gpu"))
+    on = {"w1": P(None, "gpu"), "w2": P(None, None, "gpu")}
+    rows = P(None, ("node", "gpu"))
+    where = [
+        jax.tree.map(functools.partial(NamedSharding, mesh), one)
+        for one in (on, rows, rows)
+    ]
+    return jax.device_put([params, xs, ys], where), mesh
 
-    a, b = np.ones((16, 8), np.float32), np.ones((8, 4), np.float32)
-    draw_array(sharded_matmul(a, b, 8), "a @ b by your function:")
-    a, b = np.ones((512, 512), np.float32), np.ones((512, 512), np.float32)
-    seen = observe(sharded_matmul, a, b, 8, compiled=True)
-    sent = sum(one.bytes_moved for one in seen.collectives) / 2**10
-    both = 2 * 7 / 8 * a.nbytes / 2**10
-    print(f"For a result of 1 MiB each device sends {sent:.0f} KiB;")
-    print(f"an all-reduce would send {both:.0f}.")
+
+def hsdp_run(params, xs, ys, lr, nodes, gpus):
+    inputs, mesh = hsdp_inputs(params, xs, ys, nodes, gpus)
+    params, loss = hsdp_step(*inputs, lr, mesh)
+    return {"params": params, "losses": [loss]}
+
+
+def hsdp_changed(params, xs, ys, lr):  # names of the caller's dict
+    inputs, mesh = hsdp_inputs(params, xs, ys, 1, 1)
+    before = dict(inputs[0])
+    hsdp_step(*inputs, lr, mesh)
+    return [name for name in before if inputs[0].get(name) is not before[name]]
+
+
+def microbatches(seed, count, *sizes):  # params, xs, ys
+    params, x, y = mlp_case(seed, *sizes)
+    return params, *(a.reshape(count, -1, a.shape[1]) for a in (x, y))
+
+
+def try_links(seen, params, count, nodes, gpus):
+    """Limits what travels between nodes and within them, by the groups of devices.
+
+    Two collectives are told apart by the size of their groups: nodes, GPUs of a node,
+    or all.
+    """
+    own = sum(leaf.nbytes for leaf in params.values()) / gpus
+    between = [one for one in seen.collectives or () if one.devices != gpus]
+    found = sum(one.bytes_moved if one.times else math.inf for one in between)
+    once = 2 * (nodes - 1) / nodes * own + 8
+    weights = "weights are gathered over all devices: FSDP, not HSDP"
+    each = "the gradients cross the network in every microbatch"
+    full = "the gradients of all GPUs of a node cross: first reduce-scatter in the node"
+    causes = {
+        weights: lambda _: any(one.kind == "all-gather" for one in between),
+        full: lambda _: any(
+            math.prod(one.shape) > own / 4
+            for one in between
+            if one.kind != "all-gather"
+        ),
+        each: lambda _: any(one.in_loop for one in between),
+    }
+    headline = f"A GPU sends {found:,.0f} bytes between nodes."
+    rows = {"expected": f"at most {once:,.0f} bytes", "causes": causes}
+    with statement("once between nodes"):
+        expect(seen, found <= 1.01 * once, headline, **rows)
+    inside = [one for one in seen.collectives or () if one.devices == gpus]
+    found = sum(one.bytes_moved if one.times else math.inf for one in inside)
+    most = 3 * count * (gpus - 1) * own + 64 * count
+    reduced = "gradients are all-reduced in the node, not reduce-scattered"
+    causes = {reduced: lambda _: any(one.kind == "all-reduce" for one in inside)}
+    headline = f"A GPU sends {found:,.0f} bytes within its node."
+    rows = {"expected": f"at most {most:,.0f} bytes", "causes": causes}
+    with statement("gathers in the node"):
+        expect(seen, found <= most, headline, **rows)
+    own_layer = max(leaf[0].size for leaf in params.values()) // gpus
+    gathered = [
+        math.prod(one.shape)
+        for one in seen.collectives or ()
+        if one.kind == "all-gather"
+    ]
+    causes = {
+        "the weights of all layers are gathered at once": lambda _: (
+            max(gathered, default=0) > own_layer
+        ),
+        "the gathered weights are kept for the backward pass": lambda _: (
+            0 < max(gathered, default=0) <= own_layer
+        ),
+    }
+    with statement("layer by layer"):
+        for leaf in params.values():
+            expect_arrays(seen, never=leaf.shape, causes=causes)
+
+
+@visible(
+    "hsdp_step",
+    points=3,
+    essential=["same step", "once between nodes"],
+    others=[
+        "gathers in the node",
+        "layer by layer",
+        "arguments stay",
+        "nothing is remembered",
+    ],
+)
+def examples_of_hsdp_step():
+    params, xs, ys = microbatches(21, 2, 2 * 16, 8, 20, 3)
+    x, y = xs.reshape(-1, 8), ys.reshape(-1, 8)
+    expected = reference_run(params, x, y, 0.05, 1)
+    own = reference_run(params, x[:4], y[:4], 0.05, 1)["params"]
+    causes = {
+        f"the gradients are {times} times too large: {why}": expected
+        | {"params": reference_run(params, x, y, 0.05 * times, 1)["params"]}
+        for times, why in (
+            (2, "sums over microbatches or nodes are no means"),
+            (4, "reduce-scatters sum over the GPUs of a node"),
+            (8, "sums over devices are no means"),
+            (16, "sums over devices and microbatches are no means"),
+        )
+    }
+    causes["each GPU learned from its own rows only"] = expected | {"params": own}
+    seen = observe(hsdp_run, params, xs, ys, 0.05, 2, 4, compiled=True)
+    layout = {
+        "w1": ('["params"]["w1"]', (None, "gpu")),
+        "w2": ('["params"]["w2"]', (None, None, "gpu")),
+    }
+    with statement("same step"):
+        expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=causes)
+        expect_layout(seen, layout, (2, 4), ("node", "gpu"))
+    with statement("once between nodes", "gathers in the node", "layer by layer"):
+        expect_traced(seen)
+    try_links(seen, params, 2, 2, 4)
 
 
 def product_by(columns, x, w):  # each piece p by columns(d, p) of device d's x
@@ -842,82 +792,3 @@ def examples_of_overlapped_matmul():
         expect_result(seen)
     with statement("no extra arithmetic"):
         expect_flops(seen, x, w)
-
-
-@demo("overlapped_matmul")
-def demo_of_overlapped_matmul():
-    from coursekit.draw import draw_timeline
-
-    x, w = np.ones((8, 4, 64), np.float32), np.ones((8, 8, 16), np.float32)
-    seen = observe(overlapped_matmul, x, w, "i", axis="i", traced=True)
-    sent = sum(one.bytes_moved for one in seen.collectives)
-    count = round(sent / w[0].nbytes)
-    print(f"Your function sends {count} pieces of 8; on eight H100s, with 2,048 rows")
-    print("and W = H = 4096 in bfloat16, the scheduler can overlap them like this:")
-    starts, send, product = timeline(2048)
-    link = [(p * send, send, f"{p + 1}") for p in range(count)]
-    products = [(start, product, f"{p}") for p, start in enumerate(starts)]
-    bars = {"link": link, "products": products}
-    draw_timeline(bars, "microseconds", "Your overlapped_matmul: device 0")
-
-
-CHIP = {"compute": 1e14, "memory": 2e12, "communication": 8e10}
-PARTS = "compute", "memory", "communication"
-
-
-def seconds_of(*arguments):
-    return step_bound(*arguments)[0]
-
-
-def bound_of(times):  # with speeds of 1, amounts are seconds
-    return step_bound(*times, dict.fromkeys(reversed(PARTS), 1))[1]
-
-
-@visible(
-    "step_bound",
-    points=2,
-    bonus=True,
-    essential=["time of each part", "the bottleneck"],
-    others=["fewest rows", "arguments stay", "nothing is remembered"],
-)
-def examples_of_step_bound():
-    seconds = dict(zip(PARTS, (3.0, 5.0, 4.0), strict=True))
-    amounts = [time * CHIP[part] for part, time in seconds.items()]
-    inverse = {part: 1 / time for part, time in seconds.items()}
-    causes = {"seconds are an amount divided by a speed": inverse}
-    seen = observe(seconds_of, *amounts, CHIP)
-    with statement("time of each part"):
-        expect_close(seen, seconds, mistakes=causes)
-    seen = observe(step_bound, *amounts, CHIP)
-    with statement("the bottleneck"):
-        expect_close(seen, (seconds, "memory"))
-        for times, bound in (((3, 1, 2), 0), ((1, 3, 2), 1), ((1, 2, 3), 2)):
-            expect_close(observe(bound_of, times), PARTS[bound])
-    down, own = "the rows were rounded down", "a device does not send its own part"
-    once, back = "an all-reduce sends twice", "weights are gathered backward, too"
-    for layout, num_devices, fewest, causes in (
-        ("data parallel", 8, 1459, {down: 1458, once: 730, own: 1667}),
-        ("data parallel", 2, 834, {"the devices are not always 8": 1459}),
-        ("FSDP", 8, 2188, {back: 1459, "gradients are not all-reduced": 2917}),
-        ("FSDP", 1, 1, {"one row is the least": 0}),
-    ):
-        how = 8 * 2**20, 12 * 2**20, num_devices, layout, CHIP
-        seen = observe(rows_to_hide, *how)
-        with statement("fewest rows"):
-            expect_close(seen, fewest, mistakes=causes)
-
-
-@demo("step_bound")
-def demo_of_step_bound():
-    h100 = {"compute": 989e12, "memory": 3.35e12, "communication": 450e9}
-    v5p = {"compute": 459e12, "memory": 2.765e12, "communication": 600e9}
-    print("Tokens per device that hide the communication of 8 billion parameters")
-    print("in bfloat16 on 8 devices, by your function:")
-    for name, chip in {
-        "H100, NVLink": h100,
-        "H100, network of 50 GB/s": h100 | {"communication": 50e9},
-        "TPU v5p, all links": v5p,
-    }.items():
-        how = 16 * 10**9, 48 * 10**9, 8
-        rows = [rows_to_hide(*how, one, chip) for one in ("data parallel", "FSDP")]
-        print(f"  {name:<26}data parallel {rows[0]:6}, FSDP {rows[1]:6}")

@@ -35,8 +35,7 @@ from orbax.checkpoint.args import (
 )
 
 from coursekit import reference_checks, tracing
-from coursekit.checks import demo, hidden, visible
-from coursekit.compiled_program import CompiledProgram
+from coursekit.checks import hidden, visible
 from coursekit.expect import (
     MAX_NUMBERS,
     expect,
@@ -58,14 +57,12 @@ from coursekit.expect_program import (
 from coursekit.hidden_cases import Case
 from coursekit.learner import (
     abstract,
-    accuracy,
     batches,
     config_of,
     digits_loss,
     epoch_order,
     first_state,
     fit,
-    gpipe,
     init_params,
     layout_of,
     make_mesh,
@@ -80,17 +77,12 @@ from coursekit.learner import (
     open_manager,
     pipeline_forward,
     place,
-    read_own_rows,
-    regression_data,
     restore_elsewhere,
     restore_state,
     run_fit,
     run_layers,
-    run_schedule,
     save_state,
     settings_of,
-    sgd,
-    stage,
     updated,
 )
 from coursekit.observation import Observation, leaves, plain, same
@@ -284,27 +276,6 @@ def examples_of_batches():
     seen = observe(orders_asked, 20, 8, [49, 499])  # both begin at the same row of one
     with statement("starts anywhere"):
         expect_no_walk(seen)
-
-
-@demo("batches")
-def batches_at_work():
-    from coursekit.draw import draw_losses
-
-    *data, true_w = regression_data()
-    by_rows, curves, ends = NamedSharding(make_mesh(8), P("data")), {}, []
-    for name, starts in (
-        ("your stream", [0]),
-        ("stopped at step 150, started again there", [0, 150]),
-    ):
-        w, curves[name] = np.zeros(32, np.float32), []
-        for start, stop in itertools.pairwise([*starts, 300]):
-            stream = batches(tuple(data), 256, by_rows, 0, start)
-            for x, y in itertools.islice(stream, stop - start):
-                w, _ = sgd(w, x, y)
-                curves[name].append(np.abs(np.asarray(w) - true_w).max())
-        ends.append(np.asarray(w))
-    print(f"The resumed run ends with the same bits: {(ends[0] == ends[1]).all()}")
-    draw_losses(curves, "largest error of a weight", "Trained from your batches")
 
 
 # Exercise 5.2
@@ -503,49 +474,6 @@ def examples_of_make_train_step():
         expect(seen, not outside, headline, seen=outside)
 
 
-def labelled(num_rows):  # images of noise, with labels that can be learned
-    rng = np.random.default_rng(0)
-    x, w = rng.normal(size=(num_rows, 64)), rng.normal(size=(64, 10))
-    return np.float32(x), np.int32((x @ w).argmax(1))
-
-
-def by_one_device(params, batch, num_steps):  # losses, step by step
-    optimizer, losses = make_sgd(), []
-    state = {"params": params, "opt_state": optimizer.init(params)}
-
-    @jax.jit
-    def step(state):
-        loss, grads = jax.value_and_grad(digits_loss)(state["params"], *batch)
-        return updated(optimizer, state, grads), loss
-
-    for _ in range(num_steps):
-        state, loss = step(state)
-        losses.append(float(loss))
-    return losses
-
-
-@demo("make_train_step")
-def make_train_step_at_work():
-    from coursekit.draw import draw_losses
-
-    params, data = init_params(jax.random.key(0)), labelled(256)
-    curves = {"one device, the whole batch": by_one_device(params, data, 40)}
-    for count in (1, 4):
-        arguments = "digits_loss", "make_sgd", params, data, count, 8
-        step, state, batch = prepared(*arguments)
-        program = CompiledProgram(jax.jit(step).lower(state, batch).compile())
-        sent = sum(one.bytes_moved for one in program.collectives)
-        name = f"yours, {count} microbatch{'es' if count > 1 else ''}"
-        losses = curves[name] = []
-        for _ in range(40):
-            state, metrics = step(state, batch)
-            losses.append(float(metrics["loss"]))
-    numbers = sum(leaf.size for leaf in jax.tree.leaves(params))
-    times = sent / (2 * 7 / 8 * 4 * numbers)
-    print(f"With 4, a device sends {times:.1f} times the gradient's all-reduce.")
-    draw_losses(curves, "loss", "Your step, and one device")
-
-
 # Exercise 5.3
 
 
@@ -600,38 +528,6 @@ def examples_of_mixed_precision_loss():
     }
     with statement("bfloat16 products"):
         expect_dtypes(seen, matmul="bf16", causes=back)
-
-
-@demo("mixed_precision_loss")
-def mixed_precision_loss_at_work():
-    from coursekit.draw import draw_losses
-
-    (x, y), curves = labelled(256), {}
-    low = jnp.bfloat16
-    for name, loss_fn, dtype in (
-        ("float32", digits_loss, jnp.float32),
-        ("your loss, float32 parameters", mixed_precision_loss, jnp.float32),
-        ("parameters in bfloat16", digits_loss, low),
-    ):
-        params = jax.tree.map(
-            lambda leaf, dtype=dtype: leaf.astype(dtype), init_params(jax.random.key(0))
-        )
-
-        @jax.jit
-        def step(params, loss_fn=loss_fn):
-            loss, grads = jax.value_and_grad(loss_fn)(params, x, y)
-            return jax.tree.map(
-                lambda a, g: a - 0.02 * g.astype(a.dtype), params, grads
-            ), loss
-
-        losses = curves[name] = []
-        for _ in range(600):
-            params, loss = step(params)
-            losses.append(float(loss))
-    whole, mixed, _ = curves.values()
-    far = np.abs(np.subtract(whole, mixed)).max()
-    print(f"Yours is never further from float32 than 0.01: {far < 0.01}")
-    draw_losses(curves, "loss", "Small steps, three ways")
 
 
 # Exercise 5.4
@@ -711,12 +607,13 @@ def checkpoints_of(kind, seeds, devices):  # and half of a newer one
     return packed(directory)
 
 
-def go_on(files, kind, devices, stop, seed, keep):  # from these checkpoints to `stop`
+def go_on(files, kind, devices, stop, seed, keep, by_shapes):  # from these to `stop`
     directory = unpacked(files) if files else f"{tempfile.mkdtemp()}/run"
     with open_manager(directory, keep) as manager:
         fresh = state_of(kind, devices, 0)
         settings = run_settings(run={"heads": 4, "layers": [2, 3]})  # the same
-        step, state, facts = restore_state(manager, fresh, settings)
+        like = abstract(fresh) if by_shapes else fresh
+        step, state, facts = restore_state(manager, like, settings)
         found = {"state": plain(state), "facts": facts, "unlike": unlike(state, fresh)}
         now = state_of(kind, devices, seed)
         save_state(manager, stop, now, run_settings(position=stop))
@@ -740,7 +637,7 @@ def newest_checkpoint(files, kind, devices):  # what it holds
     return {"began": [step], "state": state, "facts": facts, "items": items}
 
 
-def gone_on(kind, steps, saved_on, devices, stop, keep=2):
+def gone_on(kind, steps, saved_on, devices, stop, keep=2, by_shapes=False):
     """Lets a run go on from `steps` to `stop`: what it did, its checkpoint, all states.
 
     The learner's process is not told how the states that it restores were drawn.
@@ -751,7 +648,7 @@ def gone_on(kind, steps, saved_on, devices, stop, keep=2):
     seed, files = seeds.pop(stop), None
     if seeds:
         files = made(checkpoints_of, kind, seeds, saved_on)
-    seen = observe(go_on, files, kind, devices, stop, seed, keep)
+    seen = observe(go_on, files, kind, devices, stop, seed, keep, by_shapes)
     files = seen.value["files"] if isinstance(seen.value, dict) else None
     return seen, observe(newest_checkpoint, files, kind, devices, clean=True), states
 
@@ -960,32 +857,6 @@ def examples_of_restore_state():
         expect_not_deleted(seen)
 
 
-@demo("restore_state")
-def restore_state_at_work():
-    from coursekit.draw import draw_array
-
-    directory = f"{tempfile.mkdtemp()}/run"
-    with open_manager(directory, 3) as manager:
-        for step in (100, 200):
-            save_state(manager, step, state_of("optimizer", 8, step), {"seed": 0})
-            manager.wait_until_finished()
-        fresh = state_of("optimizer", 4, 0)
-        step, state, _ = restore_state(manager, fresh, {"seed": 0})
-        saved = state_of("optimizer", 8, 200)["params"]["w"]
-        draw_array(saved, "saved at step 200, on 8 devices:")
-        draw_array(state["params"]["w"], f"restored from step {step}, on 4:")
-    damage(directory, 200, "state")
-    before = files_in(directory)
-    with open_manager(directory, 3) as manager:
-        try:
-            restore_state(manager, fresh, {"seed": 0})
-        except RuntimeError:
-            print("Step 200 is damaged: your function stops.")
-        step, *_ = restore_state(manager, fresh, {"seed": 0}, step=100)
-    count = len(changed_files(directory, before))
-    print(f"With step=100 it goes on from step {step}; files changed: {count}.")
-
-
 # Exercise 5.5
 
 
@@ -1117,20 +988,6 @@ def examples_of_restore_elsewhere():
         expect_error(seen, "ValueError", ["rows"])
 
 
-@demo("restore_elsewhere")
-def restore_elsewhere_at_work():
-    from coursekit.draw import draw_array
-
-    w = np.arange(64, dtype=np.float32).reshape(16, 4)
-    w = place(w, NamedSharding(make_mesh(8), P("data")))
-    with open_manager(folder := tempfile.mkdtemp()) as manager:
-        manager.save(10, args=Composite(state=StandardSave({"w": w})))
-    mesh = mesh_of([[0, 1], [2, 3]], ("data", "model"))
-    restored = restore_elsewhere(folder, mesh, {"w": P("model", "data")})["w"]
-    draw_array(w, 'saved, 8 devices, P("data"):')
-    draw_array(restored, 'restored, 2 x 2, P("model", "data"):')
-
-
 # Exercise 5.6
 
 KILLED = "The process was killed by SIGKILL."
@@ -1217,12 +1074,12 @@ def in_other_layouts(params, num_devices):  # the parameters that are
     ]
 
 
-def run_once(changes, files=None):  # goes on from files; one that is done only restores
+def run_once(changes, files=None, compiles_anew=False):  # goes on from files
     new = f"{os.path.relpath(tempfile.mkdtemp())}/new/run/"
     config = config_of(unpacked(files) if files else new, **changes)
     count, size = config["num_devices"], config["batch_size"]
     size *= make_task(config)[0][0].shape[1]
-    programs = contextlib.nullcontext() if files else multiplying_programs(size)
+    programs = multiplying_programs(size) if compiles_anew else contextlib.nullcontext()
     saves = watched_saves(config["directory"], count)
     with saves as (early, other), programs as uses:
         params = fit(given := {**config})
@@ -1270,8 +1127,8 @@ def left_by_run(files, changes):  # what its log and its checkpoints hold
     return {"logged": steps, "losses": losses, "saved": saved, "kept": kept}
 
 
-def ran(changes, *files):  # one run, and what it leaves
-    seen = observe(run_once, changes, *files)
+def ran(changes, *given):  # one run, and what it leaves
+    seen = observe(run_once, changes, *given)
     if seen.error or not isinstance(seen.value, dict):
         return seen
     read = observe(left_by_run, seen.value.get("files"), changes, clean=True)
@@ -1410,7 +1267,7 @@ def expect_ended(seen, ended, kept):  # kept: lines of the run before
 )
 def examples_of_fit():
     changes = {"num_steps": 40, "save_every": 15, "keep": 3, "hidden": 16}
-    wanted, straight = alone(**changes), ran(changes)
+    wanted, straight = alone(**changes), ran(changes, None, True)
     with statement("trains to the last step"):
         expect_trained(straight, changes, wanted)
     with statement("work is shared"):
@@ -1437,7 +1294,7 @@ def examples_of_fit():
         expect(seen, bits, headline)
     with statement("checkpoints"):
         expect_saved(seen, "[15, 30, 40]")
-    with statement("checkpoints"):
+    with statement("refuses bad settings"):
         expect_result(straight)
         seen = observe(run_once, changes | {"seed": 1}, straight.value["files"])
         expect_error(seen, "ValueError", ["seed"])
@@ -1449,31 +1306,146 @@ def examples_of_fit():
         expect_saved(seen, "[16, 20]")
 
 
-@demo("fit")
-def fit_at_work():
-    from coursekit.draw import draw_losses, draw_speeds
-
-    folder, speeds, changes = tempfile.mkdtemp(), {}, {"num_steps": 200}
-    for num_devices, num_steps in ((8, 100), (4, 200)):  # of one run
-        params = fit(config_of(folder, num_devices=num_devices, num_steps=num_steps))
-        lines = Path(folder, "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines]
-        took = rows[-1]["seconds"] - rows[-51]["seconds"]
-        speeds[f"{num_devices} simulated devices"] = 50 * 64 / took
-    curves = {"one device, never stopped": alone(**changes)["losses"]}
-    curves["yours: 8 devices, from step 100 on 4"] = [row["loss"] for row in rows]
-    curves = {
-        name: np.convolve(losses, np.full(10, 0.1), "valid")
-        for name, losses in curves.items()
-    }
-    print(f"Of the held-out digits, {accuracy(params):.0%} are read right.")
-    shards = [list(one.data.shape) for one in params["w1"].addressable_shards]
-    print(f"w1 is f32[64, 32]; each of {len(shards)} devices holds {shards[0]} of it.")
-    draw_losses(curves, "loss, a mean of 10 steps", "One run on two machines")
-    draw_speeds(speeds, "rows a second", "Speed of your program on this machine")
-
-
 # Exercise 5.7
+
+
+class Layer:
+    def wide(own, x):
+        return x + jnp.tanh(x @ own["up"]) @ own["down"]
+
+    def gated(own, x):
+        a, (b, c) = own
+        return jnp.tanh(jnp.cosh(x @ a / 4) * jnp.sin(x @ b) + c[:1] * x)
+
+    def scaled(own, x):
+        return x * jnp.exp(jnp.sin(own)) + 1
+
+
+def layer_of(kind, scale=1):  # all layers have one name
+    return lambda own, x: scale * getattr(Layer, kind)(own, x)
+
+
+def layers_case(kind, num_layers, rows, width, seed=0):
+    rng = np.random.default_rng([seed, num_layers])
+
+    def array(*shape):
+        return np.float32(rng.normal(size=(num_layers, *shape)) / 3)
+
+    if kind == "wide":
+        params = {"up": array(width, 16 * width), "down": array(16 * width, width)}
+    elif kind == "gated":
+        params = array(width, width), [array(width, width), array(width)]
+    else:
+        params = array()
+    return kind, params, np.float32(rng.normal(size=(rows, width)))
+
+
+def with_gradients(kind, params, x, scale=0.9):
+    def loss(params, x, scale):
+        y = run_layers(layer_of(kind, scale), params, x)
+        return jnp.sin(3 * y).sum(), y
+
+    run = jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))
+    grads, y = run(params, x, scale)
+    return {"result": y, "gradients": grads}
+
+
+def one_by_one(kind, params, x, scale=0.9):  # plain calls
+    def loss(params, x, scale):
+        for number in range(len(jax.tree.leaves(params)[0])):
+            own = jax.tree.map(lambda leaf, n=number: leaf[n], params)
+            x = layer_of(kind, scale)(own, x)
+        return jnp.sin(3 * x).sum(), x
+
+    grads, y = jax.grad(loss, argnums=(0, 1, 2), has_aux=True)(params, x, scale)
+    return {"result": y, "gradients": grads}
+
+
+def without_gradients(kind, params, x):
+    return run_layers(getattr(Layer, kind), params, x)
+
+
+def program_of_gradient(kind, params, x):  # bytes kept beside params, lines
+    def run(params, x):
+        return run_layers(layer_of(kind), params, x)
+
+    def num_bytes(tree):
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+    kept = jax.eval_shape(lambda *own: jax.vjp(run, *own)[1], params, x)
+    loss = jax.grad(lambda *own: jnp.sin(run(*own)).sum())
+    text = jax.jit(loss).lower(params, x).as_text()
+    found = {"bytes": num_bytes(kept) - num_bytes(params), "lines": text.count("\n")}
+    return found | {"again": "optimization_barrier" in text}  # of jax.checkpoint
+
+
+def expect_inputs_kept(seen, params, x):
+    again = "nothing is computed again: jax.checkpoint is missing"
+    two = "the insides of two layers or more are there at once: checkpoint each layer"
+    inputs = len(jax.tree.leaves(params)[0]) * x.nbytes
+    causes = {
+        again: lambda s: not s.value["again"],
+        two: lambda s: s.value["bytes"] < 0.75 * inputs,
+    }
+    expect_entries(seen, {})
+    found = seen.value["bytes"]
+    headline = "What is kept for the gradient is not each layer's input."
+    rows = {"seen": f"{found:,} bytes", "expected": f"{inputs:,} bytes: the inputs"}
+    is_right = 0.75 * inputs <= found < 1.5 * inputs
+    expect(seen, is_right, headline, **rows, causes=causes)
+
+
+def deletes_arguments(kind, params, x):  # called without a gradient
+    given = jax.tree.map(jnp.array, (params, x))
+    run_layers(layer_of(kind), *given)
+    return is_any_deleted(given)
+
+
+def expect_one_loop(many, few):
+    expect_entries(few, {})
+    expect_entries(many, {})
+    more = many.value["lines"] / few.value["lines"]
+    expect(many, more < 1.3, "The program grows with the number of layers.")
+
+
+@visible(
+    "run_layers",
+    points=2,
+    essential=["same result", "same gradient", "only inputs are kept"],
+    others=["one loop", "arguments stay", "nothing is remembered"],
+)
+def examples_of_run_layers():
+    for case in (("wide", 3, 5, 4), ("gated", 4, 2, 3)):
+        arguments = layers_case(*case)
+        seen, wanted = observe(with_gradients, *arguments), one_by_one(*arguments)
+        for name, part in (
+            ("same result", "result"),
+            ("same gradient", "gradients"),
+        ):
+            with statement(name):
+                expect_among(seen, {part: wanted[part]}, rtol=1e-4, atol=1e-5)
+    cases = (layers_case("wide", num_layers, 256, 8) for num_layers in (3, 12))
+    few, many = (observe(program_of_gradient, *case) for case in cases)
+    with statement("one loop"):
+        expect_one_loop(many, few)
+    with statement("only inputs are kept"):
+        expect_inputs_kept(many, *layers_case("wide", 12, 256, 8)[1:])
+
+
+# Exercise 5.8
+
+
+class Stage:
+    def tanh(own, x):
+        return jnp.tanh(x @ own["w"] + own["b"])
+
+    def residual(own, x):
+        [weights] = own
+        return x + jnp.sin(x @ weights)
+
+
+def piped(kind, params, x):
+    return pipeline_forward(getattr(Stage, kind), params, x)
 
 
 def mesh_of_program(params, x):  # of shard_map, or else of the layouts
@@ -1494,12 +1466,12 @@ def mesh_of_program(params, x):  # of shard_map, or else of the layouts
                 if hasattr(inner, "eqns"):
                     look(inner)
 
-    look(tracing.program_steps(pipeline_forward, params, x))
+    look(tracing.program_steps(functools.partial(piped, "tanh"), params, x))
     return sorted({*(found or others)})
 
 
 def donated_arrays(params, x):  # how many
-    return tracing.num_donated(pipeline_forward, params, x)
+    return tracing.num_donated(functools.partial(piped, "tanh"), params, x)
 
 
 def pipeline_case(num_stages, count, width=5, rows=2, seed=0):
@@ -1566,7 +1538,7 @@ def examples_of_pipeline_forward():
     many = "each device takes microbatch t, not the first alone"
     for num_stages, count in ((4, 6), (8, 3)):
         params, x = pipeline_case(num_stages, count)
-        seen = observe(pipeline_forward, params, x, traced=True)
+        seen = observe(piped, "tanh", params, x, traced=True)
         others = {early: simulated(params, x, too_early=True)}
         others[many] = simulated(params, x, all_read=True)
         wanted = simulated(params, x)
@@ -1576,7 +1548,7 @@ def examples_of_pipeline_forward():
             expect_sends(seen, num_stages, x)
         with statement("nothing else is sent"):
             expect_nothing_else_sent(seen, x)
-    seen = observe(pipeline_forward, params, x, compiled=True)
+    seen = observe(piped, "tanh", params, x, compiled=True)
     with statement("own stage only"):
         expect_arrays(seen, never=params["w"].shape)
     seen = observe(mesh_of_program, params, x)
@@ -1584,40 +1556,7 @@ def examples_of_pipeline_forward():
         expect_first_devices(seen, 8)
 
 
-@demo("pipeline_forward")
-def pipeline_forward_at_work():
-    from coursekit.draw import draw_losses
-
-    for count in (3, 12, 48):
-        params, x = pipeline_case(4, count)
-        ticks, bubble = count + 3, 3 / (count + 3)
-        seen = observe(pipeline_forward, params, x, traced=True)
-        times = sum(one.times for one in seen.collectives if "perm" in one.kind)
-        text = f"{count} microbatches: {times} sends in {ticks} ticks, the bubble"
-        print(f"{text} is 3 / {ticks} = {bubble:.0%}")
-
-    def whole(params, x):
-        for w, b in zip(params["w"], params["b"], strict=True):
-            x = stage({"w": w, "b": b}, x)
-        return x
-
-    params, x = pipeline_case(4, 6)
-    targets, curves = np.tanh(x[::-1]), {}
-    for name, model in (("no pipeline", whole), ("your pipeline", pipeline_forward)):
-        own, losses = jax.tree.map(jnp.asarray, params), []
-        loss_fn = jax.value_and_grad(
-            lambda p, f=model: ((f(p, x) - targets) ** 2).mean()
-        )
-        step = jax.jit(loss_fn)
-        for _ in range(60):
-            loss, grads = step(own)
-            own = jax.tree.map(lambda a, g: a - 0.5 * g, own, grads)
-            losses.append(float(loss))
-        curves[name] = losses
-    draw_losses(curves, "loss", "Trained by jax.grad of your pipeline")
-
-
-# Exercise 5.8
+# Exercise 5.9
 
 
 def wrong_form(schedule, num_stages):  # what is no table of turns, or ""
@@ -1714,278 +1653,3 @@ def made_anew(num_stages, count):  # after the caller emptied the first
 def examples_of_one_f_one_b():
     for num_stages, count in ((4, 6), (3, 2), (1, 3), (4, 1)):
         try_turns(observe(one_f_one_b, num_stages, count), num_stages, count)
-
-
-@demo("one_f_one_b")
-def one_f_one_b_at_work():
-    from coursekit.draw import draw_turns
-
-    def whole_loss(params, xs, targets):  # without a pipeline
-        for own in params:
-            xs = jax.vmap(stage, (None, 0))(own, xs)
-        return ((xs - targets) ** 2).mean((1, 2)).sum()
-
-    rng = np.random.default_rng(0)
-    xs, targets = np.float32(rng.normal(size=(2, 6, 5, 8)))
-    weights = np.float32(rng.normal(size=(4, 8, 8)) / 3)
-    params = [{"w": w, "b": w[0]} for w in weights]  # of each stage
-    wanted = jax.tree.leaves(jax.grad(whole_loss)(params, xs, targets))
-    schedule = one_f_one_b(4, 6)
-    draw_turns(schedule, "Your schedule, six microbatches")
-    grads = jax.tree.leaves(run_schedule(schedule, params, xs, targets))
-    pairs = zip(grads, wanted, strict=True)
-    are_same = all(np.allclose(a, b, atol=1e-5) for a, b in pairs)
-    print(f"It was run, and its gradients are those of jax.grad: {are_same}")
-    for name, made in (("gpipe", gpipe(16, 128)), ("yours", one_f_one_b(16, 128))):
-        kept = most_kept(made, 0)
-        text = f"{name}, 128 microbatches on 16 stages: {len(made)} ticks"
-        print(f"{text}, stage 0 keeps {kept}")
-
-
-# Exercise 5.9
-
-
-class Layer:
-    def wide(own, x):
-        return x + jnp.tanh(x @ own["up"]) @ own["down"]
-
-    def gated(own, x):
-        a, (b, c) = own
-        return jnp.tanh(jnp.cosh(x @ a / 4) * jnp.sin(x @ b) + c[:1] * x)
-
-    def scaled(own, x):
-        return x * jnp.exp(jnp.sin(own)) + 1
-
-
-def layer_of(kind, scale=1):  # all layers have one name
-    return lambda own, x: scale * getattr(Layer, kind)(own, x)
-
-
-def layers_case(kind, num_layers, rows, width, seed=0):
-    rng = np.random.default_rng([seed, num_layers])
-
-    def array(*shape):
-        return np.float32(rng.normal(size=(num_layers, *shape)) / 3)
-
-    if kind == "wide":
-        params = {"up": array(width, 16 * width), "down": array(16 * width, width)}
-    elif kind == "gated":
-        params = array(width, width), [array(width, width), array(width)]
-    else:
-        params = array()
-    return kind, params, np.float32(rng.normal(size=(rows, width)))
-
-
-def with_gradients(kind, params, x, scale=0.9):
-    def loss(params, x, scale):
-        y = run_layers(layer_of(kind, scale), params, x)
-        return jnp.sin(3 * y).sum(), y
-
-    run = jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))
-    grads, y = run(params, x, scale)
-    return {"result": y, "gradients": grads}
-
-
-def one_by_one(kind, params, x, scale=0.9):  # plain calls
-    def loss(params, x, scale):
-        for number in range(len(jax.tree.leaves(params)[0])):
-            own = jax.tree.map(lambda leaf, n=number: leaf[n], params)
-            x = layer_of(kind, scale)(own, x)
-        return jnp.sin(3 * x).sum(), x
-
-    run = jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))
-    grads, y = run(params, x, scale)
-    return {"result": y, "gradients": grads}
-
-
-def without_gradients(kind, params, x):
-    return run_layers(getattr(Layer, kind), params, x)
-
-
-def program_of_gradient(kind, params, x):  # bytes kept beside params, lines
-    def run(params, x):
-        return run_layers(layer_of(kind), params, x)
-
-    def num_bytes(tree):
-        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-
-    kept = jax.eval_shape(lambda *own: jax.vjp(run, *own)[1], params, x)
-    loss = jax.grad(lambda *own: jnp.sin(run(*own)).sum())
-    text = jax.jit(loss).lower(params, x).as_text()
-    found = {"bytes": num_bytes(kept) - num_bytes(params), "lines": text.count("\n")}
-    return found | {"again": "optimization_barrier" in text}  # of jax.checkpoint
-
-
-def expect_inputs_kept(seen, params, x):
-    again = "nothing is computed again: jax.checkpoint is missing"
-    two = "the insides of two layers or more are there at once: checkpoint each layer"
-    inputs = len(jax.tree.leaves(params)[0]) * x.nbytes
-    causes = {
-        again: lambda s: not s.value["again"],
-        two: lambda s: s.value["bytes"] < 0.75 * inputs,
-    }
-    expect_entries(seen, {})
-    found = seen.value["bytes"]
-    headline = "What is kept for the gradient is not each layer's input."
-    rows = {"seen": f"{found:,} bytes", "expected": f"{inputs:,} bytes: the inputs"}
-    is_right = 0.75 * inputs <= found < 1.5 * inputs
-    expect(seen, is_right, headline, **rows, causes=causes)
-
-
-def deletes_arguments(kind, params, x):  # called without a gradient
-    given = jax.tree.map(jnp.array, (params, x))
-    run_layers(layer_of(kind), *given)
-    return is_any_deleted(given)
-
-
-def expect_one_loop(many, few):
-    expect_entries(few, {})
-    expect_entries(many, {})
-    more = many.value["lines"] / few.value["lines"]
-    expect(many, more < 1.3, "The program grows with the number of layers.")
-
-
-@visible(
-    "run_layers",
-    points=2,
-    bonus=True,
-    essential=["same result", "same gradient", "only inputs are kept"],
-    others=["one loop", "arguments stay", "nothing is remembered"],
-)
-def examples_of_run_layers():
-    for case in (("wide", 3, 5, 4), ("gated", 4, 2, 3)):
-        arguments = layers_case(*case)
-        seen, wanted = observe(with_gradients, *arguments), one_by_one(*arguments)
-        for name, part in (
-            ("same result", "result"),
-            ("same gradient", "gradients"),
-        ):
-            with statement(name):
-                expect_among(seen, {part: wanted[part]}, rtol=1e-4, atol=1e-5)
-    cases = (layers_case("wide", num_layers, 256, 8) for num_layers in (3, 12))
-    few, many = (observe(program_of_gradient, *case) for case in cases)
-    with statement("one loop"):
-        expect_one_loop(many, few)
-    with statement("only inputs are kept"):
-        expect_inputs_kept(many, *layers_case("wide", 12, 256, 8)[1:])
-
-
-@demo("run_layers")
-def run_layers_at_work():
-    from coursekit.draw import draw_memory
-
-    _, params, x = layers_case("wide", 8, 1024, 16)
-
-    def plain_scan(layer, params, x):
-        return jax.lax.scan(lambda x, own: (layer(own, x), None), x, params)[0]
-
-    sizes = {}
-    for name, run in (("a plain scan", plain_scan), ("yours", run_layers)):
-
-        def kept(params, x, run=run):
-            return jax.vjp(lambda p, x: run(Layer.wide, p, x), params, x)[1]
-
-        leaves = jax.tree.leaves(jax.eval_shape(kept, params, x))
-        weights = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
-        num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
-        sizes[name] = {"activations": max(0, num_bytes - weights)}
-    draw_memory(sizes, "Kept for the gradient of eight layers")
-
-
-# Exercise 5.10
-
-
-def read_parts(data, grid, names, spec, devices):
-    sharding, counts = NamedSharding(mesh_of(grid, names), P(*spec)), [0] * len(data)
-
-    def read(first, last):
-        if not 0 <= first <= last <= len(data):
-            raise IndexError(f"there are no rows {first} to {last - 1}")
-        for row in range(first, last):
-            counts[row] += 1
-        return data[first:last].copy()
-
-    devices = [jax.devices()[number] for number in devices]
-    parts = read_own_rows(read, sharding, data.shape, given := [*devices])
-    return parts, counts, given == devices
-
-
-def own_parts(*arguments):
-    return read_parts(*arguments)[0]
-
-
-def reads_of_rows(*arguments):  # how often each row is read
-    return read_parts(*arguments)[1]
-
-
-def rows_read(*arguments):  # their numbers
-    return [row for row, count in enumerate(reads_of_rows(*arguments)) if count]
-
-
-def most_reads(*arguments):  # of any row
-    return max(reads_of_rows(*arguments))
-
-
-def list_stays(*arguments):  # the caller's list of devices
-    return read_parts(*arguments)[2]
-
-
-def reads_again(grid, names, num_rows):  # the same `read`, after its rows changed
-    sharding, rows = NamedSharding(mesh_of(grid, names), P(names[0])), [0.0]
-
-    def read(first, last):
-        return np.full((last - first, 2), rows[-1], np.float32)
-
-    for number in (1.0, 2.0):
-        rows.append(number)
-        own = sorted(sharding.device_set, key=lambda device: device.id)
-        parts = read_own_rows(read, sharding, (num_rows, 2), own)
-    return sorted({number for part in parts for number in np.ravel(part).tolist()})
-
-
-def place_of(device, spec):  # what it holds of f32[16, 4] on a 4 x 2 mesh
-    rows, columns = slice(0, 16), slice(0, 4)
-    if spec[0]:
-        rows = slice(4 * (device // 2), 4 * (device // 2) + 4)
-    if len(spec) > 1:
-        columns = slice(2 * (device % 2), 2 * (device % 2) + 2)
-    return rows, columns
-
-
-def devices_of_parts(seen):
-    count = len(seen.value or ())
-    pieces = [seen.layout.get(f"[{number}]", ()) for number in range(count)]
-    return [[piece.device for piece in part] for part in pieces]
-
-
-@visible(
-    "read_own_rows",
-    points=2,
-    bonus=True,
-    essential=["right parts", "own rows only"],
-    others=["each row once", "arguments stay", "nothing is remembered"],
-)
-def examples_of_read_own_rows():
-    data, names = np.arange(64, dtype=np.float32).reshape(16, 4), ["data", "model"]
-    several = (names, [6, 0, 7]), ([None, "model"], [6, 0, 7])
-    for spec, devices in ((["data"], [0, 1, 2, 3]), *several):
-        places = [place_of(device, spec) for device in devices]
-        seen = observe(own_parts, data, PAIRS, names, spec, devices)
-        with statement("right parts"):
-            expect_close(seen, [data[part] for part in places])
-            on, own = devices_of_parts(seen), [[device] for device in devices]
-            rows = {"seen": on, "expected": own}
-            expect(seen, on == own, "Parts lie on other devices.", **rows)
-        seen = observe(reads_of_rows, data, PAIRS, names, spec, devices)
-        held = [sum(row in range(16)[rows] for rows, _ in places) for row in range(16)]
-        with statement("own rows only"):
-            expect_result(seen)
-            more = [row for row in range(16) if seen.value[row] and not held[row]]
-            headline = f"Rows are read that none of the devices holds: {more}."
-            causes = {"all rows of the array are read": lambda s: min(s.value) > 0}
-            expect(seen, not more, headline, causes=causes)
-        with statement("each row once"):
-            expect_result(seen)
-            anew = {"each device reads its rows anew": lambda s, h=held: s.value == h}
-            headline = f"Rows are read up to {max(seen.value)} times, not once."
-            expect(seen, max(seen.value) == 1, headline, causes=anew)
