@@ -544,6 +544,8 @@ def hsdp_step(params, xs, ys, lr, mesh):
 # %% right="via a checkpoint of the gather"
 """Recomputes the gathers alone."""
 
+from jax.ad_checkpoint import checkpoint_name
+
 
 def hsdp_step(params, xs, ys, lr, mesh):
     specs = {"w1": P(None, "gpu"), "w2": P(None, None, "gpu")}
@@ -553,7 +555,7 @@ def hsdp_step(params, xs, ys, lr, mesh):
         def layer(x, w):
             w1 = jax.lax.all_gather(w["w1"], "gpu", axis=0, tiled=True)
             w2 = jax.lax.all_gather(w["w2"], "gpu", axis=1, tiled=True)
-            w1, w2 = (jax.ad_checkpoint.checkpoint_name(w, "whole") for w in (w1, w2))
+            w1, w2 = (checkpoint_name(w, "whole") for w in (w1, w2))
             return jax.nn.relu(x @ w1) @ w2, None
 
         but = jax.checkpoint_policies.save_anything_except_these_names("whole")
