@@ -1686,7 +1686,7 @@ def _():
         times, kept = priced(run)
         print(f"{name}: the backward pass costs {times:.1f} times the forward pass,")
         print(f"  and {kept / 2**30:.1f} GiB of activations wait for it")
-        sizes[name] = {"activations": round(kept, -8)}
+        sizes[name] = {"activations": 2**27 * round(kept / 2**27)}
     draw_memory(sizes, "Kept for the gradient of two layers")
 
 
