@@ -1667,7 +1667,8 @@ def priced(run):  # costs of forward and gradient in FLOPs; bytes kept in betwee
     lowered = [jax.jit(f).lower(*given) for f in (forward, jax.grad(loss))]
     once, both = (one.cost_analysis()["flops"] for one in lowered)
     kept = jax.eval_shape(lambda *own: jax.vjp(forward, *own)[1], *given)
-    return both / once - 1, num_bytes(kept) - num_bytes(shapes)
+    kept = num_bytes(kept) - num_bytes(shapes)
+    return both / once - 1, float(f"{kept:.0e}")  # in more digits versions differ
 
 
 def num_bytes(tree):
@@ -1685,8 +1686,8 @@ def _():
     for name, run in (("a plain scan", plain_layers), ("yours", run_layers)):
         times, kept = priced(run)
         print(f"{name}: the backward pass costs {times:.1f} times the forward pass,")
-        print(f"  and {kept / 2**30:.1f} GiB of activations wait for it")
-        sizes[name] = {"activations": 2**27 * round(kept / 2**27)}
+        print(f"  and about {kept / 1e9:g} GB of activations wait for it")
+        sizes[name] = {"activations": kept}
     draw_memory(sizes, "Kept for the gradient of two layers")
 
 
