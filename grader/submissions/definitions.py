@@ -31,8 +31,15 @@ def parse_cell(source: str) -> ast.Module:
 
 
 def definitions(source: str) -> str:
-    """Keeps a cell's imports, functions and classes: what other cells may call."""
-    body = [node for node in parse_cell(source).body if isinstance(node, DEFINITIONS)]
+    """Keeps a cell's imports, functions and classes: what other cells may call.
+
+    One called `_` nobody calls: below `@needs(...)` it is what a cell does.
+    """
+    body = [
+        node
+        for node in parse_cell(source).body
+        if isinstance(node, DEFINITIONS) and getattr(node, "name", "") != "_"
+    ]
     return ast.unparse(ast.Module(body, []))
 
 

@@ -337,7 +337,6 @@ def cases_of_init_sharded():
         for names, w1, w2 in (
             # JAX 0.12 aborts where ("j", "i") meets a second weight split by both.
             (("i", "j"), ("j", None, "i"), (None, ("i", "j"))),
-            (("i", "j"), (None, None, "i"), (None, "j", None)),
             (("x",), (None, "x"), ("x",)),
             (("c", "b", "a"), (None, "c", "a"), ("b",)),
         ):

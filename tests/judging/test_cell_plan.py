@@ -58,6 +58,13 @@ for i in range(10**9):
     assert (namespace["C"].size, namespace["np"].__name__) == (3, "numpy")
 
 
+def test_what_a_cell_does_with_a_learners_functions_is_left_out():
+    source = '@needs("double")\ndef _():\n    print(double(2))\n'
+    assert definitions(f"{source}\n\ndef half(x):\n    return x / 2") == (
+        "def half(x):\n    return x / 2"
+    )
+
+
 def test_decorators_are_kept_and_nested_definitions_stay_inside():
     source = "@staticmethod\ndef f():\n    def g(): pass\nif True:\n    def h(): pass\n"
     assert defined(definitions(source)) == ["f"]

@@ -360,8 +360,9 @@ AXES = {"w1": ("layer", "embed", "hidden"), "w2": ("layer", "hidden", "embed")}
 
 
 def fits_in(shapes, nodes, gpus, memory):  # whether the chosen layout does
+    given = dict(shapes)
     mesh_shape, rules = choose_layout(shapes, nodes, gpus, memory)
-    return held_by(mesh_shape, rules, shapes) <= memory
+    return held_by(mesh_shape, rules, given) <= memory
 
 
 def held_by(mesh_shape, rules, shapes):  # bytes of the state that a GPU holds
