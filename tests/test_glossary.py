@@ -17,7 +17,7 @@ def proses(folder):
     for path in (ROOT / folder).glob("0*.ipynb"):
         cells = nbformat.read(path, as_version=4).cells
         prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-        texts[path.name[1]] = " ".join(prose.split()).lower()
+        texts[path.name[1]] = " ".join(prose.split())
     return dict(sorted(texts.items()))
 
 
@@ -26,11 +26,12 @@ ENGLISH, KOREAN = proses("lessons"), proses("lessons/ko")
 
 @pytest.mark.parametrize(("term", "korean", "lesson"), TERMS)
 def test_a_term_is_first_met_in_its_lesson(term, korean, lesson):
-    met = [number for number, text in ENGLISH.items() if term.lower() in text]
+    same = str.lower if term.islower() else str  # ZeRO is not zero
+    met = [number for number, text in ENGLISH.items() if term in same(text)]
     assert met[:1] == [lesson]
-    assert korean.lower() in KOREAN[lesson]
+    assert korean.lower() in KOREAN[lesson].lower()
 
 
 def test_the_glossary_is_sorted():
     terms = [term.lower() for term, _, _ in TERMS]
-    assert terms == sorted(terms) and len(terms) > 30
+    assert terms == sorted(terms) and len(terms) >= 30

@@ -23,7 +23,7 @@ from grader.lessons.release import lesson_number, lesson_paths, names_lesson
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 BADGE = "# COLAB_BADGE\n#\n"  # Colab cannot open what is private
-# A lesson's last cell, and the text cell that introduces it.
+# Its cell, and the text cell that introduces it: in a lesson with one part, the last.
 SCORECARD = re.compile(r"(?m)^(# %% \[markdown\]\n(#(?! %%).*\n|\n)*)?# %% scorecard")
 
 
@@ -70,7 +70,8 @@ def new_exercise(lesson: str, name: str, folder: Path) -> list[Path]:
     place = 1 + files[path].count("\n# ### Exercise ")
     number = f"{lesson_number(path.stem)}.{place}"
     end = SCORECARD.search(files[path])
-    end = end.start() if end else len(files[path])
+    is_last = end and "# ### Exercise " not in files[path][end.end() :]
+    end = end.start() if is_last else len(files[path])
     cells = template("exercise", number=number, name=name)
     files[path] = files[path][:end] + cells + files[path][end:]
     files[checks] = with_check(files[checks], template("exercise_checks", name=name))

@@ -85,8 +85,8 @@ def read_with(source: Path, root: Path, chosen: Mapping[str, str]) -> NotebookNo
         write(own, "".join(cells))
         write(checks_path(own), "\n\n\n".join(functions))
         if (root / coursekit.SETUP_CELL).exists():  # a course of its own
-            setup = own.with_name(Path(coursekit.SETUP_CELL).name)
-            write(setup, read_text(root / coursekit.SETUP_CELL))
+            for name in (coursekit.SETUP_CELL, "pyproject.toml"):
+                write(Path(folder, name), read_text(root / name))
             (Path(folder) / "lessons").symlink_to(root / "lessons")
         return read(own, root)
 

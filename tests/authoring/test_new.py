@@ -190,13 +190,13 @@ def test_a_folder_without_lessons_says_how_to_begin(tmp_path, capsys):
 
 def test_a_build_tries_only_what_was_added_to_a_lesson_of_ours(tmp_path):
     """Our own build has proven the rest; where any of it was changed, all is tried."""
-    path = new_exercise("01", "spread", tmp_path / "own")[0]
+    path = new_exercise("01", "mean_gap", tmp_path / "own")[0]
     lesson = read(tmp_path / "own")[path.stem]
     proven, tried = building.proven_by_ours(path, lesson)
-    others = {cell.id for name, cell in checks(lesson).items() if name != "spread"}
+    others = {cell.id for name, cell in checks(lesson).items() if name != "mean_gap"}
     assert {*proven} == others and all(proven.values())
     new = {one.exercise for one in answers_to(path) if one not in tried}
-    assert new == {"spread"}
+    assert new == {"mean_gap"}
     demo = next(one for one in lesson.cells if one.source.startswith("import"))
     demo.source += "\nADDED = 1"
     assert building.proven_by_ours(path, lesson) == ({}, set())

@@ -7,7 +7,7 @@ import pytest
 import tiny
 from solved_lesson import SOURCES, JudgeHere, run
 
-from coursekit import learner, reference_checks
+from coursekit.context import Context, within
 from grader import ROOT
 from grader.authoring.build import read
 from grader.authoring.rules import BuildError
@@ -58,7 +58,7 @@ def test_a_sibling_changes_its_exercise_and_nothing_else(source, exercise, name)
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "exercise", "name"), SIBLINGS, ids=ids)
 def test_its_solution_is_right_and_the_published_one_gets_nothing(
-    source, exercise, name, monkeypatch
+    source, exercise, name
 ):
     own, namespace = read_with(source, ROOT, {exercise: name}), {"__name__": "lesson"}
     for cell in own.cells:
@@ -67,11 +67,9 @@ def test_its_solution_is_right_and_the_published_one_gets_nothing(
             is_whole = cell.id == "setup" or facts.get("solution")
             text = cell.source if is_whole else definitions(cell.source)
             run(text, f"<{cell.id}>", namespace)
-    monkeypatch.setattr(learner, "namespaces", [namespace])
-    for facts in ("observers", "solutions", "learner"):
-        monkeypatch.setattr(reference_checks, facts, {})
-    monkeypatch.setattr(reference_checks, "seed", 0)
-    with jax.numpy_dtype_promotion("standard"):  # as learners have it
+    # As learners have it.
+    alone = within(Context(lesson=source.stem, namespaces=[namespace]))
+    with alone, jax.numpy_dtype_promotion("standard"):
         judge = JudgeHere(namespace, material(with_check_of(own, exercise)))
         found = judge.verdict(exercise)
         assert found.outcome == "right", found

@@ -45,7 +45,7 @@ WRONG = ExerciseResult(
     statements=(
         statement("arguments stay", HOLDS),
         statement(
-            "squares", FAILS, "The result is wrong on 4 of 8 devices: 0-3.", ROWS
+            "same mean", FAILS, "The result is wrong on 4 of 8 devices: 0-3.", ROWS
         ),
         statement("nothing is remembered", UNTRIED, "needs a right result first"),
     ),

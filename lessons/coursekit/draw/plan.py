@@ -73,9 +73,10 @@ def draw_plan(plan: Plan, title: str = "") -> None:
     state, top = draw_held(below, plan, scale)
     below.set(xlabel=f"{unit} (a model's), on one chip of {plan.on.name}")
     figure.tight_layout()
+    length = float(f"{scale * plan.seconds:.2g}")  # versions of JAX differ by more
     rows = [f"{n} {part / plan.seconds:.0%}" for n, part in spent.items()]
     alt = (
-        f"One chip of {plan.on.name} over {scale * plan.seconds:.3g} {unit}: busy are "
+        f"One chip of {plan.on.name} over {length:g} {unit}: busy are "
         f"{', '.join(rows)} of the time; the computation waits for links in "
         f"{stands / plan.seconds:.0%}. Memory: {state:.2f} GiB all the time, and "
         f"{top:.2f} GiB at most, of {plan.on.chip.memory / GIB:.1f}."
