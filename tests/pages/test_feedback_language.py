@@ -45,7 +45,10 @@ WRONG = ExerciseResult(
     statements=(
         statement("arguments stay", HOLDS),
         statement(
-            "same mean", FAILS, "The result is wrong on 4 of 8 devices: 0-3.", ROWS
+            "padding ignored",
+            FAILS,
+            "The result is wrong on 4 of 8 devices: 0-3.",
+            ROWS,
         ),
         statement("nothing is remembered", UNTRIED, "needs a right result first"),
     ),
