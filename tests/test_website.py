@@ -215,6 +215,8 @@ def problems(site):
         loads[path] += [tag["href"] for tag in links if LOADING & {*tag["rel"]}]
         for address in {*values(made, "href"), *loads[path]}:
             parts = urlsplit(address)
+            if parts.scheme == "data":  # a picture within the page
+                continue
             target = (path.parent / unquote(parts.path)).resolve()
             target = target / "index.html" if target.is_dir() else target
             target, fragment = target if parts.path else path, unquote(parts.fragment)

@@ -68,9 +68,9 @@ def test_its_solution_is_right_and_the_published_one_gets_nothing(
             text = cell.source if is_whole else definitions(cell.source)
             run(text, f"<{cell.id}>", namespace)
     # As learners have it.
-    alone = within(Context(lesson=source.stem, namespaces=[namespace]))
-    with alone, jax.numpy_dtype_promotion("standard"):
-        judge = JudgeHere(namespace, material(with_check_of(own, exercise)))
+    context = Context(lesson=source.stem, namespaces=[namespace])
+    with within(context), jax.numpy_dtype_promotion("standard"):
+        judge = JudgeHere(namespace, material(with_check_of(own, exercise)), context)
         found = judge.verdict(exercise)
         assert found.outcome == "right", found
         run(exercises(read(source, ROOT))[exercise].source, "<published>", namespace)

@@ -354,7 +354,7 @@ def test_log_traces_each_grade_to_its_hashes(graded):
         assert 0 <= age.total_seconds() < 3600
         assert len(entry["key"]) == 64
         assert set(entry["hashes"]) == {
-            *("submission", "lesson", "seed", "grader", "packages")
+            *("submission", "lesson", "checks", "seed", "grader", "packages")
         }
 
 
