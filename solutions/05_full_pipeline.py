@@ -980,7 +980,8 @@ def train_regression(directory, num_steps, cut_at=None):
         w, loss = sgd(w, place(x[rows], by_rows), place(y[rows], by_rows))
         lines.append(f"{loss:.6f}")
         if jax.process_index() == 0:
-            log.write_text("\n".join(lines), encoding="utf-8")
+            (part := log.with_suffix(".part")).write_text("\n".join(lines), "utf-8")
+            part.replace(log)  # whole, whenever this process is ended
             if step % 20 == 19:
                 np.savez(part := copy.with_suffix(".part.npz"), step=step + 1, w=w)
                 part.replace(copy)

@@ -171,7 +171,7 @@ def fit(config):
     return jax.device_put(state["params"], NamedSharding(mesh, P()))
 
 
-# %% wrong="keeps the step" fails="goes on"
+# %% wrong="keeps the step" fails="nothing is remembered"
 """Keeps train steps by task and sizes: a later fit trains with the first one's learning
 rate.
 """
