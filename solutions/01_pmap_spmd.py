@@ -52,10 +52,9 @@ prediction("the shape of y", str(y.shape), guess)
 #
 # Every function that you write in this lesson must obey two rules.
 #
-# - [arguments stay] **Arguments stay.** It does not modify, delete or donate its
-#   arguments.
-# - [nothing is remembered] **Nothing is remembered.** Its result depends on its
-#   arguments alone, not on earlier calls.
+# - [arguments stay] It does not modify, delete or donate its arguments.
+# - [nothing is remembered] Its result depends on its arguments alone, not on earlier
+#   calls.
 
 # %% [markdown]
 # ### Exercise 1.1: shard_batch

@@ -12,8 +12,8 @@
 #
 # The answer is: nothing in the step. You say how each array is *sharded* over the
 # devices, `jax.jit` compiles one program for all of them, and the compiler inserts the
-# collectives that you wrote by hand in lessons 2 and 3. The numbers come out right
-# whatever you say; what you decide is how much memory a device needs and how much it
+# collectives that you wrote by hand in lessons 2 and 3. The numbers are right in
+# every layout; what you decide is how much memory a device needs and how much it
 # sends. The first part ends with a step of your own, in a layout that your own function
 # has chosen, planned for these eight GPUs and for 64.
 #
@@ -1133,7 +1133,7 @@ for name, axes in (("FSDP", ("node", "gpu")), ("HSDP", "gpu")):
 # - `jax.set_mesh(mesh)` makes a mesh current; `jax.typeof(x)` shows a type, such as
 #   `float32[8@data,16@model]`;
 # - `reshard(x, spec)` moves an array, `out_sharding=` decides where JAX asks, and
-#   inside of `auto_axes(f, out_sharding=...)` the compiler decides.
+#   inside `auto_axes(f, out_sharding=...)` the compiler decides.
 #
 # **Predict, then run.** Which line is refused?
 
@@ -1477,7 +1477,7 @@ def hsdp_step(params, xs, ys, lr, mesh):
 # - Write the layer first: two `jax.lax.all_gather(..., "gpu", axis=..., tiled=True)`,
 #   then the products. `jax.checkpoint(layer)` goes into the scan over layers.
 # - Divide the mean over own rows by the number of GPUs and of microbatches: then sums
-#   over devices are means. No `psum` inside of what you differentiate.
+#   over devices are means. No `psum` inside the function that you differentiate.
 # - Accumulate as `accumulated_step` does. After the loop, `psum` the gradients over
 #   `"node"` and the loss over both axes.
 

@@ -602,7 +602,7 @@ def mixed_precision_loss(params, x, y):
 # %% check="mixed_precision_loss"
 
 # %% [markdown] built="mixed_precision_loss"
-# **Predict, then run.** What becomes of a run whose *parameters* are bfloat16, too?
+# **Predict, then run.** What happens to a run whose *parameters* are bfloat16, too?
 
 
 # %%
@@ -645,7 +645,7 @@ def _():
 # Ours have two items, the `state` (arrays) and the `facts` (JSON), which `Composite`
 # names.
 #
-# **Common mistake: restoring without a target.** **Predict, then run.** What becomes of
+# **Common mistake: restoring without a target.** **Predict, then run.** What happens to
 # the optimizer's state, which is a tuple?
 #
 # <!-- 405e9 x 12 bytes = 4.86 TB. -->

@@ -279,7 +279,8 @@ def prediction(what: str, value: float | str, guess: float | str | None) -> None
     """
     if guess is None:
         return
-    factor = 1.0 if guess == value else math.inf
+    # A shape may have been written as a tuple or as its text.
+    factor = 1.0 if str(guess) == str(value) else math.inf
     if isinstance(value, float | int) and isinstance(guess, float | int):
         low, high = sorted([float(guess), float(value)])
         factor = high / low if low > 0 else 1.0 if low == high else math.inf

@@ -235,7 +235,7 @@ def rounded_results(name: str, case: Case) -> list[dict[str, Any]]:
     results = [
         observed_solution(name, case.altered(arguments), {}) for arguments in moved
     ]
-    return [dict(leaves(arguments.value)) for arguments in results]
+    return [dict(leaves(result.value)) for result in results]
 
 
 def is_bounded(value: Any) -> bool:

@@ -107,16 +107,10 @@ def write_script(path: Path | str, function: Callable) -> None:
     summary = inspect.getdoc(function) or f"Runs {name}."
     head = HEAD.replace("SUMMARY", summary.splitlines()[0])
     kept = needed(name, statements)
-    first = [
-        f"\n{statement.source}\n"
-        for statement in kept
-        if "__future__" in statement.binds
-    ]
+    first = [one for one in kept if "__future__" in one.binds]
     text, was_long = head.replace("FILE", Path(path).name), True
-    text += "".join(first) + START
-    for statement in (
-        statement for statement in kept if "__future__" not in statement.binds
-    ):
+    text += "".join(f"\n{one.source}\n" for one in first) + START
+    for statement in [one for one in kept if one not in first]:
         if not (statement.kind is ast.Import and f"\n{statement.source}\n" in text):
             is_long = issubclass(statement.kind, FUNCTION | ast.ClassDef)
             text += ("\n\n\n" if is_long or was_long else "\n") + statement.source

@@ -242,7 +242,7 @@ def test_a_cell_runs_the_learners_functions_once_their_checks_pass(shell, capsys
 def test_predictions_are_compared_kept_and_counted(shell, capsys):
     run(shell, 'prediction("bytes", 8, None)', "scorecard()")
     assert "redict" not in capsys.readouterr().out  # none was made
-    run(shell, 'prediction("bytes", 8, 4)', 'prediction("shape", "(8, 2)", "(8, 2)")')
+    run(shell, 'prediction("bytes", 8, 4)', 'prediction("shape", "(8, 2)", (8, 2))')
     run(shell, 'prediction("seconds", 0.41, 0.4)', 'prediction("devices", 0, 3)')
     assert capsys.readouterr().out.splitlines() == [
         "bytes: you predicted 4, and it is 8.",

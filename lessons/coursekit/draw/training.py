@@ -90,6 +90,7 @@ def draw_losses(
 def step_axes(ylabel: str, title: str) -> mpl.axes.Axes:
     _, axes = mpl.pyplot.subplots(figsize=(8, 3.6))
     axes.set(xlabel="step", ylabel=ylabel, title=title)
+    axes.xaxis.get_major_locator().set_params(integer=True)
     return axes
 
 
