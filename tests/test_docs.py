@@ -10,6 +10,7 @@ import jax
 import nbformat
 import pytest
 
+from coursekit.environment import FAST_COMPILE_FLAGS
 from coursekit.setup import PYTHONS
 from grader import ROOT
 from grader.__main__ import parse
@@ -21,7 +22,6 @@ from grader.judging import (
     tampering,
     trial,
 )
-from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
 from grader.lessons.release import checks, nbgrader_metadata
 from grader.results import Status
 from grader.submissions import archives, read_submission
@@ -143,7 +143,7 @@ def test_pods_and_slurm_jobs_get_the_memory_that_a_worker_needs():
 
 def test_the_scale_page_states_xlas_options():
     page = SCALE_PAGE.read_text()
-    for flag in FAST_COMPILE_FLAGS.split():
+    for flag in FAST_COMPILE_FLAGS:
         assert flag.removeprefix("--xla_backend_extra_options=") in page
 
 

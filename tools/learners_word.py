@@ -14,16 +14,11 @@ import argparse
 import collections
 import contextlib
 import dataclasses
-import os
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "lessons")]
-
-from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
-
-os.environ["XLA_FLAGS"] = FAST_COMPILE_FLAGS
 
 from coursekit import outcomes, reference_checks, setup
 

@@ -16,16 +16,10 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from coursekit.environment import FAST_COMPILE_FLAGS
+
 INSIDE = "/tmp/compiled"  # its path in a box
 NEVER_S = 10**9
-# What is not found is compiled without optimization: XLA makes the same program of it,
-# but loops go to LLVM directly, not through MLIR, in one piece, and LLVM does not
-# optimize its code. A JAX that does not know an extra option ignores it.
-FAST_COMPILE_FLAGS = (
-    "--xla_backend_optimization_level=0 "
-    "--xla_cpu_parallel_codegen_split_count=1 "
-    "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters"
-)
 
 
 def variables(folder: Path | str = INSIDE, *, writes: bool = False) -> dict[str, str]:
@@ -40,7 +34,7 @@ def variables(folder: Path | str = INSIDE, *, writes: bool = False) -> dict[str,
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         # XLA's own caches would make the folder's path a part of the hash.
         "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
-        "XLA_FLAGS": FAST_COMPILE_FLAGS,
+        "XLA_FLAGS": " ".join(FAST_COMPILE_FLAGS),
     }
 
 

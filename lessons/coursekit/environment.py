@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import re
 import subprocess
 import sys
 
-COMPILE_FAST = "JAX_DISABLE_MOST_OPTIMIZATIONS"
 COUNT_FLAG = "--xla_force_host_platform_device_count"
-# Those that the course sets; every supported JAX knows them.
-OUR_FLAGS = COUNT_FLAG, "--xla_backend_", "--xla_cpu_parallel_codegen_split_count"
+# A lesson's programs are small and run a few times, so learners wait for the compiler.
+# With these XLA makes the same program, but loops go to LLVM directly, in one piece,
+# not through MLIR, and LLVM does not optimize its code. A JAX that does not know an
+# extra option ignores it; XLA aborts at an unknown flag, so a JAX that nobody tried
+# gets none.
+FAST_COMPILE_FLAGS = (
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_parallel_codegen_split_count=1",
+    "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters",
+)
+NEWEST_JAX_TRIED = (0, 12)
 REFUSED = re.compile(
     r"Unknown flags? in XLA_FLAGS: (.*)|Couldn't interpret value .* for flag (\w+)"
     r"|Could not open file \"([^\" ]+)"
@@ -19,8 +28,15 @@ REFUSED = re.compile(
 
 
 def set_environment(env, num_devices: int) -> str:
-    """Sets what XLA reads at its start; returns another count found there, or ""."""
+    """Sets what XLA reads at its start; returns another count found there, or "".
+
+    Programs for simulated devices are compiled fast, unless the flags say otherwise.
+    """
     flags = env.get("XLA_FLAGS", "").split()
+    if env.get("JAX_PLATFORMS", "cpu") == "cpu" and jax_version() <= NEWEST_JAX_TRIED:
+        said = {flag.partition("=")[0] for flag in flags}
+        fast = FAST_COMPILE_FLAGS
+        flags += [flag for flag in fast if flag.partition("=")[0] not in said]
     counts = [flag.partition("=")[2] for flag in flags if flag.startswith(COUNT_FLAG)]
     counts += [env.pop("JAX_NUM_CPU_DEVICES", "")]
     others = [flag for flag in flags if not flag.startswith(COUNT_FLAG)]
@@ -39,7 +55,7 @@ def refused_flags(env) -> str:
     a child process starts JAX with these flags first, unless all of them are ours.
     """
     flags = env.get("XLA_FLAGS", "").split()
-    if all(flag.startswith(OUR_FLAGS) for flag in flags):
+    if all(flag.startswith(COUNT_FLAG) or flag in FAST_COMPILE_FLAGS for flag in flags):
         return ""
     env = {**env, "JAX_PLATFORMS": "cpu", "JAX_PLATFORM_NAME": "cpu"}
     env["TF_CPP_MIN_LOG_LEVEL"] = "0"  # then XLA says why
@@ -55,12 +71,18 @@ def environment_of_a_child() -> dict[str, str]:
 
     How programs are compiled stays: with it a child computes the same bits.
     """
-    kept = ("JAX_COMPILATION_CACHE_", "JAX_PERSISTENT_CACHE_", COMPILE_FAST)
+    kept = ("JAX_COMPILATION_CACHE_", "JAX_PERSISTENT_CACHE_")
     return {
         name: value
         for name, value in os.environ.items()
         if name.startswith(kept) or not name.startswith(("XLA_", "JAX_"))
     }
+
+
+def jax_version() -> tuple[int, int]:
+    """Returns the first two numbers of the installed JAX's version."""
+    found = re.findall(r"\d+", importlib.metadata.version("jax"))
+    return int(found[0]), int(found[1])
 
 
 def in_colab() -> bool:

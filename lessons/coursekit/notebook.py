@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 import jax
 
@@ -18,7 +16,6 @@ from .checks import CheckModule
 from .context import Context, current_context
 from .draw import *  # noqa: F403
 from .draw import __all__ as _pictures
-from .environment import COMPILE_FAST
 from .i18n import columns, padded, translated
 from .notice import Notice
 from .observation import Observation
@@ -128,7 +125,7 @@ def verdict_of(
         return failed(exercise, NotAttempted, headline)
     except Exception as error:
         return failed(exercise, BrokenCheck, f"{type(error).__name__}: {error}")
-    with progress(exercise, has_hidden), compiled_fast():
+    with progress(exercise, has_hidden):
         return module.run(exercise, has_hidden, remember)
 
 
@@ -164,24 +161,6 @@ def shown(
         print(text_card(verdict, **worth))
     score = 0 if is_bonus else round(points * verdict.share, 2)
     return Score(score, html_card(verdict, solution=solution, **worth))
-
-
-@contextlib.contextmanager
-def compiled_fast() -> Iterator[None]:
-    """Lets XLA optimize less on a CPU: small programs run once, as in the grader.
-
-    Processes that a check starts do the same, so that they compute the same bits.
-    """
-    option = COMPILE_FAST.lower()
-    before = jax.config.values[option]
-    with mock.patch.dict(os.environ):
-        if jax.default_backend() == "cpu":
-            jax.config.update(option, True)
-            os.environ[COMPILE_FAST] = "1"
-        try:
-            yield
-        finally:
-            jax.config.update(option, before)
 
 
 def recorded(function: Any, *arguments: Any, **options: Any) -> Observation:

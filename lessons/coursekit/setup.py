@@ -50,9 +50,9 @@ def with_devices(
     check_language(language())
     context = current_context()
     context.lesson, context.partial_credit = lesson, partial_credit
-    earlier = set_environment(os.environ, num_devices)
     if in_colab():
         os.environ["JAX_PLATFORMS"] = "cpu"
+    earlier = set_environment(os.environ, num_devices)
     if refused := refused_flags(os.environ):
         raise SetupError(
             f"XLA refuses {refused} in XLA_FLAGS, and would end this kernel without a "

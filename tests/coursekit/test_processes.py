@@ -12,6 +12,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from coursekit import processes
+from coursekit.environment import FAST_COMPILE_FLAGS
 from coursekit.processes import cause, count_devices, run_script
 from coursekit.script import write_script
 
@@ -130,7 +131,10 @@ def test_a_script_compiles_with_the_flags_of_its_starter(script, folder, monkeyp
     settings = {"directory": str(folder)}
     assert run_script(script(tell_flags), settings, num_devices=2) == "finished"
     said = (folder / "flags").read_text()
-    assert said.split() == ["--xla_backend_optimization_level=1", f"{count}=2"]
+    level, *others, devices = said.split()
+    assert level == "--xla_backend_optimization_level=1"
+    assert others == [*FAST_COMPILE_FLAGS[1:]]
+    assert devices == f"{count}=2"
 
 
 def test_devices_that_do_not_divide_are_named(tmp_path):

@@ -1,5 +1,6 @@
 """The set-up cell gives the right devices, or one sentence that says what to do."""
 
+import importlib.metadata
 import os
 import re
 import shutil
@@ -14,10 +15,11 @@ import pytest
 
 from coursekit import setup
 from coursekit.context import current_context
+from coursekit.environment import FAST_COMPILE_FLAGS, set_environment
 from coursekit.setup import SetupError, check_devices, check_jax, check_python
-from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
 
 LESSONS = Path(setup.__file__).resolve().parents[1]
+FAST = " ".join(FAST_COMPILE_FLAGS)
 EIGHT = "--xla_force_host_platform_device_count=8"
 FOUR = "--xla_force_host_platform_device_count=4"
 NOTE = (
@@ -175,10 +177,30 @@ def test_a_count_from_the_shell_is_overruled_with_a_note():
 
 
 def test_other_flags_from_the_shell_stay_and_a_wrong_count_goes():
-    fast = "--xla_cpu_enable_fast_math=false"
+    level = "--xla_backend_optimization_level=1"
     program = f"{START}; print(setup.os.environ['XLA_FLAGS'])"
-    child = run_child(program, XLA_FLAGS=f"{fast} {FOUR}")
-    assert child.stdout.splitlines() == [NOTE, READY, f"{fast} {EIGHT}"], child.stderr
+    child = run_child(program, XLA_FLAGS=f"{level} {FOUR}")
+    others = " ".join(FAST_COMPILE_FLAGS[1:])
+    expected = [NOTE, READY, f"{level} {others} {EIGHT}"]
+    assert child.stdout.splitlines() == expected, child.stderr
+
+
+@pytest.mark.parametrize(
+    ("jax_version", "platforms", "flags"),
+    [
+        ("0.12.7", "cpu", [*FAST_COMPILE_FLAGS, EIGHT]),
+        ("0.13.0", "cpu", [EIGHT]),  # it may abort at a flag
+        ("1.0", "cpu", [EIGHT]),
+        ("0.12.7", "cuda", [EIGHT]),  # real devices run what is compiled
+    ],
+)
+def test_programs_are_compiled_fast_where_that_is_safe_and_pays(
+    jax_version, platforms, flags, monkeypatch
+):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: jax_version)
+    env = {"JAX_PLATFORMS": platforms}
+    set_environment(env, 8)
+    assert env["XLA_FLAGS"].split() == flags
 
 
 @pytest.mark.parametrize(
@@ -212,7 +234,7 @@ def test_jit_that_is_off_is_named_before_any_check_waits_for_it(value):
 
 
 def test_flags_that_the_grader_sets_start_no_second_process(platforms, monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", f"{FAST_COMPILE_FLAGS} {EIGHT}")
+    monkeypatch.setenv("XLA_FLAGS", f"{FAST} {EIGHT}")
     monkeypatch.delattr(subprocess, "run")
     setup.with_devices(8)
 

@@ -12,8 +12,6 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -34,7 +32,6 @@ def test_a_solved_lesson_runs_on_fewer_devices(lesson, num_devices, tmp_path):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "JAX_"))}
     env |= {"COURSE_LANGUAGE": "en", "PYTHONPATH": str(ROOT / "lessons")}
     env |= {"MPLBACKEND": "agg", "PYTHONWARNINGS": "ignore"}
-    env |= {"XLA_FLAGS": FAST_COMPILE_FLAGS}
     command = [sys.executable, str(program)]
     run = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr

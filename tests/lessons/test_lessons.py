@@ -12,6 +12,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from coursekit.environment import FAST_COMPILE_FLAGS
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDED = re.compile(r"<details><summary>.*In words.*</summary>(.*)</details>")
 LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.ipynb"))
@@ -87,7 +89,7 @@ def test_set_up_cell_finds_its_modules_agrees_with_them_and_keeps_flags(folder):
     )
     assert run.stdout.splitlines() == [
         "Ready: 8 simulated CPU devices.",
-        f"--xla_cpu_enable_fast_math=false {EIGHT}",
+        " ".join(["--xla_cpu_enable_fast_math=false", *FAST_COMPILE_FLAGS, EIGHT]),
     ], run.stderr
 
 

@@ -67,9 +67,6 @@ def serve(pipe: Connection, lesson: Path) -> None:
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, sys.stdout.fileno())
     sys.path[:0] = [str(ROOT / part) for part in ("", "lessons", "tests/lessons")]
-    from grader.kernel.compile_cache import FAST_COMPILE_FLAGS
-
-    os.environ["XLA_FLAGS"] = FAST_COMPILE_FLAGS
     from coursekit import setup
 
     setup.with_devices(8)
