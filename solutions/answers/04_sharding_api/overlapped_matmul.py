@@ -67,7 +67,7 @@ def overlapped_matmul(x, w, axis_name):
     return result
 
 
-# %% wrong="columns travel" fails="no full copy of W; sends wait for no product; number of sends"
+# %% wrong="columns travel" fails="sends wait for no product; number of sends"
 """Columns of `x` go to their pieces, sums come back."""
 
 
