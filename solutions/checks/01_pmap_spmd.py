@@ -675,7 +675,7 @@ def cases_of_init_ensemble():
     free |= {"layout collectives sent arrays compiles arguments": "elsewhere"}
     how = {"compiled": True, "scales": (), "free": free}
     expect_like_solution(init_ensemble, compiled, own_rows="one row per device", **how)
-    sizes, keys = (1, 30, 30, 30), keys_of(9, 6)
+    sizes, keys = (1, 120, 30, 30), keys_of(9, 6)
     seen = observe(init_ensemble, keys, sizes, traced=True)
     with statement("one dict per layer"):
         expect_shapes(seen, zero_layers(6, sizes))
