@@ -204,8 +204,8 @@ print("set before its first use: ", run_child(IN_TIME, clean), "device(s)")
 #
 # - [device count] A fresh Python process in this environment has `num_devices` CPU
 #   devices.
-# - [other variables] All other variables are kept.
 # - [other flags] All other flags in `XLA_FLAGS` are kept.
+# - [other variables] All other variables are kept.
 # - [no old count] Earlier device counts are gone from `XLA_FLAGS`.
 # - [below one] `num_devices` below 1 raises a `ValueError`.
 

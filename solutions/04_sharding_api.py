@@ -1415,6 +1415,7 @@ def _():
 #
 # - [same step] Parameters, sharded as before, and loss match those of a single device
 #   that sees all microbatches.
+# - [own rows] Each GPU computes its own rows of every microbatch.
 # - [once between nodes] Between the nodes travels a GPU's own part of the gradients and
 #   the loss, all-reduced once in a step.
 # - [gathers in the node] Weights are gathered within the node, forward and again

@@ -83,8 +83,11 @@ def noting(statement):
 def rests_on(facts):
     if any(is_traced and fact not in REPORTED for fact, is_traced, _ in facts):
         return PROGRAM
-    # What compares a helper's result reads its layout, too, to name devices.
-    if any(fact == "layout" or (fact == "value" and own) for fact, _, own in facts):
+    # What compares a helper's result reads its layout, too, to name devices. Whether a
+    # result was remembered is asked of values that another statement compares.
+    if not facts or any(
+        fact == "layout" or (fact == "value" and own) for fact, _, own in facts
+    ):
         return VALUES
     return WORD
 

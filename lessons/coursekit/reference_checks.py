@@ -47,6 +47,7 @@ from .traced_program import added
 OF_PROGRAM = {"collectives", "sent", "put_in", "arrays", "own_rows"}
 # Times what the solution sends, builds and computes is still like it.
 SENT, ARRAYS, FLOPS = 1.02, 1.25, 1.5
+SHARE = 4  # times its FLOPs on eight devices: half of what all rows take
 LARGEST = 1e30  # of what an altered case gives
 LIKE_SOLUTION = "what the solution gives here, up to rounding"  # values stay hidden
 NOISE = 8  # times what rounding the inputs does to the solution's result
@@ -91,8 +92,9 @@ def expect_like_solution(
             the solution) or instead put_in (numbers that it puts into collectives: an
             all-gather of sums puts in as many as an all-reduce, and sends more), arrays
             (the largest in the program, at most 25 % larger), flops (of one device in
-            the compiled program, at most half as many again), compiles (programs that a
-            call compiles although an earlier call had its shapes), arguments (neither
+            the compiled program, at most half as many again), own_rows (each device
+            works on its own rows of what the solution splits), compiles (programs that
+            a call compiles although an earlier call had its shapes), arguments (neither
             changed nor deleted), memory (no result is that of an earlier call with
             other numbers). Where parts of a value prove different statements, it is a
             dict of them by the path of the part, such as "[0]".
@@ -112,6 +114,19 @@ def expect_like_solution(
         comparison.compare(case)
     with statement(*comparison.all_named):
         pass  # a fact that no case of this class has shown, such as an error
+
+
+def expect_own_share(function: Callable, *arguments: Any) -> None:
+    """Raises unless each of eight devices computes its own share, or little more.
+
+    Whichever way a device has got the rows of others, its FLOPs tell.
+
+    Example: `expect_own_share(train_step, copies(params, 8), x, y, 0.1)`
+    """
+    case, how = Case(*arguments), {"compiled": True}
+    solved = observed_solution(name_of(function), case, how)
+    watch = current_context().observe_learner or observe
+    compare_flops(watch(function, *case.arguments, **how), solved, SHARE)
 
 
 class Comparison:
@@ -399,12 +414,12 @@ def compare_arrays(seen: Observation, solved: Observation) -> None:
     expect_arrays(seen, largest=int(ARRAYS * most))
 
 
-def compare_flops(seen: Observation, solved: Observation) -> None:
+def compare_flops(seen: Observation, solved: Observation, times: float = FLOPS) -> None:
     """Compares what a device computes: it shows whose part of the work it does."""
     expect_traced(seen)
     headline = f"A device computes {seen.flops:,.0f} floating-point operations."
     rows = {"expected": f"about {solved.flops:,.0f} floating-point operations"}
-    expect(seen, seen.flops <= FLOPS * solved.flops, headline, **rows)
+    expect(seen, seen.flops <= times * solved.flops, headline, **rows)
 
 
 def compare_arguments(seen: Observation, solved: Observation) -> None:

@@ -37,7 +37,7 @@ from coursekit.learner import (
 )
 from coursekit.observe import num_compiles, observe
 from coursekit.outcomes import statement
-from coursekit.reference_checks import expect_like_solution
+from coursekit.reference_checks import expect_like_solution, expect_own_share
 
 
 def blocks_of(batch, num_devices):
@@ -155,9 +155,9 @@ def left_of_a_change(num_devices, env):  # in the result of the next call
 @visible(
     "launch_env",
     points=1,
-    essential=["device count", "other variables"],
+    essential=["device count", "other flags"],
     others=[
-        "other flags",
+        "other variables",
         "no old count",
         "below one",
         "arguments stay",
@@ -390,6 +390,9 @@ def cases_of_make_parallel_predict():
             "collectives sent": "none stated",
         },
     )
+    params = {"w": np.ones((7, 9), np.float32), "b": np.ones(9, np.float32)}
+    with statement("sharded by rows"):
+        expect_own_share(predictions, params, np.ones((64, 7), np.float32), 8)
     params = {"w": np.eye(2, dtype=np.float32), "b": np.ones(2, np.float32)}
     x = np.ones((6, 2), np.float32)
     seen = observe(predict_placed, params, x, 3)
@@ -495,6 +498,10 @@ def cases_of_local_sgd_steps():
             "collectives sent": "asked for above",
         },
     )
+    w, x = np.ones((8, 3), np.float32), np.ones((8, 9, 3), np.float32)
+    with statement("one row per device"):
+        params = {"w": w, "b": w[:, 0]}
+        expect_own_share(local_sgd_steps, params, x, x[..., 0], 0.05, 2)
     params, x, y = replicas_and_data()
     expected = descended(params, x, y, 0.05, 20)
     seen = observe(steps_placed, params, x, y, 0.05, 20)
@@ -661,7 +668,14 @@ def examples_of_init_ensemble():
 
 @hidden("init_ensemble")
 def cases_of_init_ensemble():
-    sizes, keys = (1, 30, 30, 30), keys_of(9, 6)
+    def compiled(_):
+        yield Case(keys_of(2, 8), (9, 8, 7))
+
+    free = {"value error": "each answer draws in its own way"}
+    free |= {"layout collectives sent arrays compiles arguments": "elsewhere"}
+    how = {"compiled": True, "scales": (), "free": free}
+    expect_like_solution(init_ensemble, compiled, own_rows="one row per device", **how)
+    sizes, keys = (1, 120, 30, 30), keys_of(9, 6)
     seen = observe(init_ensemble, keys, sizes, traced=True)
     with statement("one dict per layer"):
         expect_shapes(seen, zero_layers(6, sizes))
@@ -773,6 +787,9 @@ def cases_of_pairwise_distances():
             "collectives sent compiles": "none stated",
         },
     )
+    points, queries = np.zeros((8, 9, 5), np.float32), np.zeros((11, 5), np.float32)
+    with statement("one row per device"):
+        expect_own_share(pairwise_distances, points, queries)
     points, queries = np.zeros((3, 2, 2), np.float32), np.zeros((2, 2), np.float32)
     seen = observe(distances_placed, points, queries)
     with statement("distances"):

@@ -43,7 +43,7 @@ from coursekit.learner import (
 )
 from coursekit.observe import observe
 from coursekit.outcomes import statement
-from coursekit.reference_checks import expect_like_solution
+from coursekit.reference_checks import expect_like_solution, expect_own_share
 from coursekit.references import (
     reference_perceptron,
     reference_sgd,
@@ -206,10 +206,11 @@ def cases_of_train_step():
     free["collectives arrays"] = "a sum for each array, or one of all"
     proven = {"value": STEP, "sent": "one all-reduce"}
     expect_like_solution(train_step, few_bytes, **proven, free=free)
+    many = copies(init_mlp(1), 8), *mlp_data(5, 8, 24)
+    with statement("own rows only"):
+        expect_own_share(train_step, *many, 0.5)
     stacked, (x, y) = copies(init_mlp(4, hidden=40), 3), mlp_data(5, 3, 24)
     seen = observe(train_step, stacked, x, y, 0.5, traced=True)
-    with statement("own rows only"):
-        expect_own_rows(seen, X)
     with statement("one all-reduce"):
         expect_moved(seen, at_least=0.99 * 4 * 482 * 2 * 2 / 3)
     headline = "Outside of the mapped step, rows of several devices are put into one."
@@ -327,10 +328,9 @@ def cases_of_shard_map_step():
     expect_like_solution(
         shard_map_step, few_bytes, **proven, sent="one all-reduce", free=free
     )
-    params, (x, y) = init_mlp(3, hidden=40), mlp_data(4, 72)
-    seen = observe(shard_map_step, params, x, y, 0.2, 3, compiled=True)
     with statement("own rows only"):
-        expect_own_rows(seen, X)
+        params = init_mlp(3, hidden=40)
+        expect_own_share(shard_map_step, params, *mlp_data(4, 96), 0.2, 8)
 
 
 @visible(
@@ -400,6 +400,8 @@ def cases_of_accumulated_step():
             "compiles": "nothing is said",
         },
     )
+    with statement("own rows only"):
+        expect_own_share(accumulated_step, init_mlp(2), *mlp_data(1, 3, 96), 0.5, 8)
     with statement("arguments stay"):
         inputs = init_mlp(1), *mlp_data(1, 1, 6), 0.5, 2
         expect_none_lost(observe(donated_by_accumulated_step, *inputs))
@@ -512,9 +514,9 @@ def cases_of_evaluate():
     params, (x, y) = init_mlp(3, hidden=37, outputs=2), classes(rng, 24, 2)
     with statement("arguments stay"):
         expect_none_lost(observe(donated_by_evaluate, params, x, y, 24, 3))
-    seen = observe(evaluate, params, x, y, 24, 3, traced=True)
     with statement("own rows only"):
-        expect_own_rows(seen, X)
+        expect_own_share(evaluate, params, *classes(rng, 96, 2), 96, 8)
+    seen = observe(evaluate, params, x, y, 24, 3, traced=True)
     with statement("sums only"):
         expect_sums(seen, 1, 3)
 
@@ -640,6 +642,8 @@ def cases_of_cnn_step():
     key, step, rows = jax.random.key(17), 10**6 + 1, images(12)
     keep = compared_masks(12, 40, (3,), key, step)
     compare_cnn_step(state, keep, key, step, *rows, 0.05, 3)
+    with statement("own rows only"):
+        expect_own_share(cnn_step, init_cnn(4, (3,)), key, 7, *images(64), 0.05, 8)
     with statement("arguments stay"):
         inputs = state, key, step, *rows, 0.05, 3
         expect_none_lost(observe(donated_by_cnn_step, *inputs))
@@ -779,6 +783,9 @@ def cases_of_diloco_round():
         },
         scales=(0,),
     )
+    trees = init_mlp(3), init_mlp(4)
+    with statement("own rows only"):
+        expect_own_share(diloco_round, *trees, *mlp_data(4, 2, 96), 0.2, 8)
     with statement("arguments stay"):
-        inputs = init_mlp(3), init_mlp(4), *mlp_data(4, 1, 6), 0.2, 3
+        inputs = *trees, *mlp_data(4, 1, 6), 0.2, 3
         expect_none_lost(observe(donated_by_diloco_round, *inputs))

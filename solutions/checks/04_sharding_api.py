@@ -957,12 +957,20 @@ def microbatches(seed, count, *sizes):  # params, xs, ys
     return params, *(a.reshape(count, -1, a.shape[1]) for a in (x, y))
 
 
-def try_links(seen, params, count, nodes, gpus):
-    """Limits what travels between nodes and within them, by the groups of devices.
+def try_links(seen, params, count, nodes, gpus, num_rows):
+    """Limits what travels between nodes and within them, and what a GPU computes.
 
     Two collectives are told apart by the size of their groups: nodes, GPUs of a node,
     or all.
     """
+    with statement("own rows"):
+        expect_traced(seen)
+        numbers = sum(leaf.size for leaf in params.values())
+        share = 8 * num_rows * numbers / nodes / gpus  # forward twice, then backward
+        headline = f"A GPU computes {seen.flops:,.0f} FLOPs in a step."
+        expect(
+            seen, seen.flops < 2 * share, headline, expected=f"its share, {share:,.0f}"
+        )
     own = sum(leaf.nbytes for leaf in params.values()) / gpus
     between = [one for one in seen.collectives or () if one.devices != gpus]
     found = sum(one.bytes_moved if one.times else math.inf for one in between)
@@ -1014,7 +1022,7 @@ def try_links(seen, params, count, nodes, gpus):
 @visible(
     "hsdp_step",
     points=3,
-    essential=["same step", "once between nodes"],
+    essential=["same step", "own rows", "once between nodes"],
     others=[
         "gathers in the node",
         "layer by layer",
@@ -1048,7 +1056,7 @@ def examples_of_hsdp_step():
         expect_layout(seen, layout, (2, 4), ("node", "gpu"))
     with statement("once between nodes", "gathers in the node", "layer by layer"):
         expect_traced(seen)
-    try_links(seen, params, 2, 2, 4)
+    try_links(seen, params, 2, 2, 4, len(x))
 
 
 @hidden("hsdp_step")
@@ -1081,7 +1089,7 @@ def cases_of_hsdp_step():
         expect_close(seen, expected, rtol=1e-4, atol=1e-5)
     with statement("once between nodes", "gathers in the node", "layer by layer"):
         expect_traced(seen)
-    try_links(seen, params, 3, 4, 2)
+    try_links(seen, params, 3, 4, 2, len(data[0]))
 
 
 def product_by(columns, x, w):  # each piece p by columns(d, p) of device d's x
@@ -1112,6 +1120,8 @@ def expect_free_sends(seen):
         [needs for what, needs in seen.needs if what == name]
         for name in ("send", "product")
     )
+    expected = "a ppermute of the piece that is multiplied"
+    expect(seen, sends, "No piece is sent on.", expected=expected)
     waiting = sum(0 in needs for needs in sends)  # x is the first argument
     no_product_is_free = products and all(A_SEND in needs for needs in products)
     headline = f"Sends that depend on x, and so wait for a product: {waiting}."

@@ -89,10 +89,14 @@ from coursekit.observation import Observation, leaves, plain, same
 from coursekit.observe import num_compiles, observe, shards
 from coursekit.outcomes import statement
 from coursekit.processes import run_script
-from coursekit.reference_checks import compare_layout, expect_like_solution
+from coursekit.reference_checks import (
+    compare_layout,
+    expect_like_solution,
+    expect_own_share,
+)
 from coursekit.references import reference_clip, reference_norm, reference_perceptron
 from coursekit.script import write_script
-from coursekit.traced_program import ONE_DEVICE, TracedProgram
+from coursekit.traced_program import EVERY_DEVICE, ONE_DEVICE, TracedProgram
 
 PAIRS = [[0, 1], [2, 3], [4, 5], [6, 7]]  # a mesh of 4 x 2 devices
 
@@ -1302,6 +1306,10 @@ def uses_of_batch(module, size):  # "": each device has its own rows
     if module.operation.attributes["mhlo.num_partitions"].value == 1:
         yield ONE_DEVICE
         return
+    for one in program.collectives:  # gradients are fewer numbers than a batch
+        times = one.devices if one.kind == "all-gather" else 1
+        if times * one.numbers >= size:
+            yield EVERY_DEVICE
     main = program.symbols["main"]
     arrays = zip(
         main.regions[0].blocks[0].arguments,
@@ -1926,6 +1934,8 @@ def cases_of_pipeline_forward():
         free=free,
         scales=(),
     )
+    with statement("number of ticks"):
+        expect_own_share(piped, "tanh", *pipeline_case(8, 16))
     params, x = pipeline_case(3, 4, 5, 4)
     seen = observe(piped, "tanh", params, x, compiled=True)
     with statement("same results"):

@@ -23,7 +23,11 @@ from coursekit.outcomes import (
     carry_out,
     statement,
 )
-from coursekit.reference_checks import FACTS, expect_like_solution
+from coursekit.reference_checks import (
+    FACTS,
+    expect_like_solution,
+    expect_own_share,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -556,3 +560,41 @@ def test_flops_show_who_works_for_others_and_arrays_may_have_any_size(
     else:
         wrong = problem(expect_like_solution, answer, lambda rng: cases, **how)
         assert "floating-point operations" in wrong.headline
+
+
+def test_a_device_may_compute_its_share_twice_but_not_what_all_compute(solve):
+    mesh = Mesh(jax.devices(), ("i",))
+    rows_of = NamedSharding(mesh, P("i"))
+
+    def over(spec, run):
+        mapped = jax.shard_map(run, mesh=mesh, in_specs=spec, out_specs=P("i"))
+        return jax.jit(mapped)
+
+    def squares(block):
+        return block @ block.T @ block
+
+    def twice(x):
+        return over(P("i"), lambda own: squares(own) + squares(2 * own))(x)
+
+    def gathered(own):
+        every = lax.all_gather(own, "i")
+        return jax.vmap(squares)(every)[lax.axis_index("i")]
+
+    def all_of(*blocks):
+        return jnp.stack([*map(squares, blocks)])[lax.axis_index("i")]
+
+    def in_pieces(x):  # each computed from a device's own rows, then given to all
+        blocks = jnp.split(jax.device_put(x, rows_of), len(mesh.devices))
+        return over(P(), all_of)(*[1 * block for block in blocks])
+
+    def solution(x):
+        return over(P("i"), squares)(x)
+
+    solve(solution)
+    for answer in (solution, twice, over(P("i"), gathered), in_pieces):
+        answer.__name__ = "solution"
+        if answer in (solution, twice):
+            expect_own_share(answer, rows(32, 6))
+        else:
+            wrong = problem(expect_own_share, answer, rows(32, 6))
+            assert "floating-point operations" in wrong.headline

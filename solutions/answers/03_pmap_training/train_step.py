@@ -684,3 +684,48 @@ def device_step(params, x, y, lr):
 def train_step(params, x, y, lr):
     step = jax.pmap(device_step, axis_name="devices", in_axes=(0, 0, 0, None))
     return step(params, x, y, lr)
+
+
+# %% wrong="gathers the batch" fails="own rows only; one all-reduce"
+"""Gathers the rows of all devices on each, which then computes all of them."""
+
+
+def device_step(params, x, y, lr):
+    x, y = jax.lax.all_gather((x, y), "devices")
+
+    def loss_of(params):
+        return jax.vmap(mlp_loss, (None, 0, 0))(params, x, y).mean()
+
+    loss, grads = jax.value_and_grad(loss_of)(params)
+    return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
+
+
+def train_step(params, x, y, lr):
+    step = jax.pmap(device_step, axis_name="devices", in_axes=(0, 0, 0, None))
+    return step(params, x, y, lr)
+
+
+# %% wrong="hands out all shards one by one" fails="own rows only"
+"""Splits the rows, and gives every device each of the shards again, in an array of its own."""
+
+
+def device_step(params, lr, *shards):
+    size = len(shards) // 2
+    pairs = zip(shards[:size], shards[size:], strict=True)
+    found = [jax.value_and_grad(mlp_loss)(params, *pair) for pair in pairs]
+    mean = jax.tree.map(lambda *leaves: sum(leaves) / size, *found)
+    loss, grads = jax.lax.pmean(mean, "devices")
+    return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
+
+
+@functools.cache
+def mapped(size):
+    in_axes = 0, *[None] * (2 * size + 1)
+    return jax.pmap(device_step, axis_name="devices", in_axes=in_axes)
+
+
+def train_step(params, x, y, lr):
+    mesh = Mesh(jax.devices()[: len(x)], ("devices",))
+    rows = jax.device_put((x, y), jax.sharding.NamedSharding(mesh, P("devices")))
+    shards = [1 * a[d] for a in rows for d in range(len(x))]
+    return mapped(len(x))(params, lr, *shards)

@@ -67,7 +67,7 @@ def overlapped_matmul(x, w, axis_name):
     return result
 
 
-# %% wrong="columns travel" fails="no full copy of W; number of sends"
+# %% wrong="columns travel" fails="sends wait for no product; number of sends"
 """Columns of `x` go to their pieces, sums come back."""
 
 
@@ -94,7 +94,7 @@ def overlapped_matmul(x, w, axis_name):
     return result
 
 
-# %% wrong="gathers" fails="no full copy of W; number of sends"
+# %% wrong="gathers" fails="no full copy of W; sends wait for no product; number of sends"
 # cause: all pieces were gathered before the product
 """Gathers all pieces, then multiplies once."""
 
@@ -195,7 +195,7 @@ def overlapped_matmul(x, w, axis_name):
     return result
 
 
-# %% wrong="own piece" fails="same product"
+# %% wrong="own piece" fails="same product; sends wait for no product"
 # cause: each device multiplied its own piece alone
 """Multiplies by its own piece alone."""
 
@@ -625,3 +625,15 @@ def overlapped_matmul(x, w, axis_name):
 
     (w, total), _ = jax.lax.scan(body, (w, part(0, w)), jnp.arange(1, D))
     return total
+
+
+# %% wrong="gathers the pieces row by row" fails="sends wait for no product; number of sends; no extra arithmetic"
+"""Gathers a row of each piece at a time: each product waits for what is sent."""
+
+
+def overlapped_matmul(x, w, axis_name):
+    x = x.reshape(len(x), -1, len(w))  # f32[M, D, K]
+    result = 0
+    for row in range(len(w)):
+        result += x[:, :, row] @ jax.lax.all_gather(w[row], axis_name)
+    return result

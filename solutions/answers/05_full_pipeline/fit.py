@@ -911,3 +911,36 @@ def fit(config: Config) -> Any:
                 flush()
                 save_state(manager, step, state, settings_of(config))
     return state["params"]
+
+
+# %% wrong="gathers the batch" fails="work is shared"
+"""Takes a step of its own, in which every device gathers the whole batch and computes it."""
+
+
+def fit(config):
+    mesh, optimizer = make_mesh(config["num_devices"]), make_optimizer(config)
+    data, loss_fn, init = make_task(config)
+
+    def found_in(params, batch):
+        every = jax.lax.all_gather(batch, "data", tiled=True)
+        return jax.value_and_grad(loss_fn)(params, *every)
+
+    def take_step(state, batch):
+        specs = {"in_specs": (P(), P("data")), "out_specs": P(), "check_vma": False}
+        spread = jax.shard_map(found_in, mesh=mesh, **specs)
+        loss, grads = spread(state["params"], batch)
+        metrics = {"loss": loss, "grad_norm": optax.tree.norm(grads)}
+        return updated(optimizer, state, grads), metrics
+
+    with open_manager(f"{config['directory']}/checkpoints", config["keep"]) as manager:
+        start, state = resume(manager, config, init, optimizer, mesh)
+        train_step = keep_layout(state, take_step)
+        (write, flush), rows = open_log(config, start), NamedSharding(mesh, P("data"))
+        stream = batches(data, config["batch_size"], rows, config["seed"], start)
+        for step in range(start + 1, config["num_steps"] + 1):
+            state, metrics = train_step(state, next(stream))
+            write(step, metrics)
+            if step % config["save_every"] == 0 or step == config["num_steps"]:
+                flush()
+                save_state(manager, step, state, settings_of(config))
+    return state["params"]

@@ -864,3 +864,30 @@ def pipeline_forward(stage, stage_params, microbatches):
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
     spread = jax.shard_map(run, mesh=make_mesh(num_stages), **specs)
     return jax.jit(spread)(stage_params, microbatches)[-1]
+
+
+# %% wrong="computes all stages beside a pipeline" fails="number of ticks"
+"""Computes all stages on every device; a pipeline runs beside it, whose results go nowhere."""
+
+
+def pipeline_forward(stage, stage_params, microbatches):
+    last, y = len(jax.tree.leaves(stage_params)[0]) - 1, microbatches
+    for s in range(last + 1):
+        own = jax.tree.map(lambda a, s=s: a[s], stage_params)
+        y = jax.lax.map(lambda x, own=own: stage(own, x), y)
+
+    def run(params, xs, y):
+        own = jax.tree.map(lambda a: a[0], params)
+
+        def tick(received, _):
+            made = stage(own, xs[0]) + 0 * received
+            return jax.lax.ppermute(made, "data", to_the_right), None
+
+        ticks = len(xs) + last
+        received, _ = jax.lax.scan(tick, jnp.zeros_like(xs[0]), length=ticks)
+        return (y + 0 * received)[None]
+
+    to_the_right = [(s, s + 1) for s in range(last)]
+    specs = {"in_specs": (P("data"), P(), P()), "out_specs": P("data")}
+    spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs, check_vma=False)
+    return jax.jit(spread)(stage_params, microbatches, y)[-1]
