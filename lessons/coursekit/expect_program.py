@@ -247,6 +247,9 @@ def expect_collectives(
         headline = f"The program runs {kind} an unknown number of times."
         expect(seen, None not in times, headline, expected=expected, **shown)
         headline = f"The program runs {sum(times)} {kind}, not {wanted}."
+        if not any(counts.values()):
+            runs = f"{sum(times)} {kind}{plural(sum(times))}"
+            headline = f"The devices communicate: {runs}; none is needed."
         expect(seen, sum(times) == wanted, headline, expected=expected, **shown)
     for collective in collectives:
         headline = f"The program runs {collective.kind}, which it must not."

@@ -23,7 +23,7 @@ from .canvas import (
     titled,
 )
 
-MAX_GRID = 16  # elements per axis up to which single elements are outlined
+MAX_GRID = 8  # elements per axis up to which single elements are outlined
 
 
 @styled
