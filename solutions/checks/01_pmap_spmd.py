@@ -504,7 +504,8 @@ def examples_of_local_sgd_steps():
     seen_few = observe(local_sgd_steps, *rows, 0.05, 20)
     with statement("own descent"):
         expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=mistakes)
-        expect_close(seen_few, rows_expected, rtol=1e-4, atol=1e-5)
+        if seen_few.error is None:  # the number of rows is the next one's subject
+            expect_close(seen_few, rows_expected, rtol=1e-4, atol=1e-5)
     with statement("one row per device"):
         for one, number in ((seen, len(x)), (seen_few, few)):
             expect_devices(one, number, causes=ON_ONE_DEVICE)
@@ -782,7 +783,8 @@ def examples_of_pairwise_distances():
     seen_few = observe(pairwise_distances, points[:few], queries)
     with statement("distances"):
         expect_close(seen, np.sqrt(squares), rtol=1e-4, mistakes=mistakes)
-        expect_close(seen_few, np.sqrt(squares[:few]), rtol=1e-4)
+        if seen_few.error is None:  # the number of rows is the next one's subject
+            expect_close(seen_few, np.sqrt(squares[:few]), rtol=1e-4)
     with statement("one row per device"):
         for one, number in ((seen, num_devices), (seen_few, few)):
             expect_devices(one, number, causes=ON_ONE_DEVICE)

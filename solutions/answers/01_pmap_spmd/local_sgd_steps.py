@@ -371,7 +371,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return params
 
 
-# %% wrong="maps over all devices" fails="own descent"
+# %% wrong="maps over all devices" fails="one row per device"
 """Makes a mesh of all devices: fewer rows cannot be split over it."""
 
 

@@ -329,7 +329,7 @@ def pairwise_distances(points, queries):
     return jax.pmap(f, axis_name="i", in_axes=(0, None))(points, queries)
 
 
-# %% wrong="maps over all devices" fails="distances"
+# %% wrong="maps over all devices" fails="one row per device"
 """Makes a mesh of all devices: fewer rows cannot be split over it."""
 
 
