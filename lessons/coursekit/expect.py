@@ -96,6 +96,11 @@ CAUSES = (  # what errors of Python's and JAX's mean in a lesson
         " Mesh(devices, names), or axis_types=(AxisType.Auto,)",
     ),
     (
+        r"contracting dimensions to have the same shape, got .*\(1,\)",
+        "an axis of length 1 is left over: the blocks of shard_map keep their leading"
+        " axis",
+    ),
+    (
         r"_specs entry which is too long",
         "a spec names more axes than its array has: P() for a single number",
     ),

@@ -342,8 +342,9 @@ def test_what_jax_says_of_traced_code_is_explained(function, remedy):
     [
         (lambda x, rate: x.mean(), (P("i"), P()), "pmean it"),
         (lambda x, rate: x * rate, (P("i"), P("i")), "P() for a single number"),
+        (lambda x, rate: jnp.ones(5) @ x[:, 0], (P("i"), P()), "leading axis"),
     ],
-    ids=["no pmean", "spec of a number"],
+    ids=["no pmean", "spec of a number", "axis of a block"],
 )
 def test_what_jax_says_of_shard_map_is_explained(function, in_specs, remedy):
     mesh = Mesh(jax.devices(), ("i",))

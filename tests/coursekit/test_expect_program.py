@@ -334,13 +334,19 @@ def test_a_program_with_the_collectives_asked_for_passes(found, asked):
         (
             [SUM],
             {"counts": {}},
-            "The devices communicate: 1 x all-reduce, none is needed.",
+            "The devices communicate: 1 all-reduce; none is needed.",
             "no collective",
         ),
         (
             [SUM],
             {"counts": {"all-reduce": 0}},
-            "The devices communicate: 1 x all-reduce, none is needed.",
+            "The devices communicate: 1 all-reduce; none is needed.",
+            "no collective",
+        ),
+        (
+            [RINGS],
+            {"counts": {}},
+            "The devices communicate: 7 collective-permutes; none is needed.",
             "no collective",
         ),
         (

@@ -16,7 +16,12 @@ SOLID = SHADES[2], SHADES[5]  # the second of them may cover a broken one
 
 @styled
 def draw_replicas(
-    history: Any, ylabel: str, title: str = "", *, xlabel: str = "step"
+    history: Any,
+    ylabel: str,
+    title: str = "",
+    *,
+    xlabel: str = "step",
+    x: Any = None,
 ) -> None:
     """Plots one line per device over the steps of a run, each labelled at its end.
 
@@ -27,21 +32,24 @@ def draw_replicas(
         history: f32[num_steps, num_devices], a value per step and device.
         ylabel: what the value is, with its unit where it has one.
         title: a line above the picture.
-        xlabel: what the rows of `history` count.
+        xlabel: what the rows of `history` count, or what `x` is.
+        x: where each row of `history` is drawn; by default at 0, 1, 2, ...
     """
     history = np.asarray(history)
+    x = np.arange(len(history)) if x is None else np.asarray(x)
     num_devices = history.shape[1]
     axes = step_axes(ylabel, title)
     axes.set_xlabel(xlabel)
     for device in range(num_devices):
         style = {"color": SHADES[device % len(SHADES)]}
         style["linewidth"] = 4 - 2.8 * device / max(1, num_devices - 1)
-        axes.plot(history[:, device], LINES[device % len(LINES)], **style)
+        axes.plot(x, history[:, device], LINES[device % len(LINES)], **style)
     label_ends(axes, [f"device {device}" for device in range(num_devices)])
     axes.figure.tight_layout()
     atol = 1e-5 * np.abs(history[np.isfinite(history)]).max(initial=0)
-    alt = f"{ylabel}, a line per device. At {xlabel} 0 {_agreement(history[0], atol)}; "
-    alt += f"at {xlabel} {len(history) - 1} {_agreement(history[-1], atol)}."
+    first, last = (_agreement(history[place], atol) for place in (0, -1))
+    alt = f"{ylabel}, a line per device. At {xlabel} {x[0]:g} {first}; "
+    alt += f"at {xlabel} {x[-1]:g} {last}."
     show(axes.figure, titled(title, alt))
 
 
@@ -53,6 +61,7 @@ def draw_losses(
     *,
     xlabel: str = "step",
     log: bool = True,
+    x: Any = None,
 ) -> None:
     """Plots named curves over the steps of a run, each labelled at its end.
 
@@ -63,8 +72,9 @@ def draw_losses(
         curves: a value per step, f32[num_steps], by name; the lengths may differ.
         ylabel: what the values are, with their unit where they have one.
         title: a line above the picture.
-        xlabel: what the values of a curve count.
+        xlabel: what the values of a curve count, or what `x` is.
         log: whether the values' axis is logarithmic.
+        x: where each value is drawn; by default at 0, 1, 2, ...
     """
     axes = step_axes(ylabel, title)
     axes.set_xlabel(xlabel)
@@ -73,7 +83,8 @@ def draw_losses(
         style, part = PAIRS[place % len(PAIRS)], place / last
         shade = SOLID[place // 2 % 2] if style == "-" else INK
         width = 7 - 5 * part
-        axes.plot(np.asarray(values), style, color=shade, linewidth=width)
+        places = np.arange(len(values)) if x is None else x
+        axes.plot(places, np.asarray(values), style, color=shade, linewidth=width)
     if log:
         axes.set_yscale("log")
     label_ends(axes, list(curves))

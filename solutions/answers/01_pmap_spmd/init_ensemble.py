@@ -459,6 +459,22 @@ def init_ensemble(keys, sizes):
     return jax.pmap(init)(keys)
 
 
+# %% wrong="folds numbers into the first key" fails="the key decides"
+"""Gives each device a key of its own, but makes all of them from keys[0]."""
+
+
+def init_ensemble(keys, sizes):
+    def init(key, number):
+        key, layers = jax.random.fold_in(key, number), []
+        for n, m in zip(sizes[:-1], sizes[1:], strict=True):
+            key, own = jax.random.split(key)
+            w = jax.random.normal(own, (n, m)) / n**0.5
+            layers.append({"w": w, "b": jnp.zeros(m)})
+        return layers
+
+    return jax.pmap(init, in_axes=(None, 0))(keys[0], np.arange(len(keys)))
+
+
 # %% wrong="hands out all keys one by one" fails="one row per device"
 """Splits the keys, and gives every device each of them again, in an array of its own."""
 

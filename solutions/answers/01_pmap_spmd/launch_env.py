@@ -125,7 +125,7 @@ def launch_env(num_devices, env):
     return {**env, "XLA_FLAGS": f"{count} {env.get('XLA_FLAGS', '')}"}
 
 
-# %% wrong="reads one digit" fails="other flags"
+# %% wrong="reads one digit" fails="device count"
 """Looks for a count of one digit: of 16 the 6 stays behind."""
 
 import re

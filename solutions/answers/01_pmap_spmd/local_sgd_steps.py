@@ -65,6 +65,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
 
 
 # %% wrong="everybody trains on the first shard" fails="own descent"
+# cause: all replicas used the data of row 0
 """Broadcasts the first device's data: right on one device, no spread on eight."""
 
 
@@ -118,7 +119,8 @@ def local_sgd_steps(params, x, y, lr, num_steps):
 
 
 # %% wrong="starts from the first replica" fails="own descent"
-"""Broadcasts the first replica's parameters: all start alike, as in the check."""
+# cause: all replicas started from row 0
+"""Broadcasts the first replica's parameters: all start alike."""
 
 
 def local_sgd_steps(params, x, y, lr, num_steps):
@@ -168,6 +170,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
 
 
 # %% wrong="takes one step" fails="own descent"
+# cause: all steps use the gradient of the first
 """Forgets the loop: a single step, num_steps times as long."""
 
 
@@ -349,3 +352,54 @@ def local_sgd_steps(params, x, y, lr, num_steps):
     return jax.jit(
         jax.shard_map(f, mesh=make_mesh(len(x)), in_specs=P(), out_specs=P("devices"))
     )(params, x, y)
+
+
+# %% wrong="takes a step too many" fails="own descent"
+# cause: there is one step too many
+"""Takes a step before the loop, too."""
+
+
+def local_sgd_steps(params, x, y, lr, num_steps):
+    def step(params, x, y):
+        grads = jax.grad(mse)(params, x, y)
+        return jax.tree.map(lambda p, g: p - lr * g, params, grads)
+
+    parallel = jax.pmap(step)
+    params = parallel(params, x, y)
+    for _ in range(num_steps):
+        params = parallel(params, x, y)
+    return params
+
+
+# %% wrong="maps over all devices" fails="one row per device"
+"""Makes a mesh of all devices: fewer rows cannot be split over it."""
+
+
+def local_sgd_steps(params, x, y, lr, num_steps):
+    def run(params, x, y):
+        params, x, y = jax.tree.map(lambda a: a[0], (params, x, y))
+        for _ in range(num_steps):
+            grads = jax.grad(mse)(params, x, y)
+            params = jax.tree.map(lambda p, g: p - lr * g, params, grads)
+        return jax.tree.map(lambda a: a[None], params)
+
+    mesh, rows = make_mesh(jax.device_count()), P("devices")
+    mapped = jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows)
+    return jax.jit(mapped)(params, x, y)
+
+
+# %% wrong="keeps the axis of a block" fails="own descent"
+# cause: an axis of length 1 is left over: the blocks of shard_map keep their leading axis
+"""Takes a block of shard_map for one of pmap, which has no leading axis."""
+
+
+def local_sgd_steps(params, x, y, lr, num_steps):
+    def run(params, x, y):
+        for _ in range(num_steps):
+            grads = jax.grad(mse)(params, x, y)
+            params = jax.tree.map(lambda p, g: p - lr * g, params, grads)
+        return params
+
+    mesh, rows = make_mesh(len(x)), P("devices")
+    mapped = jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows)
+    return jax.jit(mapped)(params, x, y)

@@ -112,6 +112,7 @@ def make_parallel_predict(num_devices):
 
 
 # %% wrong="stacks the parameters" fails="parameters broadcast"
+# cause: one array holds a copy of w for each device: P() makes the copies
 """Makes a copy of the parameters per device by hand instead of broadcasting."""
 
 
@@ -144,6 +145,7 @@ def make_parallel_predict(num_devices):
 
 
 # %% wrong="tiles the weights" fails="parameters broadcast"
+# cause: one array holds a copy of w for each device: P() makes the copies
 """Makes copies of the weights below each other, in another shape than (D, F, C)."""
 
 
@@ -206,7 +208,7 @@ def make_parallel_predict(num_devices):
     return serve
 
 
-# %% wrong="keeps its first parameters" fails="nothing is remembered"
+# %% wrong="keeps its first parameters" fails="predictions; nothing is remembered"
 """Places the parameters of the first batch, and serves all others with them."""
 
 
@@ -353,6 +355,41 @@ def make_parallel_predict(num_devices):
         return jax.vmap(check, in_axes=(None, None, 0))(params["w"], params["b"], block)
 
     return jax.jit(observe)
+
+
+# %% wrong="maps over all devices" fails="sharded by rows"
+# cause: it runs on all devices, whatever num_devices is
+"""Makes a mesh of the devices that there are, not of as many as it is told."""
+
+
+def make_parallel_predict(num_devices):
+    mesh, rows = make_mesh(jax.device_count()), P("devices")
+    mapped = jax.shard_map(predict, mesh=mesh, in_specs=(P(), rows), out_specs=rows)
+    return jax.jit(mapped)
+
+
+# %% wrong="no jit" fails="compiled once"
+"""Takes shard_map for a compiler, as pmap is."""
+
+
+def make_parallel_predict(num_devices):
+    mesh, rows = make_mesh(num_devices), P("devices")
+    return jax.shard_map(predict, mesh=mesh, in_specs=(P(), rows), out_specs=rows)
+
+
+# %% right="via pmap"
+"""Cuts the batch by hand, maps by pmap, and joins the blocks."""
+
+
+def make_parallel_predict(num_devices):
+    devices = jax.devices()[:num_devices]
+    mapped = jax.pmap(predict, in_axes=(None, 0), devices=devices)
+
+    def serve(params, x):
+        blocks = mapped(params, x.reshape(num_devices, -1, x.shape[1]))
+        return blocks.reshape(-1, blocks.shape[-1])
+
+    return serve
 
 
 # %% wrong="hands out all blocks one by one" fails="sharded by rows"

@@ -7,8 +7,8 @@ def pairwise_distances(points, queries):
     return jax.pmap(lambda gaps: jnp.sqrt((gaps**2).sum(-1)))(gaps)
 
 
-# %% wrong="centers on zero" fails="distances"
-"""Subtracts 1000, then expands the square: right where the check has its points."""
+# %% wrong="centers on zero" fails="distances; accurate far from 0"
+"""Subtracts 1000, then expands the square: right where all points are around 1000."""
 
 
 def pairwise_distances(points, queries):
@@ -21,6 +21,7 @@ def pairwise_distances(points, queries):
 
 
 # %% wrong="centred expansion" fails="accurate far from 0"
+# cause: right near 0, not near 1000: what is subtracted after squaring cancels
 """Subtracts the queries' mean, then expands the square: cancels where points lie apart."""
 
 
@@ -109,7 +110,7 @@ def pairwise_distances(points, queries):
 
 
 # %% wrong="no devices" fails="one row per device"
-# cause: jax.pmap runs on a device per row; here is one
+# cause: one device has all rows: jax.vmap, or no map
 """Maps by vmap alone: right on one device, idle on seven."""
 
 
@@ -326,6 +327,30 @@ def pairwise_distances(points, queries):
         return jnp.linalg.norm(p[:, None] - q, axis=-1)
 
     return jax.pmap(f, axis_name="i", in_axes=(0, None))(points, queries)
+
+
+# %% wrong="maps over all devices" fails="one row per device"
+"""Makes a mesh of all devices: fewer rows cannot be split over it."""
+
+
+def pairwise_distances(points, queries):
+    def block(points, queries):
+        return jnp.linalg.norm(points[:, :, None] - queries, axis=-1)
+
+    mesh, rows = make_mesh(jax.device_count()), P("devices")
+    mapped = jax.shard_map(block, mesh=mesh, in_specs=(rows, P()), out_specs=rows)
+    return jax.jit(mapped)(points, queries)
+
+
+# %% right="via stacked queries"
+"""Stacks a copy of the few queries for each device."""
+
+
+def pairwise_distances(points, queries):
+    copies = jnp.stack([queries] * len(points))
+    return jax.pmap(lambda p, q: jnp.linalg.norm(p[:, None] - q, axis=-1))(
+        points, copies
+    )
 
 
 # %% wrong="hands out all blocks one by one" fails="one row per device"

@@ -1,4 +1,4 @@
-# %% wrong="casts to float32" fails="rows in order; same structure"
+# %% wrong="casts to float32" fails="same structure"
 """Turns labels and pixels into floats on the way."""
 
 
@@ -38,7 +38,7 @@ def shard_batch(batch, num_devices):
     return jax.tree.map(split, batch)
 
 
-# %% wrong="flat dicts only" fails="rows in order; same structure; uneven batch"
+# %% wrong="flat dicts only" fails="rows in order; same structure"
 """Takes every batch for a flat dict: nested trees and bare arrays fail."""
 
 
@@ -79,7 +79,7 @@ def shard_batch(batch, num_devices):
     return jax.tree.map(split, batch)
 
 
-# %% wrong="splits inside each row block" fails="rows in order; same structure"
+# %% wrong="splits inside each row block" fails="rows in order"
 """Puts the device axis second: (B / D, D, ...) instead of (D, B / D, ...)."""
 
 
@@ -243,5 +243,35 @@ def shard_batch(batch, num_devices):
 def shard_batch(batch, num_devices):
     def split(x):
         return x.reshape(num_devices, -1, *x.shape[1:])
+
+    return jax.tree.map(split, batch)
+
+
+# %% wrong="cuts for all devices" fails="rows in order"
+"""Cuts for the devices that there are, not for as many as it is told."""
+
+
+def shard_batch(batch, num_devices):
+    n = jax.device_count()
+
+    def split(x):
+        if len(x) % n:
+            raise ValueError(f"{len(x)} rows, {n} devices")
+        return x.reshape(n, len(x) // n, *x.shape[1:])
+
+    return jax.tree.map(split, batch)
+
+
+# %% wrong="places the blocks" fails="rows in order"
+"""Puts each block on a device at once: not more blocks than there are devices."""
+
+
+def shard_batch(batch, num_devices):
+    def split(x):
+        if len(x) % num_devices:
+            raise ValueError(f"{len(x)} rows, {num_devices} devices")
+        blocks = x.reshape(num_devices, len(x) // num_devices, *x.shape[1:])
+        rows = jax.sharding.NamedSharding(make_mesh(num_devices), P("devices"))
+        return jax.device_put(blocks, rows)
 
     return jax.tree.map(split, batch)

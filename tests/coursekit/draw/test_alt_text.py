@@ -219,6 +219,11 @@ def test_replicas(alt_text, last, end):
     assert text == f"{start}{end}."
 
 
+def test_replicas_at_places(alt_text):
+    text = alt_text(draw.draw_replicas, [[0.0]] * 2, "w", xlabel="x", x=[-2.5, 2.5])
+    assert "At x -2.5 all 1 agree on 0; at x 2.5 all 1 agree on 0." in text
+
+
 def test_replicas_that_all_differ(alt_text):
     text = alt_text(draw.draw_replicas, [[3.0, 5.0, 1.0, 4.0, 2.0]], "w")
     spread = "they are at 5 different values, from 1 on device 2 to 5 on device 1"

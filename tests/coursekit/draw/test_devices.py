@@ -268,6 +268,13 @@ def test_a_label_points_to_the_end_of_its_line():
     assert ends == {"device 0": (1, 30), "device 1": (1, 10), "device 2": (1, 20)}
 
 
+def test_lines_are_drawn_at_the_places_that_are_named():
+    draw.draw_replicas([[3.0, 1.0], [3.0, 3.0]], "w", xlabel="x", x=[-2.5, 2.5])
+    [axes] = plt.gcf().axes
+    assert [list(line.get_xdata()) for line in axes.lines] == 2 * [[-2.5, 2.5]]
+    assert {text.xy[0] for text in axes.texts} == {2.5}
+
+
 def test_labels_stand_in_the_order_of_the_lines():
     draw.draw_replicas([[0.0, 0.0, 0.0], [30.0, 10.0, 20.0]], "loss")
     heights = {text.get_text(): text.xyann[1] for text in plt.gcf().axes[0].texts}

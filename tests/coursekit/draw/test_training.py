@@ -49,6 +49,13 @@ def test_every_curve_has_a_line_and_a_label():
     assert axes.get_title() == "Four runs"
 
 
+def test_curves_are_drawn_at_the_places_that_are_named():
+    curves = {"spread": [1.0, 0.2, 1.0], "distance": [2.0, 0.0, 2.0]}
+    axes = drawn(curves, xlabel="x", x=[-3, 0, 3])
+    assert [list(line.get_xdata()) for line in axes.lines] == 2 * [[-3, 0, 3]]
+    assert {text.xy[0] for text in axes.texts} == {3}
+
+
 def test_a_label_points_to_the_end_of_its_curve():
     ends = {text.get_text(): text.xy for text in drawn().texts}
     assert ends == {
