@@ -2076,11 +2076,12 @@ def _():
 
 
 # %% [markdown]
-# The loss comes down to about 1.4 times the entropy. What is missing is the name: your
-# model writes sentences, but says *she* (or *he*) of everybody, and it takes longer
-# training to look back 25 letters (`full_pipeline.py --model transformer`).
+# The loss comes down to about 1.4 times the entropy. Part of the rest cannot be known;
+# the other part is the name. Your model writes sentences, but *she* or *he* is still a
+# guess: to look back 25 letters takes longer training (`full_pipeline.py --model
+# transformer`).
 #
-# With this you have finished the course. You began it with one array on eight devices;
-# now you can write, and check, each part of a program that trains a language model over
+# With this you have finished the course. You began with one array on eight devices. Now
+# you can write, and check, each part of a program that trains a language model on
 # thousands: its data, its layouts and collectives, its checkpoints and its pipeline. Run
 # the scorecard again; `docs/what-next.md` says where to go from here.
