@@ -1400,7 +1400,8 @@ def run_once(changes, files=None, compiles_anew=False):  # goes on from files
     config = config_of(unpacked(files) if files else new, **changes)
     count, size = config["num_devices"], config["batch_size"]
     size *= make_task(config)[0][0].shape[1]
-    programs = multiplying_programs(size) if compiles_anew else contextlib.nullcontext()
+    not_watched = contextlib.nullcontext([])
+    programs = multiplying_programs(size) if compiles_anew else not_watched
     saves = watched_saves(config["directory"], count)
     with saves as (early, other), programs as uses:
         params = fit(given := {**config})

@@ -509,7 +509,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
 
 
 # %% wrong="pmap step word for word" fails="same numbers; one sync; metrics"
-# cause: the gradient is 8 times too large: pmean averages over devices
+# cause: shard_map tracks what differs, and has summed the gradients in the loop already: check_vma=False, or jax.lax.pcast before you differentiate
 """Leaves check_vma on and averages gradients that shard_map has summed already: eight
 times too large on eight devices, right on one.
 """
