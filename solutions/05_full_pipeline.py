@@ -125,8 +125,7 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 #
 # Every function that you write in this lesson must obey two rules.
 #
-# - [arguments stay] It does not modify or delete its arguments, and donates none unless
-#   it is asked to.
+# - [arguments stay] It does not modify or delete its arguments, nor donate them unasked.
 # - [nothing is remembered] Its result depends on its arguments alone, not on earlier
 #   calls.
 #
@@ -319,19 +318,14 @@ prediction("bytes of the loop, in all-reduces of the gradients", round(times, 1)
 #
 # Under `jax.shard_map` the communication is yours to place. But with `check_vma=True`,
 # the default, the gradient of a replicated parameter is already summed over the
-# devices, inside the loop (lesson 3). There are three ways to keep gradients local
-# until you synchronise them:
+# devices, inside the loop (lesson 3). There are two ways to keep gradients local until
+# you synchronise them once, after the loop, by `jax.lax.pmean`:
 #
 # - `check_vma=False`: JAX does not track what differs between devices, and `jax.grad`
 #   leaves the gradients local, as under `pmap`;
 # - keep the tracking, but turn the parameters into values that may differ between
 #   devices, before you differentiate: `jax.lax.pcast(params, "data", to="varying")` (in
-#   JAX 0.7: `jax.lax.pvary`);
-# - since JAX 0.10, under plain `jit` with Explicit axes, give the parameters a type that
-#   is `reduced` over "data": their gradients are then `unreduced`, and `jax.reshard` to
-#   `P()` adds them up after the loop.
-#
-# With the first two, `jax.lax.pmean` synchronises the gradients once, after the loop.
+#   JAX 0.7: `jax.lax.pvary`).
 #
 # The step should also **donate** its state: the new parameters are written where the
 # old ones were. For 8 billion parameters, weights and Adam's moments are 96 GB: sharded
@@ -422,13 +416,11 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
 # %% check="make_train_step"
 
 # %% [markdown] built="make_train_step"
-# PyTorch's DDP has `no_sync()` for all microbatches but the last, in which it overlaps
-# the all-reduce with the backward pass.
-#
-# Keep a count of bytes, as in the next cell: no loss shows a sync too many. In
-# [MaxText](https://github.com/AI-Hypercomputer/maxtext/pull/5056), in 2026, code that
-# built a new `PartitionSpec` dropped the `reduced`. The gradients stayed the same, and
-# one all-reduce per step became one per microbatch.
+# Since JAX 0.10 types can do the same under plain `jit`: parameters that are `reduced`
+# get gradients that are `unreduced`. In
+# [MaxText](https://github.com/AI-Hypercomputer/maxtext/pull/5056), in 2026, code lost
+# that type. The gradients stayed the same, but one all-reduce per step became one per
+# microbatch: only a count of bytes, as below, shows it.
 #
 # <!-- MaxText pull request 5056, opened 2026-08-28: DeepSeek with ZeRO-1 and gradient
 # accumulation under explicit sharding. -->
@@ -489,9 +481,8 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.float16):
 # are made inside the loss, so that the gradient of the cast brings the gradients back
 # as float32.
 #
-# Do not ask a product for float32 by `preferred_element_type`: the gradient that comes
-# back to it would be float32, and so would its *backward* products. Let it return
-# bfloat16, then cast.
+# A product with `preferred_element_type=jnp.float32` would get a float32 gradient, and
+# its *backward* products would be float32, too. Let it return bfloat16, then cast.
 
 # %% [markdown]
 # ### Exercise 5.3: mixed_precision_loss
@@ -551,8 +542,8 @@ def mixed_precision_loss(params, x, y):
 # %% check="mixed_precision_loss"
 
 # %% [markdown] built="mixed_precision_loss"
-# In float16 the loss has to be scaled up as well (`torch.amp.GradScaler`), or small
-# gradients become 0. bfloat16 has float32's range, and needs no scaling.
+# float16 needs a scaled loss as well (`torch.amp.GradScaler`), or small gradients
+# vanish. bfloat16 has float32's range.
 
 # %% [markdown]
 # **Predict, then run.** What happens to a run whose *parameters* are bfloat16, too?
@@ -971,7 +962,7 @@ print(f"largest difference of 120 losses is below 1e-4: {largest < 1e-4}")
 # %% [markdown]
 # The survivor can only wait: the compiled program needs all eight devices. In the end it
 # is aborted, because its partner has sent no *heartbeat*, its sign of life, for 100
-# seconds. A *launcher* (SLURM, Kubernetes, `torchrun`; here `run_script`) ends it sooner
+# seconds. A *launcher* (SLURM, Kubernetes, `torchrun`) ends it sooner
 # and starts all processes again. So the unit that fails is the whole job; it goes on at
 # step 40.
 #
@@ -995,7 +986,7 @@ print(f"largest difference of 120 losses is below 1e-4: {largest < 1e-4}")
 # | `make_optimizer(config)` | AdamW; its learning rate rises for 20 steps, then falls along a cosine |
 # | `first_state(init, optimizer, mesh)` | makes a state, each part on its own device |
 # | `resume(manager, config, init, optimizer, mesh)` | returns `(step, state)`: by your `restore_state`, or 0 and the first state |
-# | `keep_layout(state, step)` | compiles `step`: its new state is sharded like `state`, whatever the compiler would choose |
+# | `keep_layout(state, step)` | compiles `step`: its new state is sharded like `state`, whatever the compiler prefers |
 # | `settings_of(config)` | what a resumed run must share |
 # | `open_log(config, step)` | keeps the lines of the first `step` steps; returns `write(step, metrics)` and `flush()` |
 #
@@ -1009,8 +1000,8 @@ print(f"largest difference of 120 losses is below 1e-4: {largest < 1e-4}")
 # To read a loss is to wait for its step. So `write` keeps metrics until the next ones
 # come, **one step late**, and `flush` writes what is still kept.
 #
-# Of the next seven cells, which are their code, read `config_of`, `first_state`,
-# `resume` and `keep_layout`; run the rest unread.
+# Of their code, in the next seven cells, read only `config_of`, `first_state`, `resume`
+# and `keep_layout`.
 
 
 # %%
@@ -1182,8 +1173,7 @@ def open_log(config, step):  # returns write(step, metrics) and flush()
 # - [goes on] Killed at any moment and started again, the run ends with the same bits,
 #   and `metrics.jsonl` has each step once.
 # - [checkpoints] They are saved at multiples of `save_every` and after the last step.
-#   `flush()` comes before each, so that the log never lacks a saved step. The last `keep`
-#   stay.
+#   `flush()` comes before each. The last `keep` stay.
 # - [refuses bad settings] What `make_task` and `make_mesh` raise is raised before
 #   anything is written; other `settings_of` than the checkpoint's are refused, as in 5.4.
 
@@ -1265,9 +1255,9 @@ def _():
 # srun python pipeline.py '{"directory": "/shared/run", "num_devices": 8}' cluster
 # ```
 #
-# The grown-up version, `solutions/references/full_pipeline.py`, adds 5.3 and 5.5, keeps
-# the best checkpoint, too, and saves and exits on SIGTERM, the signal with which a
-# cluster reclaims its machines (`docs/training.md`).
+# The grown-up version, `solutions/references/full_pipeline.py`, also keeps the best
+# checkpoint, and saves and exits on SIGTERM, with which a cluster reclaims its machines
+# (`docs/training.md`).
 
 # %% [markdown]
 # ## 8. What takes the time?
@@ -1319,7 +1309,7 @@ def _():
 
 # %% [markdown]
 # Read at once, the two times add up. Read one step late, they overlap (here it took 0.6
-# to 0.8 of the time; simulated devices share your cores with the host).
+# to 0.9 of the time; simulated devices share your cores with the host).
 #
 # Where a step itself is slow, look inside: `jax.profiler.trace(directory)` records what
 # each device did.
@@ -1339,8 +1329,8 @@ def _():
 
 
 # %% [markdown]
-# In each step you see your loop, then its one sync. A device that is in a collective
-# early waits for the slowest: on a real cluster, look there first.
+# In each step you see your loop, then its one sync, where a device that is early waits
+# for the slowest.
 
 # %% [markdown]
 # ## 9. All together
@@ -1503,8 +1493,7 @@ checklist(
 # stages. Around them, between machines, it used FSDP, since weights can be fetched
 # ahead.
 #
-# How do you train a transformer in this way? You will need a pipeline, a schedule for
-# it, and a way to keep fewer activations.
+# How do you train a transformer in this way, and what does it cost?
 #
 # <!-- H100: 450 GB/s one way over NVLink, 400 Gbit/s per network card (NVIDIA DGX H100,
 # 2023). Order [TP, CP, PP, DP] with FSDP outermost and 16 stages: arXiv 2407.21783,
@@ -1665,9 +1654,9 @@ def _():
 
 
 # %% [markdown]
-# The plain scan keeps 5 GB of each layer, not the 1.1 GB that the paper counts: attention
-# scores and the steps inside GELU are kept here, which fused kernels do not store. And
-# your backward pass costs 2.7, not 3: a layer's last product is not needed again.
+# The plain scan keeps 5 GB of a layer, not 1.1: attention scores and the steps inside
+# GELU count here, which fused kernels do not store. Your backward pass costs 2.7, not 3:
+# a layer's last product is not needed again.
 
 # %% [markdown]
 # ## 11. A pipeline
@@ -1831,8 +1820,7 @@ draw_turns(gpipe(4, 6), "GPipe, six microbatches")
 # ([PipeDream-Flush](https://arxiv.org/abs/2006.09503), and
 # [Megatron](https://arxiv.org/abs/2104.04473), whose default it is), goes backward over
 # a microbatch as soon as it can. Its bubble is the same. But stage s keeps at most S -
-# s microbatches: of 128 on 16 stages, the first stage keeps 16, an eighth of what GPipe
-# keeps.
+# s microbatches.
 #
 # `run_schedule` below puts stage s on device s and does what each tick says.
 
@@ -1930,9 +1918,6 @@ def one_f_one_b(num_stages, num_microbatches):
 # %% check="one_f_one_b"
 
 # %% [markdown] built="one_f_one_b"
-# *Zero-bubble* schedules fill the gaps with a part of the backward pass. They do not
-# always win, since the split costs memory and, with remat, a second recomputation.
-#
 # Below is the time line of your schedule: a backward turn costs 2 forward turns, and 2.7
 # with remat (section 10).
 
@@ -2076,12 +2061,10 @@ def _():
 
 
 # %% [markdown]
-# The loss comes down to about 1.4 times the entropy. Part of the rest cannot be known;
-# the other part is the name. Your model writes sentences, but *she* or *he* is still a
-# guess: to look back 25 letters takes longer training (`full_pipeline.py --model
-# transformer`).
+# The loss comes down to about 1.4 times the entropy. Your model writes sentences, but
+# *she* or *he* is still a guess: to look back 25 letters takes longer training
+# (`full_pipeline.py --model transformer`).
 #
-# With this you have finished the course. You began with one array on eight devices. Now
-# you can write, and check, each part of a program that trains a language model on
-# thousands: its data, its layouts and collectives, its checkpoints and its pipeline. Run
-# the scorecard again; `docs/what-next.md` says where to go from here.
+# You began this course with one array on eight devices. Now you can write
+# each part of a program that trains a language model on thousands. Run the scorecard
+# again; `docs/what-next.md` says where to go from here.

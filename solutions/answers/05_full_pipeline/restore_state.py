@@ -982,7 +982,7 @@ def restore_state(manager, fresh, settings, step=None):
     return step, state, facts
 
 
-# %% wrong="restores without a target" fails="both come back"
+# %% wrong="restores on the old devices" fails="both come back"
 """Restores as it was saved, which needs the devices of then, and moves the arrays."""
 
 
