@@ -16,7 +16,7 @@
 #
 # **You need** lessons 1 to 4. **Time**: about 240 minutes in three sittings of 80, for
 # six exercises; good places for a pause are before sections 3 and 6. The second part,
-# "Going further", takes another 110. Cells that train take up to half a minute.
+# "Going further", takes another 110. Training cells take up to half a minute.
 #
 # <!-- Llama 3: arXiv 2407.21783, section 3.3.4 and table 5, July 2024: 466 job
 # interruptions in 54 days, 47 planned, 419 unexpected; significant manual intervention
