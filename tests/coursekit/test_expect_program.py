@@ -328,7 +328,7 @@ def test_a_program_with_the_collectives_asked_for_passes(found, asked):
         (
             [SUM, GATHER],
             {"counts": {"all-reduce": 1}},
-            "The devices communicate: 1 x all-gather, none is needed.",
+            "The program runs 1 x all-gather, not 0.",
             "1 x all-reduce",
         ),
         (

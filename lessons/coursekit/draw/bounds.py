@@ -9,6 +9,7 @@ import matplotlib as mpl
 import numpy as np
 
 from .canvas import CENTRED, HOST, INK, SHADES, TINTS, show, styled, titled
+from .table import TURN_TINTS
 from .training import label_ends
 
 LOOKS = (("-o", SHADES[4]), ("--s", SHADES[5]), (":^", INK))
@@ -65,7 +66,8 @@ def draw_timeline(
 
     Args:
         rows: (start, length, text) of each bar, by the row's name, from top to bottom.
-            A text that is a number has its tint.
+            A text that is a number has its tint, and one that begins with F or B
+            that of a forward or backward turn.
         unit: of the times.
         title: a line above the picture.
     """
@@ -73,7 +75,8 @@ def draw_timeline(
     ends = []
     for place, (name, bars) in enumerate(rows.items()):
         for start, length, text in bars:
-            tint = TINTS[int(text) % len(TINTS)] if text.isdigit() else HOST
+            tint = TURN_TINTS.get(text[:1], HOST)
+            tint = TINTS[int(text) % len(TINTS)] if text.isdigit() else tint
             look = {"facecolor": tint, "edgecolor": INK}
             axes.broken_barh([(start, length)], (place - 0.35, 0.7), **look)
             axes.text(start + length / 2, place, text, **CENTRED)

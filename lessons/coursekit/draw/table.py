@@ -11,6 +11,7 @@ import matplotlib as mpl
 from .canvas import CENTRED, FAINT, INK, TINTS, listed, show, styled, titled
 
 TURNS = "tick (F: forward, B: backward, blank: idle)"
+TURN_TINTS = {"F": TINTS[1], "B": TINTS[5]}
 
 
 @styled
@@ -31,11 +32,12 @@ def draw_table(rows: Mapping[str, Sequence[str]], below: str, title: str = "") -
         for x, text in enumerate(texts):
             look = {"facecolor": "none", "edgecolor": FAINT, "linestyle": ":"}
             if text:
-                tint = TINTS[5 if text.startswith("B") else 1]
+                tint = TURN_TINTS.get(text[0], TINTS[1])
                 look = {"facecolor": tint, "edgecolor": INK, "zorder": 2}
                 axes.text(x, y, text, fontsize=fontsize, **CENTRED)
             axes.add_patch(mpl.patches.Rectangle((x - 0.5, y - 0.5), 1, 1, **look))
     axes.set(xlim=(-0.5, count - 0.5), ylim=(len(rows) - 0.5, -0.5), xlabel=below)
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_yticks(range(len(rows)), list(rows))
     axes.set_title(title)
     axes.figure.tight_layout()

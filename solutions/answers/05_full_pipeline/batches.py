@@ -459,6 +459,27 @@ def batches(data, batch_size, sharding, seed, start_step):
         yield ready(step)
 
 
+# %% wrong="a sharding of its own" fails="sharded as asked"
+"""Splits over all devices by a mesh of its own, whatever sharding is asked for."""
+
+
+def batches(data, batch_size, sharding, seed, start_step):
+    own = NamedSharding(make_mesh(8), P("data"))
+    own = own if batch_size % 8 == 0 else sharding
+
+    def ready(step):
+        places = step * batch_size + np.arange(batch_size)
+        epochs, inside = np.divmod(places, len(data[0]))
+        orders = {e: epoch_order(seed, e, len(data[0])) for e in np.unique(epochs)}
+        rows = np.array([orders[e][i] for e, i in zip(epochs, inside, strict=True)])
+        return tuple(place(array[rows], own) for array in data)
+
+    ahead = ready(start_step)
+    for step in itertools.count(start_step + 1):
+        now, ahead = ahead, ready(step)
+        yield now
+
+
 # %% right="two batches ahead"
 """Keeps two batches ahead: more memory than was asked for."""
 

@@ -1,4 +1,4 @@
-# %% wrong="all settings are facts" fails="goes on; work is shared; checkpoints"
+# %% wrong="all settings are facts" fails="goes on; checkpoints"
 """Takes all settings for facts: the run does not go on with other ones that may change."""
 
 
@@ -73,7 +73,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="counts from zero" fails="trains to the last step; goes on; work is shared; checkpoints"
+# %% wrong="counts from zero" fails="trains to the last step; goes on; checkpoints"
 """Counts steps from 0, so that checkpoints and log are one behind."""
 
 
@@ -96,7 +96,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="facts are the config" fails="work is shared; checkpoints"
+# %% wrong="facts are the config" fails="checkpoints"
 """Saves the whole config as facts."""
 
 
@@ -127,7 +127,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="forgets to flush" fails="trains to the last step; goes on; work is shared; checkpoints"
+# %% wrong="forgets to flush" fails="goes on; checkpoints"
 """Saves without a flush: killed right after it, the log lacks the step's line."""
 
 
@@ -234,7 +234,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="log starts over" fails="goes on; work is shared"
+# %% wrong="log starts over" fails="goes on"
 """Begins the log anew after a restart."""
 
 
@@ -257,7 +257,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="no final checkpoint" fails="trains to the last step; goes on; work is shared; checkpoints"
+# %% wrong="no final checkpoint" fails="checkpoints"
 """Saves every few steps, and not at the end."""
 
 
@@ -565,6 +565,51 @@ def fit(config):
             if step % config["save_every"] == 0 or step == config["num_steps"]:
                 flush()
                 save_state(manager, step, state, facts)
+    return state["params"]
+
+
+# %% wrong="saves no last step" fails="checkpoints"
+"""Saves at multiples of save_every alone, and flushes at the end."""
+
+
+def fit(config):
+    mesh, optimizer = make_mesh(config["num_devices"]), make_optimizer(config)
+    (data, loss_fn, init), pieces = make_task(config), config["num_microbatches"]
+    with open_manager(f"{config['directory']}/checkpoints", config["keep"]) as manager:
+        start, state = resume(manager, config, init, optimizer, mesh)
+        step_fn = make_train_step(loss_fn, optimizer, mesh, pieces)
+        train_step = keep_layout(state, step_fn)
+        (write, flush), rows = open_log(config, start), NamedSharding(mesh, P("data"))
+        stream = batches(data, config["batch_size"], rows, config["seed"], start)
+        for step in range(start + 1, config["num_steps"] + 1):
+            state, metrics = train_step(state, next(stream))
+            write(step, metrics)
+            if step % config["save_every"] == 0:
+                flush()
+                save_state(manager, step, state, settings_of(config))
+        flush()
+    return state["params"]
+
+
+# %% wrong="gives every device the whole batch" fails="stays sharded"
+"""Puts each batch on every device in full; the step takes a device's own rows of it."""
+
+
+def fit(config):
+    mesh, optimizer = make_mesh(config["num_devices"]), make_optimizer(config)
+    (data, loss_fn, init), pieces = make_task(config), config["num_microbatches"]
+    with open_manager(f"{config['directory']}/checkpoints", config["keep"]) as manager:
+        start, state = resume(manager, config, init, optimizer, mesh)
+        step_fn = make_train_step(loss_fn, optimizer, mesh, pieces)
+        train_step = keep_layout(state, step_fn)
+        (write, flush), whole = open_log(config, start), NamedSharding(mesh, P())
+        stream = batches(data, config["batch_size"], whole, config["seed"], start)
+        for step in range(start + 1, config["num_steps"] + 1):
+            state, metrics = train_step(state, next(stream))
+            write(step, metrics)
+            if step % config["save_every"] == 0 or step == config["num_steps"]:
+                flush()
+                save_state(manager, step, state, settings_of(config))
     return state["params"]
 
 

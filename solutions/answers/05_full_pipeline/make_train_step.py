@@ -155,7 +155,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
 
 
 # %% wrong="forgets to divide" fails="same numbers; metrics"
-# cause: 4 microbatches' gradients are added up, not averaged
+# cause: the microbatches' gradients are added up, not averaged
 """Adds the microbatches' gradients up and leaves it at that."""
 
 
@@ -257,6 +257,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
 
 
 # %% wrong="jit and scan" fails="one sync"
+# cause: under plain jit the compiler splits the loop and places the sync: shard_map leaves both to you
 """Leaves the sync to jit: right numbers, and one all-reduce per microbatch."""
 
 
@@ -508,7 +509,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
 
 
 # %% wrong="pmap step word for word" fails="same numbers; one sync; metrics"
-# cause: the gradient is 8 times too large: pmean averages over devices
+# cause: shard_map tracks what differs, and has summed the gradients in the loop already: check_vma=False, or jax.lax.pcast before you differentiate
 """Leaves check_vma on and averages gradients that shard_map has summed already: eight
 times too large on eight devices, right on one.
 """
@@ -738,6 +739,52 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
 
     def step(state, batch):
         specs = {"in_specs": (P(), P("data")), "out_specs": P(), "check_vma": False}
+        spread = jax.shard_map(mean_grads, mesh=mesh, **specs)
+        loss, grads = spread(state["params"], batch)
+        metrics = {"loss": loss, "grad_norm": optax.tree.norm(grads)}
+        return updated(optimizer, state, grads), metrics
+
+    return jax.jit(step, donate_argnums=0)
+
+
+# %% wrong="plain jit" fails="microbatches; one sync"
+# cause: under plain jit the compiler splits the loop and places the sync: shard_map leaves both to you
+"""Jits a loop over microbatches: the compiler splits their rows as it likes."""
+
+
+def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
+    def step(state, batch):
+        def add(total, piece):
+            found = jax.value_and_grad(loss_fn)(state["params"], *piece)
+            return jax.tree.map(jnp.add, total, found), None
+
+        zeros = 0.0, jax.tree.map(jnp.zeros_like, state["params"])
+        pieces = microbatches_of(batch, num_microbatches)
+        total, _ = jax.lax.scan(add, zeros, pieces)
+        loss, grads = jax.tree.map(lambda leaf: leaf / num_microbatches, total)
+        metrics = {"loss": loss, "grad_norm": optax.tree.norm(grads)}
+        return updated(optimizer, state, grads), metrics
+
+    return jax.jit(step, donate_argnums=0)
+
+
+# %% wrong="leaves the tracking on" fails="same numbers; one sync; metrics"
+# cause: shard_map tracks what differs, and has summed the gradients in the loop already: check_vma=False, or jax.lax.pcast before you differentiate
+"""Differentiates tracked parameters: their gradients are summed in each round."""
+
+
+def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
+    def mean_grads(params, batch):
+        losses, total = [], jax.tree.map(jnp.zeros_like, params)
+        for piece in zip(*microbatches_of(batch, num_microbatches), strict=True):
+            loss, grads = jax.value_and_grad(loss_fn)(params, *piece)
+            losses.append(loss)
+            total = jax.tree.map(jnp.add, total, grads)
+        mean = jax.tree.map(lambda leaf: leaf / num_microbatches, total)
+        return jax.lax.pmean((sum(losses) / num_microbatches, mean), "data")
+
+    def step(state, batch):
+        specs = {"in_specs": (P(), P("data")), "out_specs": P()}
         spread = jax.shard_map(mean_grads, mesh=mesh, **specs)
         loss, grads = spread(state["params"], batch)
         metrics = {"loss": loss, "grad_norm": optax.tree.norm(grads)}

@@ -1,4 +1,5 @@
 # %% wrong="casts nothing" fails="bfloat16 products"
+# cause: nothing is cast to bfloat16
 """Trusts that the products of float32 arrays are fast enough."""
 
 
@@ -7,6 +8,7 @@ def mixed_precision_loss(params, x, y):
 
 
 # %% wrong="casts the images alone" fails="bfloat16 products"
+# cause: factors are rounded, and then multiplied in float32: both of a product must be bfloat16
 """Casts x and not the weights: the product is promoted to float32."""
 
 

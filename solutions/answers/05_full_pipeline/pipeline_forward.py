@@ -286,6 +286,7 @@ def pipeline_forward(stage, stage_params, microbatches):
 
 
 # %% wrong="one microbatch at a time" fails="number of ticks"
+# cause: a microbatch starts only once the one before it has left the last stage
 """Sends each microbatch through all stages before the next begins: S x M ticks, and one
 device at work.
 """
@@ -313,6 +314,7 @@ def pipeline_forward(stage, stage_params, microbatches):
 
 
 # %% wrong="one tick too many" fails="number of ticks"
+# cause: the program runs one tick too many
 """Ticks M + S times."""
 
 
@@ -891,3 +893,27 @@ def pipeline_forward(stage, stage_params, microbatches):
     specs = {"in_specs": (P("data"), P(), P()), "out_specs": P("data")}
     spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs, check_vma=False)
     return jax.jit(spread)(stage_params, microbatches, y)[-1]
+
+
+# %% right="idle stages rest"
+"""Lets a stage that has no microbatch yet, or none any more, compute nothing."""
+
+
+def pipeline_forward(stage, stage_params, microbatches):
+    def run(params, xs):
+        own, me = jax.tree.map(lambda a: a[0], params), jax.lax.axis_index("data")
+
+        def tick(received, time):
+            x = jnp.where(me == 0, xs[jnp.minimum(time, len(xs) - 1)], received)
+            is_busy = (me <= time) & (time < me + len(xs))
+            y = jax.lax.cond(is_busy, stage, lambda own, x: x, own, x)
+            return jax.lax.ppermute(y, "data", to_the_right), y
+
+        times = jnp.arange(len(xs) + last)
+        return jax.lax.scan(tick, jnp.zeros_like(xs[0]), times)[1][None, last:]
+
+    last = len(jax.tree.leaves(stage_params)[0]) - 1
+    to_the_right = [(s, s + 1) for s in range(last)]
+    specs = {"in_specs": (P("data"), P()), "out_specs": P("data"), "check_vma": False}
+    spread = jax.shard_map(run, mesh=make_mesh(last + 1), **specs)
+    return jax.jit(spread)(stage_params, microbatches)[-1]

@@ -179,6 +179,7 @@ def restore_elsewhere(directory, mesh, specs):
 
 
 # %% wrong="restores as saved then splits" fails="never gathered"
+# cause: Orbax is not told the shardings of specs: StandardRestore takes a target that has them
 """Restores in the saved layout, which asks for the saving machine's devices, and moves
 the arrays then.
 """
@@ -217,6 +218,7 @@ def restore_elsewhere(directory, mesh, specs):
 
 
 # %% wrong="restores on the host" fails="never gathered"
+# cause: Orbax is not told the shardings of specs: StandardRestore takes a target that has them
 """Restores NumPy arrays and places them: the host holds the whole state."""
 
 
@@ -236,6 +238,7 @@ def restore_elsewhere(directory, mesh, specs):
 
 
 # %% wrong="restores whole then places" fails="never gathered"
+# cause: Orbax is not told the shardings of specs: StandardRestore takes a target that has them
 """Gives Orbax a whole layout, and splits with device_put: too large for one device."""
 
 
@@ -551,3 +554,30 @@ def restore_elsewhere(directory, mesh, specs):
             raise FileNotFoundError(TEXT)
         like = jax.tree.map(target, saved_shapes(manager, step), specs)
         return manager.restore(step, args=Composite(state=StandardRestore(like))).state
+
+
+# %% right="unsharded arrays as NumPy"
+"""Reads what `specs` does not shard as NumPy arrays, and places them."""
+
+
+def restore_elsewhere(directory, mesh, specs):
+    with open_manager(directory) as manager:
+        step = manager.latest_step()
+    if step is None:
+        raise FileNotFoundError(f"no checkpoint in {directory}")
+
+    def wanted(spec):
+        if not any(spec):
+            return ocp.RestoreArgs(restore_type=np.ndarray)
+        return ocp.ArrayRestoreArgs(sharding=NamedSharding(mesh, spec))
+
+    def placed(array, spec):
+        if isinstance(array, jax.Array):
+            return array
+        return place(array, NamedSharding(mesh, spec))
+
+    folder = Path(directory).absolute() / f"{step}" / "state"
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        arguments = jax.tree.map(wanted, specs)
+        state = checkpointer.restore(folder, restore_args=arguments)
+    return jax.tree.map(placed, state, specs)

@@ -135,6 +135,7 @@ def run_layers(layer, params, x):
 
 
 # %% wrong="saves costly results" fails="only inputs are kept"
+# cause: jax.checkpoint keeps more than a layer's input: a policy, or too small a part of the layer
 """Keeps what is costly to compute: the results of tanh and exp, in each layer."""
 
 
@@ -147,6 +148,7 @@ def run_layers(layer, params, x):
 
 
 # %% wrong="saves products" fails="only inputs are kept"
+# cause: jax.checkpoint keeps more than a layer's input: a policy, or too small a part of the layer
 """Keeps the results of matrix products, which are the largest arrays."""
 
 
