@@ -25,8 +25,8 @@ def choose_layout(shapes, nodes, gpus, memory):
     raise ValueError("it does not fit")
 
 
-# %% wrong="does not fit" fails="fits; too large"
-# cause: weights, gradients and both moments count: 16 bytes for each number
+# %% wrong="does not fit" fails="fits; least between nodes; too large"
+# cause: nothing shards the weights
 """Replicates the state, as in data parallelism, whatever it needs."""
 
 
@@ -46,7 +46,7 @@ def choose_layout(shapes, nodes, gpus, memory):
 
 
 # %% wrong="HSDP always" fails="fits; too large"
-# cause: weights, gradients and both moments count: 16 bytes for each number
+# cause: the GPUs of one node do not hold a copy of the weights here
 """Keeps a copy in every node, also where it does not fit."""
 
 
@@ -67,6 +67,7 @@ def choose_layout(shapes, nodes, gpus, memory):
 
 
 # %% wrong="axes swapped" fails="least between nodes"
+# cause: the groups cross the nodes: the last axis of a mesh is within one
 """Makes the groups that hold a copy of one GPU of each node."""
 
 
@@ -237,4 +238,45 @@ def choose_layout(shapes, nodes, gpus, memory):
                 }
             axes = {"copy": nodes // used, "shard": used * gpus}
             return axes, {"batch": ("copy", "shard"), "embed": "shard"}
+    raise ValueError("it does not fit")
+
+
+# %% wrong="forgets the gradients" fails="fits; too large"
+# cause: weights, gradients and both moments count: 16 bytes for each number
+"""Counts 12 bytes for every number."""
+
+
+def choose_layout(shapes, nodes, gpus, memory):
+    needed = 12 * sum(map(math.prod, shapes.values()))
+    for used in range(1, nodes + 1):
+        if nodes % used == 0 and needed <= used * gpus * memory:
+            axes = {"replica": nodes // used, "shard": used * gpus}
+            return axes, {"batch": ("replica", "shard"), "embed": "shard"}
+    raise ValueError("it does not fit")
+
+
+# %% wrong="as few nodes as hold a copy" fails="least between nodes; all devices work"
+"""Takes the fewest nodes, and leaves out those that fill no other group."""
+
+
+def choose_layout(shapes, nodes, gpus, memory):
+    needed = 16 * sum(map(math.prod, shapes.values()))
+    used = math.ceil(needed / (gpus * memory))
+    if used > nodes:
+        raise ValueError("it does not fit")
+    axes = {"replica": nodes // used, "shard": used * gpus}
+    return axes, {"batch": ("replica", "shard"), "embed": "shard"}
+
+
+# %% wrong="batch over the nodes alone" fails="least between nodes"
+# cause: the batch is not sharded over the axis that shards the weights
+"""Leaves the batch whole within a group: the compiler sends activations."""
+
+
+def choose_layout(shapes, nodes, gpus, memory):
+    needed = 16 * sum(map(math.prod, shapes.values()))
+    for used in range(1, nodes + 1):
+        if nodes % used == 0 and needed <= used * gpus * memory:
+            axes = {"replica": nodes // used, "shard": used * gpus}
+            return axes, {"batch": "replica", "embed": "shard"}
     raise ValueError("it does not fit")

@@ -27,7 +27,7 @@ def explicit_mlp(params, x):
     return run(params["w1"], params["w2"], reshard(x, P("data", None)))
 
 
-# %% wrong="constrains as on auto axes" fails="output by rows; any layout of x"
+# %% wrong="constrains as on auto axes" fails="any layout of x"
 """Constrains x, which does not move it on Explicit axes."""
 
 
@@ -42,7 +42,7 @@ def explicit_mlp(params, x):
 
 
 # %% wrong="gathers the hidden layer" fails="own rows, own units; one all-reduce per layer"
-# cause: a device computes all hidden units of its rows
+# cause: the hidden layer is gathered: the second product can take it as it is
 """Replicates the hidden layer and w2, so that no sum over devices is left."""
 
 
@@ -162,7 +162,7 @@ def explicit_mlp(params, x):
     return jax.lax.scan(layer, reshard(x, P("data", None)), params)[0]
 
 
-# %% wrong="y sharded as x" fails="output by rows; one all-reduce per layer"
+# %% wrong="y sharded as x" fails="any layout of x; one all-reduce per layer"
 # cause: the output is sharded as x was
 """Brings the result back into x's layout."""
 

@@ -79,6 +79,7 @@ def fsdp_step(shardings):
 
 
 # %% wrong="gathers all layers" fails="layer by layer"
+# cause: the weights of all layers are gathered before the loop over layers
 """Replicates the weights before the loop: all layers at once, on every device."""
 
 
@@ -99,6 +100,7 @@ def fsdp_step(shardings):
 
 
 # %% wrong="gathers the batch" fails="own rows; layer by layer"
+# cause: every device computes all rows of the batch
 """Replicates the batch: each device computes all rows."""
 
 
@@ -120,6 +122,7 @@ def fsdp_step(shardings):
 
 
 # %% wrong="gathers the whole stack" fails="layer by layer"
+# cause: the weights of all layers are gathered before the loop over layers
 """Breaks "gathers a layer's weights for use and drops them": all layers are gathered at
 once, forward and again backward (the same bytes).
 """
@@ -684,5 +687,35 @@ def fsdp_step(shardings):
         updates, adam = make_adam().update(grads, state["adam"], state["params"])
         params = jax.tree.map(lambda p, u: p + u, state["params"], updates)
         return {"params": params, "adam": adam}, loss
+
+    return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
+
+
+# %% wrong="checkpoints the loss" fails="layer by layer"
+# cause: weights are gathered three times: the forward pass runs twice
+"""Runs the whole forward pass again before the backward pass."""
+
+
+def fsdp_step(shardings):
+    def step(state, x, y):
+        loss_of = jax.checkpoint(mlp_loss)
+        loss, grads = jax.value_and_grad(loss_of)(state["params"], x, y)
+        updates, adam = make_adam().update(grads, state["adam"], state["params"])
+        params = optax.apply_updates(state["params"], updates)
+        return {"params": params, "adam": adam}, loss
+
+    return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)
+
+
+# %% wrong="steps without moments" fails="same numbers"
+# cause: the state of Adam is the old one: return what its update returns
+"""Subtracts the gradients, and returns the state of Adam as it was."""
+
+
+def fsdp_step(shardings):
+    def step(state, x, y):
+        loss, grads = jax.value_and_grad(mlp_loss)(state["params"], x, y)
+        params = jax.tree.map(lambda p, g: p - 0.003 * g, state["params"], grads)
+        return {"params": params, "adam": state["adam"]}, loss
 
     return jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)

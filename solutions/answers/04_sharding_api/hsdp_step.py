@@ -258,6 +258,7 @@ def hsdp_step(params, xs, ys, lr, mesh):
 
 
 # %% wrong="no sum between nodes" fails="same step"
+# cause: the gradients are not summed over the nodes
 """Never sums the gradients over the nodes: they drift apart."""
 
 
@@ -698,6 +699,87 @@ def hsdp_step(params, xs, ys, lr, mesh):
         check_vma=False,
     )
     return mapped(params, xs, ys)
+
+
+# %% wrong="sums over all GPUs" fails="same step; once between nodes"
+# cause: the gradients are summed over GPUs that hold different parts of them
+"""Sums the gradients over the GPUs of a node, too."""
+
+
+def hsdp_step(params, xs, ys, lr, mesh):
+    specs = {"w1": P(None, "gpu"), "w2": P(None, None, "gpu")}
+    rows = P(None, ("node", "gpu"))
+
+    def step(params, xs, ys):
+        @jax.checkpoint
+        def layer(x, w):
+            w1 = jax.lax.all_gather(w["w1"], "gpu", axis=0, tiled=True)
+            w2 = jax.lax.all_gather(w["w2"], "gpu", axis=1, tiled=True)
+            return jax.nn.relu(x @ w1) @ w2, None
+
+        def part(params, x, y):
+            error = jax.lax.scan(layer, x, params)[0] - y
+            return jnp.mean(error**2) / (mesh.size * len(xs))
+
+        def add(total, batch):
+            found = jax.value_and_grad(part)(params, *batch)
+            return jax.tree.map(jnp.add, total, found), None
+
+        zeros = 0.0, jax.tree.map(jnp.zeros_like, params)
+        (loss, grads), _ = jax.lax.scan(add, zeros, (xs, ys))
+        loss = jax.lax.psum(loss, ("node", "gpu"))
+        grads = jax.lax.psum(grads, ("node", "gpu"))
+        return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
+
+    mapped = jax.shard_map(
+        step,
+        mesh=mesh,
+        in_specs=(specs, rows, rows),
+        out_specs=(specs, P()),
+        check_vma=False,
+    )
+    return jax.jit(mapped)(params, xs, ys)
+
+
+# %% wrong="gathers the gradients" fails="once between nodes"
+# cause: the gradients of all nodes are gathered: an all-reduce sends less
+"""Sends the gradients of each node to all others, which sum them."""
+
+
+def hsdp_step(params, xs, ys, lr, mesh):
+    specs = {"w1": P(None, "gpu"), "w2": P(None, None, "gpu")}
+    rows = P(None, ("node", "gpu"))
+
+    def step(params, xs, ys):
+        @jax.checkpoint
+        def layer(x, w):
+            w1 = jax.lax.all_gather(w["w1"], "gpu", axis=0, tiled=True)
+            w2 = jax.lax.all_gather(w["w2"], "gpu", axis=1, tiled=True)
+            return jax.nn.relu(x @ w1) @ w2, None
+
+        def part(params, x, y):
+            error = jax.lax.scan(layer, x, params)[0] - y
+            return jnp.mean(error**2) / (mesh.size * len(xs))
+
+        def add(total, batch):
+            found = jax.value_and_grad(part)(params, *batch)
+            return jax.tree.map(jnp.add, total, found), None
+
+        zeros = 0.0, jax.tree.map(jnp.zeros_like, params)
+        (loss, grads), _ = jax.lax.scan(add, zeros, (xs, ys))
+        loss = jax.lax.psum(loss, ("node", "gpu"))
+        gathered = jax.lax.all_gather(grads, "node")
+        grads = jax.tree.map(lambda all_nodes: all_nodes.sum(0), gathered)
+        return jax.tree.map(lambda p, g: p - lr * g, params, grads), loss
+
+    mapped = jax.shard_map(
+        step,
+        mesh=mesh,
+        in_specs=(specs, rows, rows),
+        out_specs=(specs, P()),
+        check_vma=False,
+    )
+    return jax.jit(mapped)(params, xs, ys)
 
 
 # %% wrong="gathers the rows of a node" fails="own rows; gathers in the node"

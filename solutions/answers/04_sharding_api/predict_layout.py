@@ -91,7 +91,7 @@ def predict_layout(shape, mesh_shape, spec):
     return tuple(out), math.prod(used)
 
 
-# %% wrong="first of a tuple" fails="block and count"
+# %% wrong="first of a tuple" fails="block and count; mistakes raise"
 # cause: a tuple of names cuts by the product of their sizes
 """Splits by the first mesh axis of a tuple alone."""
 
@@ -443,3 +443,19 @@ def predict_layout(shape, mesh_shape, spec):
         block[axis] = int(jnp.divide(shape[axis], parts))
         distinct *= parts
     return tuple(block), distinct
+
+
+# %% wrong="divides name by name" fails="mistakes raise"
+"""Asks whether each mesh axis of a tuple divides the size, not whether all do."""
+
+
+def predict_layout(shape, mesh_shape, spec):
+    block, count = list(shape), 1
+    for axis, entry in enumerate(spec):
+        names = () if entry is None else (entry,) if isinstance(entry, str) else entry
+        for name in names:
+            if name not in mesh_shape or shape[axis] % mesh_shape[name]:
+                raise ValueError(f"{shape[axis]} over {name}")
+            block[axis] //= mesh_shape[name]
+            count *= mesh_shape[name]
+    return tuple(block), count

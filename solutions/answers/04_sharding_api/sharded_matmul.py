@@ -157,6 +157,7 @@ def sharded_matmul(a, b, num_devices):
 
 
 # %% wrong="leaves it to the compiler" fails="one reduce-scatter"
+# cause: an all-reduce gives every device all rows, and sends twice as much
 """Places the inputs and lets jit find the collective: no shard_map, and on CPU an all-
 reduce.
 """
@@ -282,6 +283,7 @@ def sharded_matmul(a, b, num_devices):
 
 
 # %% wrong="sums and slices" fails="one reduce-scatter"
+# cause: an all-reduce gives every device all rows, and sends twice as much
 """Sums everything everywhere and throws most of it away: twice the bytes."""
 
 
@@ -465,3 +467,31 @@ def sharded_matmul(a, b, num_devices):
         return jax.lax.psum_scatter(at.T @ b, "i", tiled=True)
 
     return run(a.T, b)
+
+
+# %% wrong="scatters padded rows" fails="own part of K"
+"""Multiplies own rows by all of b, and scatters them among zeros."""
+
+
+def sharded_matmul(a, b, num_devices):
+    mesh = make_mesh((num_devices,), ("i",))
+
+    def multiply(rows, b):
+        part = jnp.zeros((len(a), b.shape[1]), a.dtype)
+        start = jax.lax.axis_index("i") * len(rows)
+        part = jax.lax.dynamic_update_slice_in_dim(part, rows @ b, start, 0)
+        return jax.lax.psum_scatter(part, "i", tiled=True)
+
+    specs = {"in_specs": (P("i"), P()), "out_specs": P("i")}
+    return jax.jit(jax.shard_map(multiply, mesh=mesh, **specs))(a, b)
+
+
+# %% wrong="sends nothing" fails="own part of K; one reduce-scatter"
+"""Multiplies own rows by all of b."""
+
+
+def sharded_matmul(a, b, num_devices):
+    mesh = make_mesh((num_devices,), ("i",))
+    specs = {"in_specs": (P("i"), P()), "out_specs": P("i")}
+    mapped = jax.shard_map(lambda rows, b: rows @ b, mesh=mesh, **specs)
+    return jax.jit(mapped)(a, b)

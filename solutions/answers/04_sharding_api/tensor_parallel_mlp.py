@@ -51,7 +51,7 @@ def tensor_parallel_mlp(params, x, mesh_shape):
 
 
 # %% wrong="gathers the hidden layer" fails="own rows, own units; one all-reduce per layer"
-# cause: a device computes all hidden units of its rows
+# cause: the hidden layer is gathered: the second product can take it as it is
 """Replicates the hidden layer in the middle of the block."""
 
 
@@ -150,7 +150,7 @@ def tensor_parallel_mlp(params, x, mesh_shape):
     return params, jax.lax.scan(layer, on(x, "data"), params)[0]
 
 
-# %% wrong="returns the weights as they came" fails="sharded weights and output; one all-reduce per layer"
+# %% wrong="returns the weights as they came" fails="sharded weights and output"
 # cause: replicated: inside jit a constraint shards, device_put does not
 """Splits the weights for its own use, and returns the parameters as they came."""
 
