@@ -1918,22 +1918,58 @@ def one_f_one_b(num_stages, num_microbatches):
 # %% check="one_f_one_b"
 
 # %% [markdown] built="one_f_one_b"
-# Below is the time line of your schedule: a backward turn costs 2 forward turns, and 2.7
-# with remat (section 10).
+# Megatron-LM keeps each stage's order only, and lets the arrival of data decide the ticks.
+
+# %% [markdown]
+# *Zero-bubble* schedules ([ZB-H1](https://arxiv.org/abs/2401.10241)) split a backward
+# turn in two. `B` computes the gradient that the stage before waits for. For `W`, the
+# gradient of the weights, nobody waits: it can fill a gap. `clocked` does so with your
+# schedule, and keeps a microbatch until its `W` is done. A backward turn takes 2 forward
+# turns, and 2.7 with remat (section 10).
+#
+# **Predict, then run.** What does the split cost, and what does it cost with remat?
 
 
 # %%
 def clocked(schedule, costs):  # bars of each stage: (start, length, text)
-    done, last = {}, len(schedule[0]) - 1
-    bars = {f"stage {s}": [] for s in range(last + 1)}
+    done, stages = {}, len(schedule[0])
+    bars, waiting = ([[] for _ in range(stages)] for _ in range(2))
+
+    def is_free(s):
+        return sum(bars[s][-1][:2]) if bars[s] else 0
+
+    def run(s, kind, m, ready=0):
+        start = max(ready, is_free(s))
+        bars[s].append((start, costs[kind], f"{kind}{m}"))
+        return start + costs[kind]
+
     for tick in schedule:
         for s, (kind, m) in ((s, turn) for s, turn in enumerate(tick) if turn):
-            ends = [start + length for start, length, _ in bars[f"stage {s}"][-1:]]
-            before = (kind, m, s - 1 if kind == "F" else s + 1)
-            start = max([0, done.get(before, 0), *ends])
-            done[kind, m, s] = start + costs[kind]
-            bars[f"stage {s}"].append((start, costs[kind], f"{kind}{m}"))
-    return bars, max(done.values())
+            ready = done.get((kind, m, s - 1 if kind == "F" else s + 1), 0)
+            while waiting[s] and (
+                is_free(s) + costs["W"] <= ready  # in a gap
+                or (kind == "F" and m - waiting[s][0] >= stages)  # to free memory
+            ):
+                run(s, "W", waiting[s].pop(0))
+            done[kind, m, s] = run(s, kind, m, ready)
+            if kind == "B" and "W" in costs:
+                waiting[s].append(m)
+    for s, left in enumerate(waiting):
+        for m in left:
+            run(s, "W", m)
+    end = max(map(is_free, range(stages)))
+    return {f"stage {s}": own for s, own in enumerate(bars)}, end
+
+
+def kept_over_time(bars, end, frees):  # microbatches that each stage keeps
+    return [
+        [
+            sum(text[0] == "F" and start <= time for start, _, text in own)
+            - sum(text[0] == frees and start + n <= time for start, n, text in own)
+            for own in bars.values()
+        ]
+        for time in np.arange(0, end, 0.5)
+    ]
 
 
 # %%
@@ -1941,15 +1977,30 @@ def clocked(schedule, costs):  # bars of each stage: (start, length, text)
 def _():
     schedule = one_f_one_b(4, 8)
     draw_turns(schedule, "Your schedule, eight microbatches")
-    for name, cost in (("a plain scan", 2.0), ("remat", 2.7)):
-        bars, end = clocked(schedule, {"F": 1.0, "B": cost})
-        busy = 8 * (1 + cost) / end
-        print(f"{name}: {end:.1f} forward turns, {1 - busy:.0%} of them in the bubble")
-        draw_timeline(bars, "time in forward turns", f"Your schedule with {name}")
+    for name, costs in {
+        "Yours": {"F": 1.0, "B": 2.0},
+        "Split": {"F": 1.0, "B": 1.0, "W": 1.0},
+        "Yours, remat": {"F": 1.0, "B": 2.7},
+        "Split, remat": {"F": 1.0, "B": 1.7, "W": 1.7},  # each computes forward again
+    }.items():
+        bars, end = clocked(schedule, costs)
+        kept = kept_over_time(bars, end, "W" if "W" in costs else "B")
+        idle, most = 1 - 8 * sum(costs.values()) / end, np.max(kept, axis=0).tolist()
+        print(
+            f"{name:<12} {end:.1f} forward turns, {idle:.0%} idle; stages keep {most}"
+        )
+        if "remat" not in name:
+            draw_timeline(bars, "time in forward turns", name)
+            title = f"{name}: microbatches that stage d, on device d, keeps"
+            draw_replicas(kept, "microbatches", title, xlabel="half forward turn")
     for name, made in (("GPipe", gpipe(16, 128)), ("yours", one_f_one_b(16, 128))):
         text = f"{name}, 128 microbatches on 16 stages: {len(made)} ticks"
         print(f"{text}, stage 0 keeps {most_kept(made, 0)}")
 
+
+# %% [markdown]
+# The split fills most of the gaps, and now every stage keeps four microbatches, not only
+# the first. With remat it loses: `B` and `W` both compute the forward pass again.
 
 # %% [markdown]
 # ## 13. The model, trained in your pipeline
