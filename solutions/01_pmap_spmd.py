@@ -401,7 +401,7 @@ prediction("traces of a function made anew", traced, guess)
 #   over that axis of the mesh, and `P()` broadcasts it. They are `in_axes` of 0 and
 #   `None`, with a name.
 # - **`out_specs`** say how the devices' results are joined into one array.
-# - **`jax.jit`** goes around it: without it, each call traces and compiles anew.
+# - **`jax.jit`** goes around `shard_map`: without it, each call compiles anew.
 #
 # One thing is different: what a device's block looks like. **Predict, then run.**
 # `pmap` gave each device an `x` of shape `(4, 3)`. What shape does `shard_map` give it?
