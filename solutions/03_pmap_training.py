@@ -29,7 +29,6 @@ import functools
 from importlib.metadata import distribution
 from typing import Any, NamedTuple
 
-import optax
 from coursekit.references import reference_perceptron, reference_sgd
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
@@ -47,10 +46,10 @@ num_devices = jax.device_count()  # 8, unless you run on real devices
 # 5. **Unreplicate**: at the end, keep one replica.
 #
 # Why does this train the same model as one device? The mean over a batch is the mean of
-# the means over its equal parts, and what is true of the loss is true of its gradient.
+# the means over its equal parts. The gradient is linear, so the same holds for it.
 #
 # The smallest example is a line, `y = 2x - 1` with noise, fitted to 128 points. Find the
-# five verbs in it.
+# first four verbs in it.
 
 
 # %%
@@ -68,7 +67,7 @@ def line_step(line, x, y):  # on one device: f32[] each, x and y: f32[16]
 rng = np.random.default_rng(0)
 line_x = np.float32(rng.normal(size=(num_devices, 16)))  # shard
 line_y = np.float32(2 * line_x - 1 + 0.5 * rng.normal(size=line_x.shape))
-# replicate: stack the copies; pmap sends row d to device d
+# replicate: eight zeros for the weight, eight for the bias; row d goes to device d
 zeros = Line(*np.zeros((2, num_devices), np.float32))
 step = jax.pmap(line_step, axis_name="devices")
 line = step(zeros, line_x, line_y)
@@ -91,11 +90,11 @@ for name, (w, b) in {"eight devices": first, "least squares": fit}.items():
     print(f"{name}: y = {w:.2f} x {b:+.2f}")
 print("largest distance of two replicas:", np.ptp(replicas, axis=1).max())
 print(f"distance of replica 0 from the fit: {np.abs(first - fit).max():.4f}")
-draw_array(line.weight, "line.weight")
 
 # %% [markdown]
-# The replicas do not differ at all, not even by rounding: equal updates of equal bits
-# stay equal. A difference, however small, is a sign that something was not averaged.
+# Replica 0 is the fit, and the replicas do not differ at all, not even by rounding: equal
+# updates of equal bits stay equal. A difference, however small, is a sign that something
+# was not averaged.
 #
 # Every function that you write in this lesson must obey two rules.
 #
@@ -103,16 +102,16 @@ draw_array(line.weight, "line.weight")
 # - [nothing is remembered] Its result depends on its arguments alone, not on earlier
 #   calls.
 #
-# A check *traces* your function, as `jit` does, and reads in its
-# program what each device computes and sends. So code that runs on devices cannot use
-# `float()` or NumPy on its arrays.
+# A check *traces* your whole function, the lines around `pmap` included, as `jit` does, and
+# reads what each device computes and sends. So nothing in it may use `float()` or NumPy on
+# its arrays.
 
 # %% [markdown]
 # ## 2. Step and sync
 #
-# Now a model with a hidden layer. We use it on two kinds of data: rows of ten generated
-# numbers, with float targets, and the 1,797 handwritten digits of 8 x 8 pixels that come
-# with scikit-learn, with integer labels.
+# Now a model with a hidden layer, for two kinds of data: generated rows of ten numbers with
+# float targets, and scikit-learn's 1,797 handwritten digits of 8 x 8 pixels with integer
+# labels.
 
 # %%
 
@@ -195,7 +194,7 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 # they compare one step with one device.
 #
 # Remember one rule: **inside `pmap`, a gradient is the device's own until you average
-# it**, and it is the gradients that you average.
+# it**.
 
 # %% [markdown]
 # ### Exercise 3.1: train_step
@@ -207,8 +206,8 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 # one for each GPU of a DGX H100. -->
 #
 # Write `device_step`, which takes one step of SGD, `p - lr * gradient`, on one device,
-# and `train_step`, which maps it over `D` devices by `pmap`. `params` are stacked: row
-# `d` is the replica of device `d`.
+# and `train_step`, which maps it over `D` devices, for instance by `pmap`. `params` are
+# stacked: row `d` is the replica of device `d`.
 #
 # ```python
 # params = copies(init_mlp(0), 8)                # w1: f32[8, 10, 32], and so on
@@ -230,7 +229,7 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 #   not recompile.
 
 
-# %% exercise="train_step" minutes=20 difficulty=2
+# %% exercise="train_step" minutes=15 difficulty=2
 def device_step(params, x, y, lr):
     """Takes the step on one device, inside the axis "devices".
 
@@ -289,7 +288,7 @@ def train_step(params, x, y, lr):
 # %%
 @functools.cache
 def load_images():  # shuffled: f32[1797, 8, 8, 1] from 0 to 1, i32[1797]
-    digits = "sklearn/datasets/data/digits.csv.gz"  # its import would take a second
+    digits = "sklearn/datasets/data/digits.csv.gz"
     rows = np.loadtxt(distribution("scikit-learn").locate_file(digits), delimiter=",")
     rows = rows[np.random.default_rng(0).permutation(len(rows))]
     return np.float32(rows[:, :-1] / 16).reshape(-1, 8, 8, 1), np.int32(rows[:, -1])
@@ -345,14 +344,16 @@ def _():
 # **A good place for a pause.** Afterwards, first run the cells above again.
 #
 # `pmap` is in maintenance mode. New code uses `jax.shard_map` on a *mesh*: devices in a
-# row, whose axis has a name. Nothing is stacked. The spec `P()` says *replicated*;
-# `P("devices")` shards the leading axis.
+# row, whose axis has a name. (Use `Mesh`: `jax.make_mesh` may make *explicit* axes, lesson
+# 4's subject.) Nothing is stacked. The spec `P()` says *replicated*; `P("devices")` shards
+# the leading axis.
 #
-# `shard_map` keeps track of which values *vary* over the devices (lesson 2). `params`, by
-# `P()`, do not; a device's rows of `x` do. Where the two meet, `params` are cast to
-# varying. JAX does so without a word, unless `jax_auto_pcast` is off; we write the cast
-# down. It sends nothing: every device has the parameters.
-# <!-- jax_auto_pcast is True in JAX 0.12.0; its source says that it will become False. -->
+# `shard_map` keeps track of which values *vary* over the devices (lesson 2): a device's
+# rows of `x` do; `params`, by `P()`, do not. Where the two meet, JAX casts `params` to
+# varying. The cast sends nothing: every device has the parameters already. We write it
+# down because its *gradient* will matter.
+# <!-- jax_auto_pcast, which inserts the cast, is True in JAX 0.12.0; its source says that
+# it will become False. -->
 
 
 # %%
@@ -398,7 +399,10 @@ prediction("the gradient, in times that of one device", round(float(ratio), 1), 
 # %% [markdown]
 # **Common mistake: the eightfold gradient.** The loss is right, every gradient is eight
 # times too large, there is no error, and the replicas agree. On one device the factor is
-# 1, so the test on your laptop passes; on 256 devices it is 256.
+# 1, so the test on your laptop passes; on 256 devices it is 256. JAX's
+# [guide to porting](https://docs.jax.dev/en/latest/migrate_pmap.html) does not mention it,
+# and Adam hides it: Adam divides each gradient by its recent size.
+# <!-- migrate_pmap.html read in 2026-11: no word on gradients of replicated inputs. -->
 #
 # What happened? `pmap` sees eight copies of the parameters, one per device. `shard_map`
 # sees *one* replicated `params`, used by eight devices. By the chain rule its gradient is
@@ -412,10 +416,12 @@ prediction("the gradient, in times that of one device", round(float(ratio), 1), 
 # |---|---|---|
 # | `pmap` | this device's own | the **gradients** |
 # | `shard_map`, parameters replicated | **summed** over all devices | the **loss** that you differentiate |
-# | `shard_map`, parameters cast before you differentiate, or `check_vma=False` | this device's own | the **gradients** |
+# | `shard_map`, parameters cast before you differentiate | this device's own | the **gradients** |
+# | `shard_map(..., check_vma=False)` | this device's own | the **gradients** |
 #
-# The second line is easy to remember: *differentiate what you mean*. You mean the loss
-# averaged over all devices, so put `pmean` inside the function that you differentiate.
+# For the second line, *differentiate what you mean*, the loss averaged over all devices: put
+# `pmean` inside the function that you differentiate. With `check_vma=False`, as in `pmap`,
+# a `pmean` there averages no gradient.
 #
 # Whenever you port a step, **compare one step's gradient with one device**.
 #
@@ -425,10 +431,6 @@ prediction("the gradient, in times that of one device", round(float(ratio), 1), 
 
 # %% [markdown]
 # ### Exercise 3.2: shard_map_step
-#
-# [JAX's guide to porting](https://docs.jax.dev/en/latest/migrate_pmap.html) does not
-# mention the factor.
-# <!-- migrate_pmap.html read in 2026-11: no word on gradients of replicated inputs. -->
 #
 # Write `compiled_step(num_devices)`: the step of exercise 3.1 as a function
 # `step(params, x, y, lr)` by `jax.jit(jax.shard_map(...))`, on a mesh of the first
@@ -449,7 +451,7 @@ prediction("the gradient, in times that of one device", round(float(ratio), 1), 
 #   not recompile.
 
 
-# %% exercise="shard_map_step" minutes=20 difficulty=2
+# %% exercise="shard_map_step" minutes=15 difficulty=2
 @functools.cache
 def compiled_step(num_devices):
     """Returns a compiled step(params, x, y, lr) -> (params, loss) for a mesh."""
@@ -496,13 +498,13 @@ def shard_map_step(params, x, y, lr, num_devices):
 # %% check="shard_map_step"
 
 # %% [markdown] built="shard_map_step"
-# A port that is right on any number of devices. `params` have no device axis:
+# `params` have no device axis:
 # `jax.device_put(tree, NamedSharding(mesh, P()))` replaces `flax.jax_utils.replicate`,
 # and nothing needs `unreplicate`.
 
 # %% [markdown]
-# **Predict, then run.** Your step, on two devices and on all: by how much do the curves
-# differ?
+# **Predict, then run.** Your step, on two devices and on all: what is the largest
+# difference of the curves?
 
 
 # %%
@@ -523,18 +525,17 @@ def _():
 # %% [markdown]
 # ## 4. A large batch in small pieces
 #
-# 8 devices x 64 rows = 512 rows: the **effective batch size**. If you add devices and
-# keep the number of rows per device, you change the training; a rule of thumb for SGD is
-# to raise the learning rate by the same factor ([Goyal et al.,
-# 2017](https://arxiv.org/abs/1706.02677)).
+# 8 devices x 64 rows = 512 rows: the **effective batch size**. More devices with 64 rows
+# each change the training; a rule of thumb for SGD is to raise the learning rate by the
+# same factor ([Goyal et al., 2017](https://arxiv.org/abs/1706.02677)).
 #
-# Conversely, a recipe may ask for a batch whose *activations*, which the forward pass
-# keeps for the gradient, do not fit into memory. **Gradient accumulation** takes a
-# device's rows in *microbatches*, one after the other, adds up their gradients, and syncs
-# once at the end.
+# The other way round, a recipe may ask for a large batch. The forward pass keeps
+# *activations* for the gradient, and those of so many rows may not fit into memory.
+# **Gradient accumulation** takes a device's rows in *microbatches*, one after the other,
+# adds up their gradients, and syncs once at the end.
 #
-# **Predict, then run.** Below, a loop adds up four gradients of 100 numbers, of replicated
-# parameters. How many bytes does a device send, and how many would one sync send?
+# **Predict, then run.** Below, a loop adds up four gradients of `w @ row`, 100 numbers
+# each, for replicated `w`. How many times the bytes of one sync does a device send?
 
 
 # %%
@@ -557,15 +558,15 @@ for program in (add_up, one_sync):
         print(f"{sent.bytes_moved:,.0f} bytes from each device: {sent}")
 
 # %% [markdown]
-# A gradient of replicated parameters contains the sum, so each round sends one. Which
-# gradients send nothing? The table above knows.
+# Four times: each round's gradient contains the sum. Which gradients send nothing (section
+# 3's table)? With those, what the loop carries varies, too.
 
 # %% [markdown]
 # ### Exercise 3.3: accumulated_step
 #
 # Llama 2 was trained with 1,024 sequences in each step ([Touvron et al.,
-# 2023](https://arxiv.org/abs/2307.09288)). On 64 GPUs, say, each would take 16; if its
-# memory holds two, it needs eight microbatches, and should still send gradients once.
+# 2023](https://arxiv.org/abs/2307.09288)). On 64 GPUs each would take 16; if its memory
+# holds two, it needs eight microbatches, and should still send gradients once.
 # <!-- Section 2.1 and table 1: a global batch of 4M tokens, context 4,096. -->
 #
 # Write `accumulate`, which takes one step on `M` microbatches on each device; the update
@@ -640,42 +641,44 @@ def accumulated_step(params, x, y, lr, num_devices):
 # %% [markdown] built="accumulated_step"
 # What Hugging Face calls `gradient_accumulation_steps`; under PyTorch's DDP, `no_sync()`
 # keeps the backward passes from syncing. The mean of means is right here because
-# microbatches are equal. With different numbers of valid rows it is wrong: exercise 3.4.
+# microbatches are equal. With unequal ones it is wrong: exercise 3.4.
 
 # %% [markdown]
 # ### Eight devices, the same model
 #
-# Now all three together. Eight devices train on 512 digits in each step, your
-# `accumulated_step` in four microbatches. What do you expect of the curves, and of the
-# bytes?
+# Now all three together, on 384 digits in each step, `accumulated_step` in four
+# microbatches. **Predict, then run**: which curves and which columns will differ?
 
 
 # %%
 @needs("train_step", "shard_map_step", "accumulated_step")
 def _():
-    rows, on_all = 64 * num_devices, {"num_devices": num_devices}
+    rows, on_all = 48 * num_devices, {"num_devices": num_devices}
     ported = functools.partial(shard_map_step, **on_all)
     accumulated = functools.partial(accumulated_step, **on_all)
     curves = {"one device": curve(one_device, start, digits(60, rows), 1.0)[0]}
-    print("your               sends in a step   activations of")
-    for name, step, params, held, shape in (
-        ("train_step", train_step, copies(start, num_devices), 64, (num_devices, 64)),
-        ("shard_map_step", ported, start, 64, (rows,)),
-        ("accumulated_step", accumulated, start, 16, (4, rows // 4)),
+    print("your               sends in a step   hidden layer of")
+    for name, step, params, shape in (
+        ("train_step", train_step, copies(start, num_devices), (num_devices, 48)),
+        ("shard_map_step", ported, start, (rows,)),
+        ("accumulated_step", accumulated, start, (4, rows // 4)),
     ):
         curves[name], _ = curve(step, params, digits(60, *shape), 1.0)
-        sent = collectives(step, params, *next(digits(1, *shape)), 1.0)
-        total = sum(one.bytes_moved for one in sent)
-        print(f"{name:18} {total:9,.0f} bytes   {held:7} rows")
+        seen = observe(step, params, *next(digits(1, *shape)), 1.0, traced=True)
+        total = sum(one.bytes_moved for one in seen.collectives)
+        held = max({s[0] for s in seen.array_shapes if s[1:] == (32,)} - {64})  # w1
+        print(f"{name:18} {total:9,.0f} bytes   {held:8} rows")
     draw_losses(curves, "loss", f"{rows} digits in each step", log=False)
     apart = np.ptp([*curves.values()], axis=0).max()
     print(f"largest difference of two curves: {apart:.3f}")
 
 
 # %% [markdown]
+# Only the last column: in microbatches, a device holds a quarter of the rows at once.
+
+# %% [markdown]
 # ## Recap
 #
-# - A missing average raises no error. Compare one step with one device.
 # - Under `shard_map`, a gradient of replicated parameters arrives summed: average the
 #   *loss* that you differentiate. A gradient of varying parameters is the device's own,
 #   as in `pmap`: average the *gradients*.
@@ -731,8 +734,9 @@ def _():
 # %% [markdown]
 # ## Now in the wild
 #
-# - Whole programs are in `solutions/references/`: `pmap_linear_regression.py` is section
-#   1, `keras_digits.py` section 6; `ensemble.py` trains eight CNNs *without* a sync.
+# - Whole programs are in the repository's `solutions/references/`:
+#   `pmap_linear_regression.py` is section 1, `keras_digits.py` section 6; `ensemble.py`
+#   trains eight CNNs *without* a sync.
 #
 # **Next**: [lesson 4](04_sharding_api.ipynb), where the compiler puts the collectives in.
 #
@@ -746,17 +750,16 @@ def _():
 #
 # Your step is right on eight devices. **Is the rest of the trainer?** Its evaluation ends
 # with a short batch, some layers ask which rows are the batch, and eight machines wait
-# for their network in every step. Here you port it all, in about 100 minutes. The
-# exercises count like the others.
+# for their network in every step. Here you port it all, in about 100 minutes.
 
 # %% [markdown]
 # ## 5. Every row once
 #
 # The size of a data set is rarely a multiple of the number of devices: 1,797 images on 8
 # devices leave 5 over. In evaluation every row must be counted exactly once. PyTorch's
-# `DistributedSampler` repeats rows to fill the last batch, so your accuracy depends on
-# the number of GPUs. Better pad the batch, and carry a *mask* that says which rows are
-# valid.
+# `DistributedSampler` repeats rows so that every process gets equally many, and your
+# accuracy depends on the number of GPUs. Better pad the batch, and carry a *mask* that
+# says which rows are valid.
 # <!-- torch.utils.data.DistributedSampler, drop_last=False (PyTorch 2.x): "padding_size"
 # indices from the beginning are added. -->
 #
@@ -787,8 +790,8 @@ print("devices without a valid row:", np.sum(np.arange(0, 16, len(x[0])) >= 13))
 #
 # Write `evaluate`, which returns the mean loss and the accuracy of a classifier. It takes
 # the rows in batches of `batch_size`, the last of which may be short, and shares each
-# batch out over a mesh; `row_losses` and `pad_rows` are given. (The check traces it as a
-# whole: use `jnp`, and Python loops over batches.)
+# batch out over a mesh; `row_losses` and `pad_rows` are given. (The loop over batches is
+# traced, too: use `jnp` in it.)
 #
 # ```python
 # x, labels = flat_digits()                            # f32[1797, 64], i32[1797]
@@ -798,11 +801,12 @@ print("devices without a valid row:", np.sum(np.arange(0, 16, len(x[0])) >= 13))
 # - [every row once] Loss and accuracy are the means over all rows, each counted once.
 # - [own rows only] A device computes with its own share of each batch only.
 # - [one shape] Every batch, the last one too, has `batch_size / num_devices` rows on each
-#   device, so that no batch compiles anew.
+#   device.
 # - [sums only] Devices send sums, at most four numbers per batch, and no rows.
+# - [no recompilation] A second call with the same shapes must not recompile.
 
 
-# %% exercise="evaluate" minutes=20 difficulty=2
+# %% exercise="evaluate" minutes=25 difficulty=2
 def evaluate(params, x, y, batch_size, num_devices):
     """Returns the mean loss and the accuracy over all rows: f32 () each.
 
@@ -872,9 +876,10 @@ def _():
 # The next model is a small convolutional network for the digits.
 #
 # - Its **BatchNorm** normalises each channel with the mean and variance of the batch, its
-#   *moments*. For predictions it keeps *running* moments: `0.9 * old + 0.1 * new`.
-# - Its **dropout** drops random units. With one key, all devices would drop the same
-#   ones.
+#   *moments*, then applies a learned scale and shift. For predictions it keeps *running*
+#   moments, `stats`: `0.9 * old + 0.1 * new`.
+# - Its **dropout** keeps a random half of the units, `keep`. With one key, all devices
+#   would keep the same ones.
 
 
 # %%
@@ -924,7 +929,7 @@ def moving_average(old, new):
 
 
 # %%
-@jax.vmap  # a device in each row
+@jax.vmap  # here it plays the eight devices
 def local_stats(stats, x):  # x: f32[4, 8, 8, 1]
     _, used = cnn(init_cnn(0)["params"], x, 0.5, batch_moments)
     return moving_average(stats, used)
@@ -936,13 +941,13 @@ for number in range(40):
     stats = update(stats, images[32 * number :][:32].reshape(8, 4, 8, 8, 1))
     history.append(np.asarray(stats[0]["mean"])[:, 0])
 percent = 100 * (history / np.mean(history, axis=1, keepdims=True) - 1)
-three = {f"device {d}": percent[:, d] for d in (0, 3, 6)}
-title = "Running mean of channel 0 on three devices, not synced"
-draw_losses(three, "% off the average of eight", title, log=False)
+ends = {"highest": percent.max(1), "average": np.zeros(40), "lowest": percent.min(1)}
+title = "Running mean of channel 0 on eight devices, not synced"
+draw_losses(ends, "% off the average of eight", title, log=False)
 
 # %% [markdown]
-# They do not: a few percent remain. Which of the eight replicas would you save? And what
-# the network computes for an image depends on the three beside it.
+# They do not: several percent remain. Which of the eight replicas would you save? And the
+# result for an image depends on the three other images that share its device.
 
 # %% [markdown]
 # ### Exercise 3.5: cnn_step
@@ -952,9 +957,9 @@ draw_losses(three, "% off the average of eight", title, log=False)
 # GPUs, two images on each.
 # <!-- Abstract and section 3 (2017): mini-batch 256 on 128 GPUs, Cross-GPU BatchNorm. -->
 #
-# All devices get the same `key`. How do their dropout masks come to differ, such that a
-# run on eight devices draws the same masks when it is resumed on four? You decide. Write `dropout_mask` and `moments`, which run on each device inside
-# the axis `"devices"`.
+# All devices get the same `key`, yet must drop different units. And a row must get the
+# same mask on eight devices as on four, so that a run can be resumed on fewer. Write
+# `dropout_mask` and `moments`, which run on each device inside the axis `"devices"`.
 #
 # ```python
 # state, key = init_cnn(0), jax.random.key(0)           # "params" and "stats"
@@ -964,7 +969,8 @@ draw_losses(three, "% off the average of eight", title, log=False)
 #
 # - [same numbers] State and loss match a single device that applies your masks to the
 #   whole batch; gradients flow through the moments.
-# - [own rows only] A device computes with its own share of the batch only.
+# - [own rows only] A device computes with its own share of the batch only, and sends no
+#   rows.
 # - [same masks on any mesh] A row of the batch has the same mask on any number of
 #   devices.
 # - [fresh masks] A unit is kept with probability 1/2. Different rows, steps and keys get
@@ -973,7 +979,7 @@ draw_losses(three, "% off the average of eight", title, log=False)
 # - [no recompilation] A new step number must not recompile.
 
 
-# %% exercise="cnn_step" minutes=25 difficulty=3
+# %% exercise="cnn_step" minutes=35 difficulty=3
 def dropout_mask(key, step, num_rows, num_units):
     """Draws the mask of this device's rows: bool (num_rows, num_units).
 
@@ -1033,7 +1039,7 @@ def cnn_step(state, key, step, x, y, lr, num_devices):
 #   the batch, wherever it is? This device's index is `jax.lax.axis_index("devices")`.
 # - `jax.vmap` can fold a number in for each row. Do not forget the step.
 # - The variance of all rows is not the mean of the devices' variances. First agree on the
-#   mean, with `pmean`; then `pmean` the mean of `(h - mean) ** 2`.
+#   mean, with `pmean`.
 
 # %% check="cnn_step"
 
@@ -1045,6 +1051,7 @@ def cnn_step(state, key, step, x, y, lr, num_devices):
 
 # %% [markdown]
 # **Predict, then run.** Your step trains on one device, then on all, with the same key.
+# Will the curves agree?
 
 
 # %%
@@ -1072,53 +1079,20 @@ def _():
 
 
 # %% [markdown]
-# ## 7. Any optimizer, after the sync
-#
-# The state of an [Optax](https://optax.readthedocs.io) optimizer is replicated, and its
-# replicas stay equal if each sees the **same** gradient: first the sync, then clipping,
-# then the update.
-#
-# **Predict, then run.** `ported` from section 3 returns eightfold gradients. With them,
-# SGD takes steps that are eight times too long. And AdamW?
-
-
-# %%
-def losses_of(optimizer, loss_and_grads):  # of 50 steps
-    @jax.jit
-    def step(params, state):
-        loss, grads = loss_and_grads(params, x, y)  # synchronised
-        updates, state = optimizer.update(grads, state, params)
-        return optax.apply_updates(params, updates), state, loss
-
-    params, losses = init_mlp(0), []
-    state = optimizer.init(params)
-    for _ in range(50):
-        params, state, loss = step(params, state)
-        losses.append(loss.item())
-    return losses
-
-
-(x, y), curves = mlp_data(1, 64 * num_devices), {}
-for name, optimizer in {"SGD": optax.sgd(0.01), "AdamW": optax.adamw(0.001)}.items():
-    curves[f"{name}, one device"] = losses_of(optimizer, jax.value_and_grad(mlp_loss))
-    curves[f"{name}, ported"] = losses_of(optimizer, ported)
-draw_losses(curves, "loss", "The eightfold gradient under two optimizers", log=False)
+# They do: a row has one mask on any mesh.
 
 # %% [markdown]
-# AdamW hides the factor: it divides each gradient by that gradient's recent size, so a
-# constant cancels. Clipping by norm, or a different optimizer, brings it back.
-
-# %% [markdown]
-# ## 8. Sending ten times less
+# ## 7. Sending ten times less
 #
-# What if the devices step alone, `H` times, and only then agree? You met the trouble in
-# lesson 1: replicas that see different rows drift apart. But if they meet again after a
-# few dozen steps, their average is a good model.
+# What if the devices step alone, `H` times, and only then agree? Replicas that see different
+# rows drift apart (lesson 1). But if they meet again after a few dozen steps, their average
+# is a good model.
 #
-# [DiLoCo](https://arxiv.org/abs/2311.08105) adds one idea. Take what a replica has
-# done in its `H` steps, `params - own`, for a gradient, the *outer gradient*; average it;
-# and give it to an *outer* optimizer, SGD with Nesterov momentum. Eight workers trained a
-# language model as well as in lockstep, and communicated 500 times less.
+# [DiLoCo](https://arxiv.org/abs/2311.08105) adds an *outer* optimizer. Take what a replica
+# has done in its `H` steps, `params - own`, for a gradient, the *outer gradient*; average
+# it; and give it to SGD with Nesterov momentum. Eight workers, whose own steps were
+# AdamW's, trained a language model as well as in lockstep, and communicated 500 times
+# less.
 # <!-- Abstract and section 3 of arXiv 2311.08105, read in 2026-11: 8 workers, C4, 500
 # times less communication; outer Nesterov with learning rate 0.7 and momentum 0.9. -->
 
@@ -1199,15 +1173,15 @@ def diloco_round(params, velocity, x, y, lr, num_devices):
 # %% check="diloco_round"
 
 # %% [markdown] built="diloco_round"
-# The bytes fall by the factor `H`, whatever the model, and the outer optimizer costs one
-# more copy of the parameters.
+# The bytes fall by the factor `H`; the outer optimizer costs one more copy of the
+# parameters.
 
 # %% [markdown]
 # ### The whole trainer
 #
 # Your functions train and evaluate together: 200 steps in lockstep by `shard_map_step`,
-# then 20 rounds of ten local steps by `diloco_round`, which alone has momentum. **Predict,
-# then run**: by which factor do the bytes fall, and what does it cost?
+# then 20 rounds of ten local steps by `diloco_round`. **Predict, then run**: by which
+# factor do the bytes fall, and what does it cost?
 
 
 # %%
@@ -1233,3 +1207,11 @@ def _():
         loss, accuracy = evaluate(params, *held_out, 128, num_devices)
         print(f"{total:11,.0f} bytes in {times:3} {step.__name__:8}: ", end="")
         print(f"held-out loss {loss:.2f}, {100 * accuracy:.0f} % right")
+
+
+# %% [markdown]
+# Ten times fewer bytes, and no accuracy lost. The lower loss is the momentum's: plain averages of the
+# replicas end at 0.12, as lockstep does. Your trainer is now right on any number of devices,
+# and you know how to show it.
+# <!-- The same 20 rounds with params - g in place of the outer step: held-out loss 0.116,
+# against 0.120 in lockstep; measured in 2026-11. -->

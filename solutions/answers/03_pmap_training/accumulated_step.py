@@ -58,7 +58,7 @@ def accumulated_step(params, x, y, lr, num_devices):
     return compiled_accumulation(num_devices)(params, x, y, lr)
 
 
-# %% wrong="divides by four and eight" fails="same numbers"
+# %% wrong="divides by four and eight" fails="same numbers; loss before the step"
 """Divides by the microbatches and devices of one example."""
 
 

@@ -1,4 +1,5 @@
 # %% wrong="folds in the device" fails="same masks on any mesh"
+# cause: a mask follows the device's number, not the row's place in the batch
 """Folds the device's index into the key: other masks on another number of devices."""
 
 
@@ -77,6 +78,7 @@ def cnn_step(state, key, step, x, y, lr, num_devices):
 
 
 # %% wrong="adds step and row" fails="fresh masks"
+# cause: step and row are added: fold each of them in by itself
 """Folds in step + row: a row's mask is its neighbour's of the step before."""
 
 
@@ -327,6 +329,7 @@ def cnn_step(state, key, step, x, y, lr, num_devices):
 
 
 # %% wrong="no gradient through the moments" fails="same numbers"
+# cause: no gradient flows through the moments
 """Takes the moments for constants, through which no gradient flows."""
 
 
@@ -757,7 +760,8 @@ def cnn_step(state, key, step, x, y, lr, num_devices):
     return compiled_cnn_step(num_devices)(state, key, step, x, y, lr)
 
 
-# %% right="via gathered activations"
+# %% wrong="gathers the activations" fails="own rows only"
+# cause: rows are gathered: each device adds up its own, and psum adds the sums
 """Gathers the activations of all devices, and takes their moments."""
 
 

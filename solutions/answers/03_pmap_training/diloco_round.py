@@ -563,6 +563,8 @@ def diloco_round(params, velocity, x, y, lr, num_devices):
 # %% right="via Optax"
 """Leaves the outer step to Optax's SGD with Nesterov momentum."""
 
+import optax
+
 
 def device_round(params, velocity, x, y, lr):
     def local_step(own, batch):

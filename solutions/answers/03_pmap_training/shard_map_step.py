@@ -242,7 +242,7 @@ def shard_map_step(params, x, y, lr, num_devices):
 
 
 # %% wrong="leaves it to jit" fails="one all-reduce"
-# cause: the program splits no rows: shard_map does, with P("devices") for x and y
+# cause: the compiler adds the all-reduce; here your own step does, in shard_map
 """Places the arrays and lets the compiler split the work: lesson 4, not shard_map."""
 
 
@@ -384,7 +384,8 @@ def shard_map_step(params, x, y, lr, num_devices):
     return compiled_step(num_devices)(params, x, y, lr)
 
 
-# %% wrong="syncs nothing" fails="same numbers; loss before the step; one all-reduce"
+# %% wrong="syncs nothing" fails="same numbers; loss before the step; replicated result; one all-reduce"
+# cause: no device sends anything
 """Turns the tracking off and forgets the sync: the result is device 0's alone."""
 
 
@@ -757,6 +758,28 @@ def compiled_step(num_devices):
     def step(params, x, y, lr):
         sums = jax.lax.psum(jax.value_and_grad(total_loss)(params, x, y), "devices")
         loss, grads = jax.tree.map(lambda s: s / (len(x) * num_devices), sums)
+        return sgd(params, grads, lr), loss
+
+    mesh = Mesh(jax.devices()[:num_devices], ("devices",))
+    specs = (P(), P("devices"), P("devices"), P())
+    mapped = jax.shard_map(
+        step, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False
+    )
+    return jax.jit(mapped)
+
+
+# %% wrong="averages in the loss, untracked" fails="same numbers; replicated result; one all-reduce"
+# cause: only a loss is sent: with check_vma=False, its pmean averages no gradient
+"""Differentiates the average loss with the tracking off: each device's own gradient."""
+
+
+@functools.cache
+def compiled_step(num_devices):
+    def step(params, x, y, lr):
+        def loss_of(params):
+            return jax.lax.pmean(mlp_loss(params, x, y), "devices")
+
+        loss, grads = jax.value_and_grad(loss_of)(params)
         return sgd(params, grads, lr), loss
 
     mesh = Mesh(jax.devices()[:num_devices], ("devices",))

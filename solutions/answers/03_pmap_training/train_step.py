@@ -1,4 +1,4 @@
-# %% wrong="averages in the loss" fails="same numbers; replicas agree"
+# %% wrong="averages in the loss" fails="same numbers; replicas agree; one all-reduce"
 # cause: only a loss is sent: in pmap, its pmean leaves each gradient as it was
 """Averages inside the loss: in pmap each device still gets a gradient of its own."""
 
@@ -16,7 +16,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="averages the loss alone" fails="same numbers; replicas agree"
+# %% wrong="averages the loss alone" fails="same numbers; replicas agree; one all-reduce"
 # cause: only a loss is sent: in pmap, its pmean leaves each gradient as it was
 """Thinks that an averaged loss has averaged gradients: in pmap it has not."""
 
@@ -99,7 +99,7 @@ def train_step(params, x, y, lr):
     return _parallel(params, x, y, lr)
 
 
-# %% wrong="every device scans all shards" fails="own rows only"
+# %% wrong="every device scans all shards" fails="own rows only; one all-reduce"
 """Lets each device go through all shards, one after the other: nothing is sent."""
 
 
@@ -119,7 +119,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="every device takes all rows" fails="own rows only"
+# %% wrong="every device takes all rows" fails="own rows only; one all-reduce"
 """Sends the whole batch to each device: nothing to combine, eight times the work."""
 
 
@@ -182,7 +182,7 @@ def train_step(params, x, y, lr):
     return jax.pmap(device_step, axis_name="devices")(params, x, y, lr)
 
 
-# %% wrong="no sync" fails="same numbers; loss before the step; replicas agree"
+# %% wrong="no sync" fails="same numbers; loss before the step; replicas agree; one all-reduce"
 # cause: no device sends anything
 """Leaves the sync out: right on one device, eight models on eight."""
 
@@ -197,7 +197,7 @@ def train_step(params, x, y, lr):
     return step(params, x, y, lr)
 
 
-# %% wrong="one device takes the whole batch" fails="own rows only; replicas agree"
+# %% wrong="one device takes the whole batch" fails="own rows only; replicas agree; one all-reduce"
 """Computes the right step on one device and copies it: the others are idle."""
 
 
