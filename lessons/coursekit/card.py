@@ -46,6 +46,8 @@ def worth(verdict: Verdict, points: float, is_bonus: bool) -> str:
     if not points:
         return ""
     got = f"{round(points * verdict.share, 2):g}"
+    if any(statement.standing == LATER for statement in verdict.statements):
+        got = translated(f"up to {got}")
     text = f"{got} of {points:g} points"
     if is_bonus:
         text = f"{got} of {points:g} bonus points"

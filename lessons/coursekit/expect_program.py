@@ -246,7 +246,11 @@ def expect_collectives(
         expected = expected or "no collective"
         headline = f"The program runs {kind} an unknown number of times."
         expect(seen, None not in times, headline, expected=expected, **shown)
-        headline = f"The program runs {sum(times)} {kind}, not {wanted}."
+        headline = f"The program runs {sum(times)} x {kind}, not {wanted}."
+        if not wanted:
+            headline = (
+                f"The devices communicate: {sum(times)} x {kind}, none is needed."
+            )
         expect(seen, sum(times) == wanted, headline, expected=expected, **shown)
     for collective in collectives:
         headline = f"The program runs {collective.kind}, which it must not."

@@ -258,8 +258,9 @@ def prediction(what: str, value: float | str, guess: float | str | None) -> None
     """
     if guess is None:
         return
-    # A shape may have been written as a tuple or as its text.
-    factor = 1.0 if str(guess) == str(value) else math.inf
+    # A shape may be written as a tuple or as its text, with spaces or without.
+    guessed, found = ("".join(str(one).split()) for one in (guess, value))
+    factor = 1.0 if guessed == found else math.inf
     if isinstance(value, float | int) and isinstance(guess, float | int):
         low, high = sorted([float(guess), float(value)])
         factor = high / low if low > 0 else 1.0 if low == high else math.inf
@@ -288,7 +289,10 @@ def scorecard() -> None:
     """Prints each exercise's latest outcome and points, and how predictions went."""
     context = current_context()
     checks = check_module(context)[0].checks
-    width = max(map(columns, [*checks, translated("total")]))
+    tried = [one for name, one in checks.items() if name in context.results]
+    most = {"tried so far": tried} if 0 < len(tried) < len(checks) else {}
+    most |= {"total": [*checks.values()]}
+    width = max(map(columns, [*checks, *map(translated, most)]))
     points = bonus = 0.0
     for exercise, found in checks.items():
         verdict = context.results.get(exercise)
@@ -300,8 +304,9 @@ def scorecard() -> None:
         if found.is_bonus:
             worth = f"{scored:g} bonus points"
         print(f"{padded(exercise, width)}  {translated(worth)}  {translated(outcome)}")
-    most = sum(one.points for one in checks.values() if not one.is_bonus)
-    print(f"{padded(translated('total'), width)}  {total(points, bonus, most)}")
+    for what, exercises in most.items():
+        own = sum(one.points for one in exercises if not one.is_bonus)
+        print(f"{padded(translated(what), width)}  {total(points, bonus, own)}")
     if context.predictions:
         print(predictions_so_far([*context.predictions.values()]))
 

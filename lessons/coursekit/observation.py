@@ -164,6 +164,22 @@ class Observation:
     pairs: tuple[tuple[int, int], ...] | None = None
     flops: float | None = None
 
+    def __repr__(self) -> str:
+        """What one reads first: what came back, from which devices, what was sent."""
+        result = f"returned {describe(self.value)}"
+        lines = [self.call, f"raised {self.error.text}" if self.error else result]
+        for path, shards in self.layout.items():
+            held = {str([end - start for start, end in s.index]) for s in shards}
+            devices = ranges(sorted(shard.device for shard in shards))
+            each = " or ".join(sorted(held))
+            lines.append(f"result{path}: {each} on each of the devices {devices}")
+        if self.collectives is not None:
+            sent = "; ".join(map(str, self.collectives)) or "none"
+            lines.append(f"collectives: {sent}")
+        if self.printed:
+            lines.append(f"printed {self.printed!r}")
+        return "\n  ".join(lines)
+
 
 def describe(value: Any, limit: int = 120) -> str:
     """Names a value in JAX's short form: `{"x": f32[8,2]}`; long text is cut."""

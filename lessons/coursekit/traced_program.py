@@ -32,6 +32,7 @@ ONE_DEVICE, EVERY_DEVICE = "one device", "every device"
 MAP, SEND = "sdy.manual_computation", "stablehlo.collective_permute"
 CONSTRAINT, PAIRS = "sdy.sharding_constraint", "source_target_pairs"
 LOOP, A_SEND, OWN_SEND = "stablehlo.while", -1, -2
+BRANCHES = {"stablehlo.case", "stablehlo.if"}
 # What moves elements, and computes nothing with them.
 MOVES = {
     *("reshape", "transpose", "broadcast_in_dim", "slice", "dynamic_slice", "gather"),
@@ -125,7 +126,7 @@ class TracedProgram:
         placed = dict.fromkeys(block.arguments, 0)
         for line in block.operations:
             is_split = splits(line.operation, self.meshes)
-            is_split |= any(placed[operand] == 2 for operand in line.operands)
+            is_split |= any(placed.get(v) == 2 for v in inputs_of(line.operation))
             own = 2 if is_split else int(places(line.operation))
             results = [own] * len(line.results)
             if line.operation.name == "func.call" and not is_split:
@@ -212,7 +213,7 @@ class TracedProgram:
         """
         for line in block.operations:
             operation = line.operation
-            given = [needs.get(value, frozenset()) for value in line.operands]
+            given = [needs.get(value, frozenset()) for value in inputs_of(operation)]
             if operation.name.endswith(".return"):
                 return given
             every = frozenset().union(*given)
@@ -227,6 +228,9 @@ class TracedProgram:
                     own = dict(zip(body.arguments, given, strict=True))
                     known[key] = self.follow_inputs(body, own, rounds, known)
                 made = known[key]
+            if operation.name in BRANCHES:
+                for branch in self.blocks(operation):
+                    self.follow_inputs(branch, dict(needs), rounds, known)
             while operation.name in (MAP, LOOP):
                 body = self.blocks(operation)[-1]
                 own = dict(zip(body.arguments, given, strict=True))
@@ -372,7 +376,9 @@ class WholeInput:
         split = set() if name == "main" else self.before_splits(block)
         for line in block.operations:
             operation = line.operation
-            given = tuple(known[operand] for operand in line.operands)
+            given = tuple(
+                known.get(value, self.NOTHING) for value in inputs_of(operation)
+            )
             most = max(given, default=self.NOTHING)
             if operation.name == "func.return":
                 return given
@@ -437,6 +443,12 @@ class WholeInput:
 def returned(block: Any) -> list[Any]:
     """Lists the values that a block returns."""
     return [*block.operations[len(block.operations) - 1].operands]
+
+
+def inputs_of(operation: Any) -> list[Any]:
+    """Lists the values that an operation is given: the branches of a condition, all."""
+    is_condition = operation.name in BRANCHES
+    return [*(used(operation) if is_condition else operation.operands)]
 
 
 def used(operation: Any) -> Iterator[Any]:

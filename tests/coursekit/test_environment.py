@@ -1,5 +1,6 @@
 """JAX and XLA start with the right variables, here and in a child's process."""
 
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -9,23 +10,29 @@ from pathlib import Path
 import pytest
 
 from coursekit import environment
-from coursekit.environment import environment_of_a_child, in_colab, set_environment
+from coursekit.environment import (
+    FAST_COMPILE_FLAGS,
+    environment_of_a_child,
+    in_colab,
+    set_environment,
+)
 
 LESSONS = Path(environment.__file__).resolve().parents[1]
 EIGHT = "--xla_force_host_platform_device_count=8"
+FAST = " ".join(FAST_COMPILE_FLAGS)
 FOUR = "--xla_force_host_platform_device_count=4"
 
 
 def test_an_empty_environment_gets_the_count():
     env = {}
     assert set_environment(env, 8) == ""
-    assert env["XLA_FLAGS"] == EIGHT
+    assert env["XLA_FLAGS"] == f"{FAST} {EIGHT}"
 
 
 def test_other_flags_and_variables_are_kept():
     env = {"HOME": "/home/ada", "XLA_FLAGS": "--xla_dump_to=/d --xla_cpu_fast=false"}
     set_environment(env, 8)
-    assert env["XLA_FLAGS"] == f"--xla_dump_to=/d --xla_cpu_fast=false {EIGHT}"
+    assert env["XLA_FLAGS"] == f"--xla_dump_to=/d --xla_cpu_fast=false {FAST} {EIGHT}"
     assert env["HOME"] == "/home/ada"
 
 
@@ -42,8 +49,26 @@ def test_other_flags_and_variables_are_kept():
 )
 def test_an_earlier_count_is_replaced_and_reported(env, earlier):
     assert set_environment(env, 8) == earlier
-    assert env["XLA_FLAGS"] == EIGHT
+    assert env["XLA_FLAGS"] == f"{FAST} {EIGHT}"
     assert "JAX_NUM_CPU_DEVICES" not in env
+
+
+@pytest.mark.parametrize(
+    ("jax_version", "platforms", "flags"),
+    [
+        ("0.12.7", "cpu", [*FAST_COMPILE_FLAGS, EIGHT]),
+        ("0.13.0", "cpu", [EIGHT]),  # it may abort at a flag
+        ("1.0", "cpu", [EIGHT]),
+        ("0.12.7", "cuda", [EIGHT]),  # real devices run what is compiled
+    ],
+)
+def test_programs_are_compiled_fast_where_that_is_safe_and_pays(
+    jax_version, platforms, flags, monkeypatch
+):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: jax_version)
+    env = {"JAX_PLATFORMS": platforms}
+    set_environment(env, 8)
+    assert env["XLA_FLAGS"].split() == flags
 
 
 def test_a_child_starts_its_own_jax_and_finds_what_is_compiled(monkeypatch):

@@ -310,37 +310,37 @@ def test_a_program_with_the_collectives_asked_for_passes(found, asked):
         (
             [],
             {"counts": {"all-reduce": 1}},
-            "The program runs 0 all-reduce, not 1.",
+            "The program runs 0 x all-reduce, not 1.",
             "1 x all-reduce",
         ),
         (
             [SUM, SUM],
             {"counts": {"all-reduce": 1}},
-            "The program runs 2 all-reduce, not 1.",
+            "The program runs 2 x all-reduce, not 1.",
             "1 x all-reduce",
         ),
         (
             [RINGS],
             {"counts": {"collective-permute": 1}},
-            "The program runs 7 collective-permute, not 1.",
+            "The program runs 7 x collective-permute, not 1.",
             "1 x collective-permute",
         ),
         (
             [SUM, GATHER],
             {"counts": {"all-reduce": 1}},
-            "The program runs 1 all-gather, not 0.",
+            "The devices communicate: 1 x all-gather, none is needed.",
             "1 x all-reduce",
         ),
         (
             [SUM],
             {"counts": {}},
-            "The program runs 1 all-reduce, not 0.",
+            "The devices communicate: 1 x all-reduce, none is needed.",
             "no collective",
         ),
         (
             [SUM],
             {"counts": {"all-reduce": 0}},
-            "The program runs 1 all-reduce, not 0.",
+            "The devices communicate: 1 x all-reduce, none is needed.",
             "no collective",
         ),
         (
@@ -352,7 +352,7 @@ def test_a_program_with_the_collectives_asked_for_passes(found, asked):
         (
             [SOME],
             {"counts": {"all-gather": 3, "all-reduce": 2}},
-            "The program runs 0 all-gather, not 3.",
+            "The program runs 0 x all-gather, not 3.",
             "3 x all-gather, 2 x all-reduce",
         ),
         (
@@ -452,7 +452,7 @@ def test_one_all_reduce_after_the_loop_is_told_from_one_in_it():
     data = np.ones((8, 5, 2), np.float32)
     seen = observe(average_in_loop, data, axis="i", traced=True)
     error = problem(expect_collectives, seen, {"all-reduce": 1}, in_loop=False)
-    assert error.headline == "The program runs 5 all-reduce, not 1."
+    assert error.headline == "The program runs 5 x all-reduce, not 1."
     assert error.rows["seen"] == "5 x all-reduce (add) of f32[2], in a loop"
 
     seen = observe(lambda x: lax.pmean(x, "i"), data, axis="i", traced=True)

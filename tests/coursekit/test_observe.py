@@ -608,3 +608,20 @@ def test_a_new_program_on_each_call_is_counted_each_time():
         return jax.pmap(lambda row: 2 * row)(x), jax.jit(lambda x: 3 * x)(x)
 
     assert [observe(renewed, X).num_compiles for _ in range(3)] == [2, 2, 2]
+
+
+def test_an_observation_is_read_in_a_few_lines():
+    def summed(x):
+        print("called")
+        return jax.pmap(lambda row: jax.lax.psum(row, "d"), "d")(x)
+
+    said = repr(observe(summed, np.ones((8, 2), np.float32), traced=True))
+    assert said.splitlines() == [
+        "summed(f32[8,2])",
+        "  returned f32[8,2]",
+        "  result: [1, 2] on each of the devices 0-7",
+        "  collectives: all-reduce (add) of f32[2]",
+        "  printed 'called\\n'",
+    ]
+    [_, raised] = repr(observe(lambda x: 1 / 0, 2)).splitlines()
+    assert raised == "  raised ZeroDivisionError: division by zero"

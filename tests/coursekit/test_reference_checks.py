@@ -362,7 +362,7 @@ def test_rows_of_other_devices_are_no_own_rows(solve):
     facts = {"value": "the rows", "own_rows": "own rows", "name": function.__name__}
     compared(lambda x: jax.pmap(lambda x: x)(x), Case(rows(2, 3)), **facts)
     [headline] = problem(compared, gathered, Case(rows(2, 3)), **facts).args
-    assert headline == "The program runs 1 all-gather, not 0."
+    assert headline == "The devices communicate: 1 x all-gather, none is needed."
 
 
 def test_a_call_that_raises_leaves_what_its_program_shows_untried(solve):

@@ -1,6 +1,5 @@
 """The set-up cell gives the right devices, or one sentence that says what to do."""
 
-import importlib.metadata
 import os
 import re
 import shutil
@@ -15,7 +14,7 @@ import pytest
 
 from coursekit import setup
 from coursekit.context import current_context
-from coursekit.environment import FAST_COMPILE_FLAGS, set_environment
+from coursekit.environment import FAST_COMPILE_FLAGS
 from coursekit.setup import SetupError, check_devices, check_jax, check_python
 
 LESSONS = Path(setup.__file__).resolve().parents[1]
@@ -183,24 +182,6 @@ def test_other_flags_from_the_shell_stay_and_a_wrong_count_goes():
     others = " ".join(FAST_COMPILE_FLAGS[1:])
     expected = [NOTE, READY, f"{level} {others} {EIGHT}"]
     assert child.stdout.splitlines() == expected, child.stderr
-
-
-@pytest.mark.parametrize(
-    ("jax_version", "platforms", "flags"),
-    [
-        ("0.12.7", "cpu", [*FAST_COMPILE_FLAGS, EIGHT]),
-        ("0.13.0", "cpu", [EIGHT]),  # it may abort at a flag
-        ("1.0", "cpu", [EIGHT]),
-        ("0.12.7", "cuda", [EIGHT]),  # real devices run what is compiled
-    ],
-)
-def test_programs_are_compiled_fast_where_that_is_safe_and_pays(
-    jax_version, platforms, flags, monkeypatch
-):
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: jax_version)
-    env = {"JAX_PLATFORMS": platforms}
-    set_environment(env, 8)
-    assert env["XLA_FLAGS"].split() == flags
 
 
 @pytest.mark.parametrize(

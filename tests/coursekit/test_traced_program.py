@@ -571,6 +571,10 @@ def handed_out(x):  # what the first device, which has all rows, computes
     return jax.jit(jax.shard_map(own, mesh=mesh(d=8), **how))(blocks)
 
 
+def either(x):
+    return jax.jit(lambda x: lax.cond(jnp.ones(3).sum() > 0, jnp.sin, jnp.cos, x))(x)
+
+
 @pytest.mark.parametrize(
     ("function", "is_whole"),
     [
@@ -603,11 +607,13 @@ def handed_out(x):  # what the first device, which has all rows, computes
         (jax.jit(lambda x: at(None, jnp.sin(at("d", x)).sum(0))), False),
         (jax.jit(lambda x: at(None, at("d", x).T @ at("d", x))), False),
         (jax.jit(lambda x: jnp.sin(at(P.UNCONSTRAINED, at("d", x)))), False),
+        (lambda x: by_rows(either(x)), True),
+        (lambda x: either(by_rows(x)), False),
     ],
     ids="pmap inputs outputs placed flipped alone named to_all replicated "
     "split_again joined joined_inputs joined_by_map in_front axis_of_one "
     "placed_on_an_axis_of_one constraint transposed handed_out in_halves a_sum "
-    "a_product as_the_compiler_likes".split(),
+    "a_product as_the_compiler_likes in_a_branch in_a_branch_by_rows".split(),
 )
 def test_rows_that_are_used_while_they_are_not_split_are_found(function, is_whole):
     [use] = traced(function, [X]).whole_inputs
@@ -782,6 +788,17 @@ def test_what_sends_and_products_need_is_known(
     assert [0 in found for what, found in needs if what == "send"] == sends_wait
     waits = [A_SEND in found for what, found in needs if what == "product"]
     assert sorted(waits) == products_wait
+
+
+def test_what_a_send_needs_is_known_through_the_branches_of_a_condition():
+    def on_each(x, w):
+        is_busy = lax.axis_index("d") > 2
+        sent = lax.cond(is_busy, lambda x: x @ w, lambda x: x[:, :3], x)
+        return lax.ppermute(sent, "d", RING)
+
+    x, w = np.ones((8, 2, 16), np.float32), np.ones((8, 16, 3), np.float32)
+    needs = traced(on_devices(on_each, "d"), [x, w]).needs
+    assert sorted(needs) == [("product", (0, 1)), ("send", (0, 1))]
 
 
 @pytest.mark.parametrize("how", ["traced", "compiled"])

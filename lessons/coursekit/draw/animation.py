@@ -194,6 +194,7 @@ COLLECTIVES = {
         x, axis, p["split_axis"], p["concat_axis"], tiled=p["tiled"]
     ),
 }
+COMBINES = ("psum", "pmax", "pmin", "reduce_scatter")
 
 
 def _collective(name: str, taken: list, params: dict, axis: str) -> list:
@@ -252,9 +253,10 @@ def _svg(steps: Sequence[Step], title: str, alt: str) -> str:
                 f"{end:.2f}%,100%{{transform:{away}}}}}"
             )
             text = step.before[source] if step.pairs else step.after[target]
+            tint = None if kind in COMBINES else source
             parts.append(
                 f'<g style="animation:{name} {total:g}s infinite ease-in-out">'
-                f"{_box(source, 70, text, source)}</g>"
+                f"{_box(source, 70, text, tint)}</g>"
             )
         if not step.pairs:  # all devices' values meet on a bar
             parts.insert(
@@ -287,13 +289,14 @@ def _svg(steps: Sequence[Step], title: str, alt: str) -> str:
     )
 
 
-def _box(device: int, y: int, text: str, tint: int) -> str:
-    """Writes a device's block with its value."""
+def _box(device: int, y: int, text: str, source: int | None) -> str:
+    """Writes a block with its value, in its device's colour; white: of several."""
     x = LEFT + WIDE * device
+    tint = "#fff" if source is None else TINTS[source % len(TINTS)]
     size = min(13, 1.6 * (WIDE - 12) / max(1, len(text)))
     return (
         f'<rect x="{x + 8}" y="{y}" width="{WIDE - 16}" height="36" rx="6" '
-        f'fill="{TINTS[tint % len(TINTS)]}" stroke="{INK}"/>'
+        f'fill="{tint}" stroke="{INK}"/>'
         f'<text x="{x + WIDE / 2:g}" y="{y + 23}" class="m" '
         f'style="font-size:{size:.3g}px">{html.escape(text)}</text>'
     )

@@ -23,7 +23,7 @@ from .canvas import (
     titled,
 )
 
-MAX_GRID = 16  # elements per axis up to which single elements are outlined
+MAX_GRID = 32  # elements of an axis up to which single elements are outlined
 
 
 @styled
@@ -116,9 +116,9 @@ def _panel(
             text += f": {len(devices)} replicas"
         style = {"color": FAINT, "linewidth": 0.6, "linestyle": ":"}
         heights, widths = row[1] - row[0], column[1] - column[0]
-        for step in range(1, heights if heights <= MAX_GRID else 0):
+        for step in range(1, heights if heights * len(rows) <= MAX_GRID else 0):
             axes.plot([x, x + 1], 2 * [y + step / heights], **style)
-        for step in range(1, widths if widths <= MAX_GRID else 0):
+        for step in range(1, widths if widths * len(columns) <= MAX_GRID else 0):
             axes.plot(2 * [x + step / widths], [y, y + 1], **style)
         bbox = {"facecolor": tint, "edgecolor": "none", "pad": 1.5}
         axes.text(x + 0.5, y + 0.5, text, fontsize=9, bbox=bbox, **CENTRED)

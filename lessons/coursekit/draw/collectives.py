@@ -10,6 +10,7 @@ import numpy as np
 
 from .canvas import (
     CENTRED,
+    FAINT,
     HOST,
     INK,
     TINTS,
@@ -35,8 +36,8 @@ def draw_collective(
     """Draws one collective: every device's block before and after, value by value.
 
     A value has the colour of the device that it came from; what was combined from
-    several devices is white and bold. Each value of `before` should be unique, for
-    instance 31 for entry 1 on device 3.
+    several devices is white and bold, and a new 0, where nothing came, is grey. Each
+    value of `before` should be unique, for instance 31 for entry 1 on device 3.
 
     Args:
         name: what was called.
@@ -75,10 +76,13 @@ def draw_collective(
             width = 0.88 / blocks.shape[2]
             for (row, column), value in np.ndenumerate(blocks[device]):
                 sources = origins.get(float(value), ())
-                combined = len(sources) != 1
-                tint = "white" if combined else TINTS[min(sources) % len(TINTS)]
+                empty = not sources and not value
+                combined = len(sources) != 1 and not empty
+                own = TINTS[min(sources) % len(TINTS)] if sources else HOST
+                tint = "white" if combined else own
                 left = device + 0.06 + width * column
-                _cell(axes, left, top + row, width, value, tint, bold=combined)
+                ink = FAINT if empty else INK
+                _cell(axes, left, top + row, width, value, tint, ink, bold=combined)
         for start, stop in ((1.05, 1.75), (2.95, 3.65)):
             ends = (device + 0.5, rows[0] + start), (device + 0.5, rows[0] + stop)
             arrow(axes, *ends, linewidth=0.9, mutation_scale=7)
@@ -195,12 +199,12 @@ def _progress(state: np.ndarray, complete: float) -> str:
 
 
 def _cell(
-    axes: mpl.axes.Axes, x, y, width, value: float, tint: str, *, bold: bool
+    axes: mpl.axes.Axes, x, y, width, value: float, tint: str, ink=INK, *, bold: bool
 ) -> None:
     style = {"facecolor": tint, "edgecolor": INK, "linewidth": 0.8}
     axes.add_patch(mpl.patches.Rectangle((x, y), width, 1, **style))
     left, right = axes.get_xlim()
     inches = width * axes.figure.get_figwidth() / (right - left)
-    style = {"weight": "bold" if bold else "normal", **CENTRED}
+    style = {"weight": "bold" if bold else "normal", "color": ink, **CENTRED}
     style["fontsize"] = min(9, 59 * inches / max(3, len(f"{value:g}")))
     axes.text(x + width / 2, y + 0.52, f"{value:g}", **style)
