@@ -6,14 +6,14 @@
 # Llama 3 8B has eight billion parameters. When it trains on eight GPUs, each of them
 # ends its backward pass with 16 GB of gradients (in bfloat16), and before any weight
 # may change, all eight have to agree on their average. How long does that take? And
-# must every GPU keep all of Adam's 64 GB of state, on a card that has 80 GB?
+# must every GPU keep all of Adam's 64 GB of state (two float32 numbers for each
+# weight), on a card that has 80 GB?
 #
-# Devices talk in **collectives**, operations in which all of them take part at once.
-# You will use every kind, and your own training step, at the end of the first part,
-# answers both questions.
+# Devices talk in **collectives**, operations in which all of them take part at once. At
+# the end of the first part, a training step of your own answers both questions.
 #
-# **You need** lesson 1. **Time**: about 90 minutes for four exercises, with a pause;
-# then "Going further", a second part of 85. Its bonus takes 50.
+# **You need** lesson 1. **Time**: about 90 minutes for four exercises, with a pause.
+# "Going further" takes 80 more, and the bonus after it 65.
 
 # %% setup=true
 
@@ -38,12 +38,13 @@ from jax.sharding import PartitionSpec as P
 
 num_devices = jax.device_count()  # 8, unless you run on real devices
 few = min(4, num_devices)  # for pictures that would be too wide
+# Lesson 4 explains the types of axes.
 mesh = jax.make_mesh((num_devices,), ("i",), axis_types=(AxisType.Auto,))
 first_devices = {"axis_types": (AxisType.Auto,), "devices": jax.devices()[:few]}
 small = jax.make_mesh((few,), ("i",), **first_devices)
 
 
-def spmd(f, on=None, check_vma=False):  # section 2 explains check_vma
+def spmd(f, on=None, check_vma=False):  # section 4 explains check_vma
     """Runs f on every device of a mesh, each with its row of every argument."""
 
     def one_device(*blocks):
@@ -88,12 +89,13 @@ with_pmap = jax.pmap(average, axis_name="i")(tree)
 same = [np.allclose(with_shard_map[key], with_pmap[key]) for key in tree]
 print("same numbers:", all(same))
 print("a mean on each device:", jax.tree.map(np.shape, with_shard_map))
+# In one mean the split axis stays, of size 1, as in a block.
 once = jax.shard_map(average, mesh=mesh, in_specs=P("i"), out_specs=P())
 print("out_specs=P(), one mean: ", jax.tree.map(np.shape, jax.jit(once)(tree)))
 
 # %% [markdown]
-# `out_specs=P()` says that the result is replicated, so `shard_map` may return it once.
-# It proves that first, and refuses where it cannot.
+# `out_specs=P()` says that the result is replicated, so that `shard_map` returns it
+# once. It first proves that this is true, and refuses if it cannot.
 
 # %% [markdown]
 # ## 2. Combining: sums, means, maxima
@@ -122,57 +124,8 @@ print(f"mean of data:  {float(data[valid].mean()):.2f}")
 # as device 0.
 #
 # **From here on you write what one device does.** Your function gets this device's row
-# and the name of the axis. To try it by hand, map it as `check` does:
-#
-# ```python
-# x, mask = np.arange(24.0).reshape(8, 3), np.eye(8, 3, dtype=bool)
-# spmd(lambda x, m: masked_mean(x, m, "i"))(x, mask)  # f32[8]: one result per device
-# ```
-#
-# **What `check_vma` is.** By default, `shard_map` tracks in the type of each value
-# whether it *varies* over the axis ("vma": varying manual axes). Inside,
-# `jax.typeof(x)` is `float32[3]{V:i}`, and `jax.typeof(lax.psum(x, "i"))` is
-# `float32[3]`. That is how JAX proved above that the mean is replicated. It also
-# refuses a loop whose carry starts as a constant and becomes varying:
-
-
-# %%
-def total_of(x, start=0.0):
-    def add(total, number):
-        return total + number, None
-
-    return lax.scan(add, jnp.float32(start), x)[0]
-
-
-def from_varying(x):
-    if hasattr(lax, "pcast"):
-        return total_of(x, lax.pcast(0.0, "i", to="varying"))
-    return total_of(x, lax.pvary(0.0, "i"))  # its name in JAX 0.7
-
-
-for f, check_vma in ((total_of, True), (from_varying, True), (total_of, False)):
-    try:
-        found = spmd(f, check_vma=check_vma)(x)[0]
-    except TypeError:
-        found = "TypeError"
-    print(f"{f.__name__}, check_vma={check_vma}: {found}")
-
-# %% [markdown]
-# The `TypeError` says that "carry input and carry output must have equal types", here
-# `float32[]` and `float32[]{V:i}`, and suggests `jax.lax.pcast`, which declares a value
-# as varying. `spmd` and `check` pass `check_vma=False`: JAX tracks nothing, and all
-# that runs under `pmap` runs here. The price: JAX no longer knows that a `psum` is one
-# number on all devices. It counts that number once per device, so gradients *through* a
-# `psum` come out D times as large (section 4).
-#
-# Every function that you write in this lesson must obey two rules.
-#
-# - [arguments stay] **[arguments stay]** It does not modify, delete or donate its
-#   arguments.
-# - [nothing is remembered] **[nothing is remembered]** Its result depends on its
-#   arguments alone, not on earlier calls.
-#
-# And it runs on any axis:
+# and the name of the axis. As in lesson 1, it leaves its arguments as they are and does
+# not depend on earlier calls. Each exercise asks for one more thing:
 #
 # - [any axis] The axis may have any name and any number `D` of devices.
 #   `lax.axis_size(axis_name)` is `D`, a plain number.
@@ -197,6 +150,13 @@ for f, check_vma in ((total_of, True), (from_varying, True), (total_of, False)):
 # # device 0:  x = [1, 2, 9]   mask = [True, True, False]
 # # device 1:  x = [6, 9, 9]   mask = [True, False, False]
 # masked_mean(x, mask, "i")  # 3.0 on both; the mean of their means is 3.75
+# ```
+#
+# To try it by hand, map it as `check` does, in a cell below your function:
+#
+# ```python
+# values, counted = np.arange(24.0).reshape(8, 3), np.eye(8, 3, dtype=bool)
+# spmd(lambda x, mask: masked_mean(x, mask, "i"))(values, counted)  # f32[8]
 # ```
 #
 # - [mean of all entries] The result is the mean over all counted entries.
@@ -305,8 +265,8 @@ for name, top in (
 #   classes it holds.
 # - [no overflow] Logits of ±10,000 give finite results, right to two decimals.
 # - [differentiable] `jax.grad` of `-(targets * result).sum()`, this device's part of a
-#   cross-entropy, is the softmax minus the one-hot targets. (The derivative of a `psum`
-#   is a `psum`: it adds how this device's logits change the other parts.)
+#   cross-entropy, is the softmax minus the one-hot targets. (The derivative of your
+#   `psum` is a `psum`: it adds how this device's logits change the other parts.)
 
 
 # %% exercise="sharded_log_softmax" minutes=15 difficulty=2
@@ -383,13 +343,17 @@ def _():
 # `psum_scatter` with eight. With how many does a device end?
 
 # %%
+guess = None  # your prediction for `psum_scatter`
 wide = np.float32(10 * numbers[:, None] + numbers)  # f32[8, 8]
 gathered = spmd(lambda x: lax.all_gather(x, "i", tiled=True))(wide[:, :1])
 draw_collective('lax.all_gather(x, "i", tiled=True)', wide[:, :1], gathered)
 scattered = spmd(lambda x: lax.psum_scatter(x, "i"))(wide)
 draw_collective('lax.psum_scatter(x, "i")', wide, scattered)
+prediction("numbers on a device after psum_scatter", scattered[0].size, guess)
 
 # %% [markdown]
+# With eight after the gather, with one after the scatter.
+#
 # **An all-reduce is a reduce-scatter and an all-gather.** Between the two halves a
 # device needs only its own piece; section 5 builds on that.
 
@@ -431,9 +395,8 @@ draw_collective('lax.all_to_all(x, "i", 0, 0, tiled=True)', columns, exchange(co
 # | `all_to_all` | all-to-all | a piece from each | `n (D-1) / D` |
 # | `ppermute` | collective-permute | another's block | `n` |
 #
-# Mind that `n` is the **input** block of one device. NCCL and [the scaling
-# book](https://jax-ml.github.io/scaling-book/sharding/) count the full array, which
-# differs by a factor of D.
+# Mind that `n` is the **input** block of one device. For a gather, NCCL and [the scaling
+# book](https://jax-ml.github.io/scaling-book/sharding/) count the result, `D n`.
 
 # %% [markdown]
 # ### Exercise 2.3: reshard_rows_to_columns
@@ -454,10 +417,10 @@ draw_collective('lax.all_to_all(x, "i", 0, 0, tiled=True)', columns, exchange(co
 # reshard_rows_to_columns(x, "i")  # f32[16, 3]; on device 0 columns 0 to 2
 # ```
 #
-# - [split by columns] Device `d` ends with the `d`-th `C / D` columns of all rows, for
-#   any dtype.
-# - [one all_to_all] All that is sent is one `all_to_all` of the block, in its own
-#   dtype: no device ever holds the full matrix.
+# - [split by columns] Device `d` ends with the `d`-th `C / D` columns of all rows.
+# - [one all_to_all] All that is sent is one `all_to_all` of the block: no device ever
+#   holds the full matrix.
+# - [any dtype] A block of any dtype travels, and ends, in its own dtype.
 
 
 # %% exercise="reshard_rows_to_columns" minutes=10 difficulty=1
@@ -562,10 +525,21 @@ for name, f, check_vma in (
 
 # %% [markdown]
 # The average loss is the same number everywhere, but each device asks how it changes
-# with *its* copy, and no other device's gradient is in the answer: `2 d / D` if JAX
-# knows that the D averages are one number, and D times as much, `2 d`, if it counts
-# each of them. **Averaging losses does not average gradients.** The last line is what
-# training needs: take gradients first, then average them.
+# with *its* copy, and no other device's gradient is in the answer. **Averaging losses
+# does not average gradients.** The last line is what training needs: take gradients
+# first, then average them.
+#
+# **What `check_vma` is.** By default, `shard_map` tracks in the type of each value
+# whether it *varies* over the axis ("vma": varying manual axes): `jax.typeof(w)` is
+# `float32[]{V:i}`, and that of `lax.psum(w, "i")` is `float32[]`. So JAX could prove
+# that a mean is replicated (section 1), and counts the D averages here as one: `2 d /
+# D`. It also refuses a loop whose carry starts as a constant and becomes varying ("carry
+# input and carry output must have equal types"); `jax.lax.pcast(0.0, "i",
+# to="varying")`, `pvary` in JAX 0.7, is the remedy.
+#
+# `spmd` and `check` pass `check_vma=False`: all that runs under `pmap` runs here. The
+# price: JAX counts a `psum` or `pmean` once per device, so gradients *through* it come
+# out D times as large: `2 d`.
 
 # %% [markdown]
 # ## 5. The optimizer's state, an eighth on each device
@@ -577,7 +551,7 @@ for name, f, check_vma in (
 # update *between* the two halves of the all-reduce. After the reduce-scatter device `d`
 # has the mean gradient for the `d`-th piece of the weights. It updates that piece, with
 # the only copy of its moments, and the all-gather hands the new weights to everybody.
-# No more bytes are sent. In float32, without activations, a device holds of Llama 3 8B:
+# That sends not a byte more than the all-reduce. In float32, without activations, a device holds of Llama 3 8B:
 #
 # | | weights | gradients | moments | in all |
 # |---|---|---|---|---|
@@ -593,10 +567,10 @@ for name, f, check_vma in (
 #
 # Write `sharded_update(weights, velocity, grads, axis_name, lr, beta)`. Each device has
 # all `weights: (n, ...)`, the gradients of its own batch, `grads: (n, ...)`, and its
-# slice of the velocity, `(n / D, ...)`, the `d`-th on device `d`. With `g` the mean
-# gradient over the devices, it returns the new `(weights, velocity)`: the velocity is
-# `beta * velocity + g_d`, where `g_d` is the `d`-th slice of `g`, and the weights are
-# `weights - lr * velocity`, in full. `n` is a multiple of `D`.
+# slice of the velocity, `(n / D, ...)`, the `d`-th on device `d`. `n` is a multiple of
+# `D`. With `g_d` the `d`-th slice of the mean gradient, it returns the new `(weights,
+# velocity)`: its own slice of the velocity, `beta * velocity + g_d`, and all slices of
+# the weights, of which the `d`-th is the old one less `lr` times that new velocity.
 #
 # ```python
 # # 8 devices: weights, grads: f32[16, 3]; velocity: f32[2, 3]
@@ -673,7 +647,10 @@ def _():
 #
 # A classifier of words, on padded texts that are split over the devices, trained by
 # nothing but your functions. The logits are resharded by classes, so each word counts
-# on the device that has its class. (A real model would not do all of this at once.)
+# on the device that has its class.
+#
+# The loss is summed by a `psum`, so each gradient is D times this device's share
+# (section 4): their mean is the whole gradient.
 
 # %%
 rng, classes, tokens = np.random.default_rng(0), 4 * num_devices, 32
@@ -704,7 +681,6 @@ def loss_of_words(w, x, target):
 
 def your_step(w, velocity, x, target):
     loss, grads = jax.value_and_grad(loss_of_words)(w, x, target)
-    # These are D times this device's share (section 4): the mean is the shares' sum.
     return *sharded_update(w, velocity, grads, "i", 0.5, 0.9), loss
 
 
@@ -726,14 +702,17 @@ def _():
 
 
 # %% [markdown]
+# Two lines, one curve, although no device has ever held all of the logits, or all of the
+# velocity.
+#
 # **How long does it take?** The bytes of your step, for 16 GB of gradients, travel over
 # [NVLink](https://www.nvidia.com/en-us/data-center/h100/) inside a machine of H100s, or
 # over a network card between machines. Computing a step of Llama 3 8B on 8,192 tokens
-# per GPU takes about a second.
+# per GPU takes about a second (6 x 8 billion x 8,192 operations, at 400 TFLOP/s).
 #
 # <!-- NVIDIA's data sheet of the H100 SXM, read in November 2026: NVLink 900 GB/s in both
-# directions together, 989 TFLOP/s in bfloat16 without sparsity; 6 x 8 billion x 8,192
-# operations at 40 % of that are 0.99 s. A network card of 400 Gbit/s: 400 / 8. -->
+# directions together, 989 TFLOP/s in bfloat16 without sparsity, of which 40 % are taken
+# here. A network card of 400 Gbit/s: 400 / 8. -->
 
 # %%
 links = {"NVLink of an H100": 450e9, "a 400 Gbit/s network card": 50e9}  # bytes/s
@@ -765,7 +744,6 @@ def _():
 # - `psum`, `pmean`, `pmax`: all-reduce. `psum_scatter`, `all_gather`: its two halves.
 #   `ppermute`, `all_to_all`: blocks on the move.
 # - Sum numerators and denominators; the mean of means is a different number.
-# - Average gradients, not losses.
 # - ZeRO updates between the two halves of an all-reduce, each device its own slice.
 
 # %% [markdown]
@@ -872,8 +850,8 @@ draw_steps(parts, titles, complete=4, row="chunk", ring=True)
 # %% [markdown]
 # These three sends are a reduce-scatter: each device holds one finished chunk (device
 # `d` chunk `d + 1`, not `d` as after `psum_scatter`). Three more hand the finished
-# chunks on: an all-gather. In step `s`, from 0, device `d` sends chunk `d - s` and
-# receives chunk `d - s - 1`, modulo D, in both halves.
+# chunks on: an all-gather. Number the sends through both halves, from `s = 0` to `2 D -
+# 3`: in each, device `d` sends chunk `d - s` and receives chunk `d - s - 1`, modulo D.
 
 # %% [markdown]
 # ### Exercise 2.5: ring_all_reduce
@@ -933,8 +911,8 @@ def ring_all_reduce(x, axis_name):
 #   `d`. It is traced, and may still index the array: `chunks[(d - step) % D]`.
 # - `chunks.at[place].add(arrived)` and `chunks.at[place].set(arrived)` return the
 #   changed array.
-# - In step `s`, `lax.ppermute` sends chunk `(d - s) % D` to the right. What arrives is
-#   added to chunk `(d - s - 1) % D` in the first `D - 1` steps, and replaces it later.
+# - What arrives is added to chunk `(d - s - 1) % D` in the first `D - 1` sends, and
+#   replaces it later.
 
 # %% check="ring_all_reduce"
 
@@ -1011,7 +989,8 @@ prediction("the psum of eight 100s in int8", total, guess)
 #
 # Write `int8_all_reduce(x, axis_name)`: the approximate sum of `x: (n,)` over the
 # devices, on all of them. `n` is a multiple of D. In both halves of this all-reduce,
-# only int8 numbers and a few scales travel. Let `m` be the largest `|x|` on any device.
+# only int8 numbers and a few scales travel, and a device adds, in float32, pieces that
+# have arrived. Let `m` be the largest `|x|` on any device.
 #
 # ```python
 # # 8 devices: x is f32[4096] on each, between -1 and 1
@@ -1027,7 +1006,7 @@ prediction("the psum of eight 100s in int8", total, guess)
 # AllReduce across various network topologies", on TPUs. -->
 
 
-# %% exercise="int8_all_reduce" minutes=15 difficulty=2
+# %% exercise="int8_all_reduce" minutes=20 difficulty=2
 def int8_all_reduce(x, axis_name):
     """Sums over the devices, approximately, and sends int8 numbers.
 
@@ -1064,10 +1043,8 @@ def int8_all_reduce(x, axis_name):
 # %% check="int8_all_reduce"
 
 # %% [markdown] built="int8_all_reduce"
-# Against bfloat16 gradients the factor is 2, not 4. Inside a ring, sums would be
-# rounded again at every hop. One may also send less often, as in [local
-# SGD](https://arxiv.org/abs/1805.09767): lesson 1's drifting replicas, averaged every
-# few steps.
+# Against bfloat16 gradients the factor is 2, not 4. One may also send less often, as in
+# [local SGD](https://arxiv.org/abs/1805.09767).
 
 
 # %%
@@ -1087,7 +1064,7 @@ def _():
 
 
 # %% [markdown]
-# ## 9. Statistics and ensembles
+# ## 9. Statistics of the whole batch
 
 # %% [markdown]
 # ### Exercise 2.7: sync_batch_norm
@@ -1144,8 +1121,8 @@ def sync_batch_norm(x, axis_name, eps):
 # %% check="sync_batch_norm"
 
 # %% [markdown] built="sync_batch_norm"
-# Lesson 3 puts such a layer into a network. Sending `F` numbers instead of `B x F` is
-# the pattern of this lesson: reduce first, then communicate.
+# Sending `F` numbers instead of `B x F` is the pattern of this lesson: reduce first,
+# then communicate.
 
 
 # %%
@@ -1163,37 +1140,6 @@ def _():
     print("  own: ", *(f"{value:5.2f}" for value in alone[0, :, :3].ravel()))
     print("  sync:", *(f"{value:5.2f}" for value in found[0, :, :3].ravel()))
 
-
-# %% [markdown]
-# **An ensemble.** Lesson 1 initialised a different model on each device. Trained
-# without any communication, they need one `pmean` to average their *probabilities*,
-# which is nearly always more accurate than a typical member ([Lakshminarayanan et al.,
-# 2016](https://arxiv.org/abs/1612.01474)).
-
-# %%
-rng = np.random.default_rng(0)
-label = rng.integers(5, size=1200)
-points = np.float32(rng.normal(size=(5, 20))[label] + 2.5 * rng.normal(size=(1200, 20)))
-chosen = rng.integers(200, size=(num_devices, 60))  # each member sees other rows
-
-
-def member(x, label):  # trained on its own rows, then asked about 1,000 new ones
-    def loss(w):
-        log_probs = jax.nn.log_softmax(x @ w)
-        return -jnp.take_along_axis(log_probs, label[:, None], axis=1).mean()
-
-    w, _ = lax.scan(lambda w, _: (w - jax.grad(loss)(w), None), w0, None, length=100)
-    probs = jax.nn.softmax(points[200:] @ w)
-    return probs.argmax(axis=1), lax.pmean(probs, "i").argmax(axis=1)
-
-
-w0 = jnp.zeros((20, 5))
-alone, together = spmd(member)(points[chosen], label[chosen])
-right = (np.asarray(alone) == label[200:]).mean(axis=1)
-print(
-    f"a member is right on {right.mean():.0%} ({right.min():.0%} to {right.max():.0%})"
-)
-print(f"the ensemble on {(np.asarray(together[0]) == label[200:]).mean():.0%}")
 
 # %% [markdown]
 # ## 10. Train with fewer bytes
@@ -1254,6 +1200,10 @@ def _():
 
 
 # %% [markdown]
+# It does not: three curves, one line. And the 28 GB of bfloat16 need not be so much: in
+# eight bits they are 14.
+
+# %% [markdown]
 # ## Bonus: attention and experts
 #
 # **Attention in a ring.** Each of a million positions looks at all others: 10^12
@@ -1311,13 +1261,13 @@ print("as of all four:", np.isclose(total, np.exp(blocks - blocks.max()).sum()))
 # - [nothing is stacked] No array grows with the number of devices: keys, values, scores
 #   or results of several blocks are never stacked. Scores are not kept for later.
 # - [only keys and values travel] A device sends `D - 1` blocks of keys and of values by
-#   `lax.ppermute`, and nothing else. (A send whose result nobody uses does not count,
-#   but each round of a `lax` loop does, the last one too.)
+#   `lax.ppermute`, and nothing else. (A `lax` loop of D rounds that sends in each of
+#   them sends once too often.)
 # - [no overflow] Scores of ±10,000 (after the division by `sqrt(F)`) give finite, right
 #   results.
 
 
-# %% exercise="ring_attention" minutes=25 difficulty=3
+# %% exercise="ring_attention" minutes=30 difficulty=3
 def ring_attention(q, k, v, axis_name):
     """Computes attention over a sequence that is split over the devices.
 
@@ -1392,8 +1342,8 @@ def _():
 # `capacity` **slots** for each expert. Its tokens take them in the order of their rows;
 # empty slots travel as zeros, and a token that finds no slot is **dropped**.
 #
-# **Predict, then run.** Four tokens on each device, two slots per expert. Which tokens
-# are dropped?
+# **Predict, then run.** Device 0 has tokens 1 to 4, device 1 tokens 11 to 14, and so on;
+# `expert` says what they choose. With two slots per expert, which tokens are dropped?
 
 # %%
 tokens = 10 * np.arange(few)[:, None] + np.arange(1, 5)
@@ -1414,15 +1364,14 @@ arrived = spmd(lambda x: lax.all_to_all(x, "i", 0, 0), small)(filled)
 draw_collective('lax.all_to_all(x, "i", 0, 0)', filled, arrived)
 
 # %% [markdown]
-# White zeros are empty slots; 4, 23 and 24 were dropped. A second `all_to_all` takes
+# Grey zeros are empty slots; 4, 23 and 24 were dropped. A second `all_to_all` takes
 # results back to the same row and slot.
 
 # %% [markdown]
 # ### Exercise 2.9: expert_layer
 #
-# GShard ([Lepikhin et al., 2020](https://arxiv.org/abs/2006.16668)) and Switch
-# Transformers ([Fedus et al., 2021](https://arxiv.org/abs/2101.03961)) brought this to
-# models of up to 1.6 trillion parameters.
+# Switch Transformers ([Fedus et al., 2021](https://arxiv.org/abs/2101.03961)) brought
+# this to models of up to 1.6 trillion parameters.
 #
 # Write `expert_layer(params, x, expert, capacity, axis_name)`. Device `d` has expert
 # `d`, a layer `{"w": (F, C), "b": (C,)}`; tokens `x: (B, F)`; and the number of the
@@ -1438,8 +1387,8 @@ draw_collective('lax.all_to_all(x, "i", 0, 0)', filled, arrived)
 # - [each token by its expert] A token's row holds its expert's result for it.
 # - [two all_to_alls] All that is sent is one `all_to_all` of at most `D x capacity`
 #   tokens, and one of as many results.
-# - [dropped tokens are 0] Tokens beyond the first `capacity` of a device for one expert
-#   give rows of zeros.
+# - [dropped tokens are 0] The row of a dropped token holds zeros.
+# - [arguments stay] It does not modify, delete or donate its arguments.
 
 
 # %% exercise="expert_layer" minutes=25 difficulty=3
@@ -1482,9 +1431,9 @@ def expert_layer(params, x, expert, capacity, axis_name):
 # %% check="expert_layer"
 
 # %% [markdown] built="expert_layer"
-# Mixtral or DeepSeek-V3 run such layers. What is missing is the choice: a small matrix
-# scores the experts, each token takes its best one or two, and the result is weighted
-# by the score so that a gradient reaches it.
+# Mixtral and DeepSeek-V3 run such layers. What is missing is the choice: a small matrix
+# scores the experts, each token takes its best few, and the result is weighted by the
+# score so that a gradient reaches it.
 
 
 # %%
@@ -1507,3 +1456,8 @@ def _():
             end="",
         )
         print(f" choices, {shares[1]:>3} if some experts are popular")
+
+
+# %% [markdown]
+# Empty slots cost memory and bytes, too. So training adds a small loss that evens the
+# choices out, and gives each expert one to two times its even share of slots.

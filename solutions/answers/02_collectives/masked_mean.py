@@ -1,4 +1,5 @@
-# %% wrong="counts one on each device" fails="mean of all entries; padding ignored"
+# %% wrong="counts one on each device" fails="mean of all entries"
+# cause: a device where nothing counts was counted as one entry
 """Protects the division before the sum: an empty device counts as one entry."""
 
 
@@ -18,6 +19,7 @@ def masked_mean(x, mask, axis_name):
 
 
 # %% wrong="drops nan alone" fails="padding ignored; empty mask"
+# cause: every nan was dropped, those that count, too
 """Takes care of nan and forgets infinity."""
 
 
@@ -66,7 +68,7 @@ def masked_mean(x, mask, axis_name):
     return total / jnp.maximum(count, 1)
 
 
-# %% wrong="mean of means" fails="mean of all entries; padding ignored"
+# %% wrong="mean of means" fails="mean of all entries"
 # cause: this is the mean of the devices' means
 """Averages the devices' means, although they count differently many entries."""
 
@@ -76,7 +78,7 @@ def masked_mean(x, mask, axis_name):
     return lax.pmean(own, axis_name)
 
 
-# %% wrong="mean of raw means" fails="mean of all entries; padding ignored; empty mask"
+# %% wrong="mean of raw means" fails="mean of all entries; empty mask"
 # cause: this is a mean of means: on device 0 nothing counts, 0 / 0
 """Averages the devices' means; one of them counts nothing."""
 
@@ -86,6 +88,7 @@ def masked_mean(x, mask, axis_name):
 
 
 # %% wrong="nan to num" fails="padding ignored"
+# cause: every nan was dropped, those that count, too
 """Hides a counted nan: the mean becomes 0."""
 
 
@@ -95,7 +98,7 @@ def masked_mean(x, mask, axis_name):
     return jnp.nan_to_num(total / count)
 
 
-# %% wrong="own device only" fails="mean of all entries; padding ignored"
+# %% wrong="own device only" fails="mean of all entries"
 # cause: each device kept its own mean: nothing was sent
 """Is right on one device and on eight forgets the other seven."""
 

@@ -1,4 +1,4 @@
-# %% wrong="axes swapped" fails="split by columns"
+# %% wrong="axes swapped" fails="split by columns; one all_to_all"
 """Cuts the rows and joins columns."""
 
 
@@ -10,7 +10,7 @@ def reshard_rows_to_columns(x, axis_name):
     return lax.all_to_all(x, axis_name, split_axis=0, concat_axis=1, tiled=True)
 
 
-# %% wrong="bool as int32" fails="one all_to_all"
+# %% wrong="bool as int32" fails="any dtype"
 """Sends a block of bools as int32, four times its bytes; all other dtypes as they are."""
 
 
@@ -23,7 +23,7 @@ def reshard_rows_to_columns(x, axis_name):
     return got.astype(x.dtype)
 
 
-# %% wrong="casts to float" fails="split by columns"
+# %% wrong="casts to float" fails="any dtype"
 """Computes with 32-bit floats whatever comes in."""
 
 
@@ -51,6 +51,7 @@ def reshard_rows_to_columns(x, axis_name):
 
 
 # %% wrong="gathers everything" fails="one all_to_all"
+# cause: every device was given all rows
 """Builds the whole matrix on every device and keeps a slice."""
 
 
@@ -63,7 +64,7 @@ def reshard_rows_to_columns(x, axis_name):
     return lax.dynamic_slice_in_dim(whole, lax.axis_index(axis_name) * width, width, 1)
 
 
-# %% wrong="half floats as float32" fails="one all_to_all"
+# %% wrong="half floats as float32" fails="any dtype"
 """Sends half floats as float32, twice their bytes; all other dtypes as they are."""
 
 
@@ -145,7 +146,7 @@ def reshard_rows_to_columns(x, axis_name):
     return lax.all_to_all(x, axis_name, 1, 0, tiled=True)
 
 
-# %% wrong="through float32" fails="split by columns"
+# %% wrong="through float32" fails="any dtype"
 """Breaks "for any dtype": moves the block as float32 and casts back; integers above
 2**24 lose bits.
 """
@@ -273,7 +274,7 @@ def reshard_rows_to_columns(x, axis_name):
     return lax.all_to_all(x.T, axis_name, 0, 1, tiled=True).T
 
 
-# %% wrong="complex in two halves" fails="one all_to_all"
+# %% wrong="complex in two halves" fails="any dtype"
 """Sends complex numbers as two arrays of floats."""
 
 
@@ -284,3 +285,23 @@ def reshard_rows_to_columns(x, axis_name):
     if jnp.iscomplexobj(x):
         return lax.complex(one(x.real), one(x.imag))
     return one(x)
+
+
+# %% wrong="cuts rows, joins columns" fails="split by columns"
+"""Takes split_axis for concat_axis: the block goes the other way."""
+
+
+def reshard_rows_to_columns(x, axis_name):
+    return lax.all_to_all(x, axis_name, split_axis=0, concat_axis=1, tiled=True)
+
+
+# %% wrong="reshapes rows into pieces" fails="split by columns"
+# cause: rows were cut, not columns, and then reshaped
+"""Sends pieces of rows, and gives what arrives the right shape."""
+
+
+def reshard_rows_to_columns(x, axis_name):
+    num_devices = lax.axis_size(axis_name)
+    pieces = x.reshape(num_devices, -1)
+    arrived = lax.all_to_all(pieces, axis_name, 0, 0, tiled=True)
+    return arrived.reshape(-1, x.shape[1] // num_devices)

@@ -170,6 +170,7 @@ def ring_all_reduce(x, axis_name):
 
 
 # %% wrong="sums as floats" fails="sum of all"
+# cause: whole numbers were added up as float32, which rounds them
 """Adds whole numbers up as 32-bit floats."""
 
 
@@ -479,3 +480,20 @@ def ring_all_reduce(x, axis_name):
         return s + 1, parts.at[at].set(got + jnp.where(s < D - 1, parts[at], 0))
 
     return lax.while_loop(more, send, (0, x.reshape(D, -1)))[1].reshape(x.shape)
+
+
+# %% wrong="second half begins anew" fails="TODO"
+"""Numbers the sends of each half from 0, so that unfinished chunks are handed on."""
+
+
+def ring_all_reduce(x, axis_name):
+    num_devices, me = lax.axis_size(axis_name), lax.axis_index(axis_name)
+    pairs = [(d, (d + 1) % num_devices) for d in range(num_devices)]
+    chunks = x.reshape(num_devices, -1, *x.shape[1:])
+    for is_sum in (True, False):
+        for step in range(num_devices - 1):
+            sent = chunks[(me - step) % num_devices]
+            place = chunks.at[(me - step - 1) % num_devices]
+            arrived = lax.ppermute(sent, axis_name, pairs)
+            chunks = place.add(arrived) if is_sum else place.set(arrived)
+    return chunks.reshape(x.shape)

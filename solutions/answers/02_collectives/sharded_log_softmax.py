@@ -18,7 +18,7 @@ def sharded_log_softmax(logits, axis_name):
     return shifted - jnp.log(total)
 
 
-# %% wrong="eight devices" fails="any axis"
+# %% wrong="eight devices" fails="differentiable; any axis"
 """Makes the sum from the mean over eight devices."""
 
 
@@ -63,7 +63,7 @@ def sharded_log_softmax(logits, axis_name):
     )
 
 
-# %% wrong="means in place of sums" fails="log-softmax of all; no overflow; differentiable"
+# %% wrong="means in place of sums" fails="log-softmax of all"
 # cause: the sums were averaged, not added up
 """Averages the sums over the devices: right on one device only."""
 
@@ -95,7 +95,7 @@ def sharded_log_softmax(logits, axis_name):
     return logits - jnp.log(lax.psum(jnp.exp(logits).sum(-1, keepdims=True), axis_name))
 
 
-# %% wrong="own classes" fails="log-softmax of all; no overflow; differentiable"
+# %% wrong="own classes" fails="log-softmax of all"
 # cause: each device normalised over its own classes only
 """Normalises over the classes of its own device."""
 
@@ -104,7 +104,7 @@ def sharded_log_softmax(logits, axis_name):
     return jax.nn.log_softmax(logits)
 
 
-# %% wrong="own maximum" fails="log-softmax of all; no overflow; differentiable"
+# %% wrong="own maximum" fails="log-softmax of all"
 # cause: each device subtracted its own maximum: share it
 """Subtracts another maximum on each device, so that the sums do not fit together."""
 
@@ -116,7 +116,7 @@ def sharded_log_softmax(logits, axis_name):
     )
 
 
-# %% wrong="returns the softmax" fails="log-softmax of all; no overflow; differentiable"
+# %% wrong="returns the softmax" fails="log-softmax of all"
 # cause: this is the softmax, without a logarithm
 """Divides by the sum and takes no logarithm."""
 
@@ -128,6 +128,7 @@ def sharded_log_softmax(logits, axis_name):
 
 
 # %% wrong="stops all gradients" fails="differentiable"
+# cause: no derivative goes through the sum of the exponentials
 """Lets no gradient through the sum of the exponentials either."""
 
 

@@ -1,4 +1,5 @@
 # %% wrong="all reduces" fails="bytes of one all-reduce"
+# cause: every device was given all of the mean gradient
 """Sums all gradients everywhere and keeps a slice: more bytes than needed."""
 
 
@@ -393,3 +394,30 @@ def sharded_update(weights, velocity, grads, axis_name, lr, beta):
     )
     new = optax.apply_updates(own, jax.tree.map(lambda s: -lr * s, step))
     return lax.all_gather(new, axis_name, tiled=True), state.trace
+
+
+# %% wrong="first slice of the weights" fails="same numbers"
+# cause: every device took the first slice of the weights
+"""Scatters the gradients, and forgets which slice of the weights is its own."""
+
+
+def sharded_update(weights, velocity, grads, axis_name, lr, beta):
+    total = lax.psum_scatter(grads, axis_name, tiled=True)
+    velocity = beta * velocity + total / lax.axis_size(axis_name)
+    own = weights[: len(velocity)]
+    return lax.all_gather(own - lr * velocity, axis_name, tiled=True), velocity
+
+
+# %% wrong="keeps its own rounding" fails="identical replicas"
+# cause: they differ by rounding: a device did not take what was gathered
+"""Replaces its slice of what was gathered by a sum in a different order."""
+
+
+def sharded_update(weights, velocity, grads, axis_name, lr, beta):
+    num_devices, me = lax.axis_size(axis_name), lax.axis_index(axis_name)
+    mean = lax.psum_scatter(grads, axis_name, tiled=True) / num_devices
+    new = beta * velocity + mean
+    own = weights.reshape(num_devices, *velocity.shape)[me]
+    whole = lax.all_gather(own - lr * new, axis_name, tiled=True)
+    again = (own - lr * beta * velocity) - lr * mean
+    return lax.dynamic_update_slice_in_dim(whole, again, me * len(own), 0), new

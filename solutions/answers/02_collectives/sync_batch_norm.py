@@ -275,3 +275,14 @@ def sync_batch_norm(x, axis_name, eps):
     mean = total(x) / rows
     var = total((x - mean) ** 2) / rows
     return (x - mean) / jnp.sqrt(var + eps), mean, var
+
+
+# %% wrong="one row less" fails="TODO"
+"""Divides by the rows less one, as torch.var does."""
+
+
+def sync_batch_norm(x, axis_name, eps):
+    count = len(x) * lax.axis_size(axis_name)
+    mean = lax.pmean(x.mean(axis=0), axis_name)
+    var = lax.psum(((x - mean) ** 2).sum(axis=0), axis_name) / (count - 1)
+    return (x - mean) / jnp.sqrt(var + eps), mean, var
