@@ -1920,6 +1920,16 @@ def one_f_one_b(num_stages, num_microbatches):
 # %% [markdown] built="one_f_one_b"
 # Megatron-LM keeps each stage's order only, and lets the arrival of data decide the ticks.
 
+
+# %%
+@needs("one_f_one_b")
+def _():
+    draw_turns(one_f_one_b(4, 8), "Your schedule, eight microbatches")
+    for name, made in (("GPipe", gpipe(16, 128)), ("yours", one_f_one_b(16, 128))):
+        text = f"{name}, 128 microbatches on 16 stages: {len(made)} ticks"
+        print(f"{text}, stage 0 keeps {most_kept(made, 0)}")
+
+
 # %% [markdown]
 # *Zero-bubble* schedules ([ZB-H1](https://arxiv.org/abs/2401.10241)) split a backward
 # turn in two. `B` computes the gradient that the stage before waits for. For `W`, the
@@ -1931,58 +1941,57 @@ def one_f_one_b(num_stages, num_microbatches):
 
 
 # %%
-def clocked(schedule, costs):  # bars of each stage: (start, length, text)
+def is_free(own):  # when a stage with these bars, (start, length, text), is free
+    return sum(own[-1][:2]) if own else 0
+
+
+def add(own, costs, kind, m, ready=0):
+    own.append((max(ready, is_free(own)), costs[kind], f"{kind}{m}"))
+    return is_free(own)
+
+
+def kept_over_time(bars, end, frees):  # microbatches that each stage keeps
+    def kept(own, time):
+        begun = sum(text[0] == "F" and start <= time for start, _, text in own)
+        return begun - sum(t[0] == frees and start + n <= time for start, n, t in own)
+
+    return [[kept(own, time) for own in bars] for time in np.arange(0, end, 0.5)]
+
+
+# %%
+def clocked(schedule, costs):  # the bars of each stage, and when the last one ends
     done, stages = {}, len(schedule[0])
     bars, waiting = ([[] for _ in range(stages)] for _ in range(2))
-
-    def is_free(s):
-        return sum(bars[s][-1][:2]) if bars[s] else 0
-
-    def run(s, kind, m, ready=0):
-        start = max(ready, is_free(s))
-        bars[s].append((start, costs[kind], f"{kind}{m}"))
-        return start + costs[kind]
-
     for tick in schedule:
         for s, (kind, m) in ((s, turn) for s, turn in enumerate(tick) if turn):
             ready = done.get((kind, m, s - 1 if kind == "F" else s + 1), 0)
             while waiting[s] and (
-                is_free(s) + costs["W"] <= ready  # in a gap
+                is_free(bars[s]) + costs["W"] <= ready  # in a gap
                 or (kind == "F" and m - waiting[s][0] >= stages)  # to free memory
             ):
-                run(s, "W", waiting[s].pop(0))
-            done[kind, m, s] = run(s, kind, m, ready)
+                add(bars[s], costs, "W", waiting[s].pop(0))
+            done[kind, m, s] = add(bars[s], costs, kind, m, ready)
             if kind == "B" and "W" in costs:
                 waiting[s].append(m)
-    for s, left in enumerate(waiting):
+    for own, left in zip(bars, waiting, strict=True):
         for m in left:
-            run(s, "W", m)
-    end = max(map(is_free, range(stages)))
-    return {f"stage {s}": own for s, own in enumerate(bars)}, end
-
-
-def kept_over_time(bars, end, frees):  # microbatches that each stage keeps
-    return [
-        [
-            sum(text[0] == "F" and start <= time for start, _, text in own)
-            - sum(text[0] == frees and start + n <= time for start, n, text in own)
-            for own in bars.values()
-        ]
-        for time in np.arange(0, end, 0.5)
-    ]
+            add(own, costs, "W", m)
+    return bars, max(map(is_free, bars))
 
 
 # %%
+turns = {
+    "Yours": {"F": 1.0, "B": 2.0},
+    "Split": {"F": 1.0, "B": 1.0, "W": 1.0},
+    "Yours, remat": {"F": 1.0, "B": 2.7},
+    "Split, remat": {"F": 1.0, "B": 1.7, "W": 1.7},  # both compute forward again
+}
+
+
 @needs("one_f_one_b")
 def _():
     schedule = one_f_one_b(4, 8)
-    draw_turns(schedule, "Your schedule, eight microbatches")
-    for name, costs in {
-        "Yours": {"F": 1.0, "B": 2.0},
-        "Split": {"F": 1.0, "B": 1.0, "W": 1.0},
-        "Yours, remat": {"F": 1.0, "B": 2.7},
-        "Split, remat": {"F": 1.0, "B": 1.7, "W": 1.7},  # each computes forward again
-    }.items():
+    for name, costs in turns.items():
         bars, end = clocked(schedule, costs)
         kept = kept_over_time(bars, end, "W" if "W" in costs else "B")
         idle, most = 1 - 8 * sum(costs.values()) / end, np.max(kept, axis=0).tolist()
@@ -1990,12 +1999,10 @@ def _():
             f"{name:<12} {end:.1f} forward turns, {idle:.0%} idle; stages keep {most}"
         )
         if "remat" not in name:
-            draw_timeline(bars, "time in forward turns", name)
+            rows = {f"stage {s}": own for s, own in enumerate(bars)}
+            draw_timeline(rows, "time in forward turns", name)
             title = f"{name}: microbatches that stage d, on device d, keeps"
             draw_replicas(kept, "microbatches", title, xlabel="half forward turn")
-    for name, made in (("GPipe", gpipe(16, 128)), ("yours", one_f_one_b(16, 128))):
-        text = f"{name}, 128 microbatches on 16 stages: {len(made)} ticks"
-        print(f"{text}, stage 0 keeps {most_kept(made, 0)}")
 
 
 # %% [markdown]
