@@ -101,6 +101,16 @@ CAUSES = (  # what errors of Python's and JAX's mean in a lesson
         " axis",
     ),
     (
+        r"scatter dimension size \d+ must match shard count",
+        "without tiled=True, psum_scatter takes an axis with one entry for each device,"
+        " and drops it",
+    ),
+    (
+        r"pytree structure error.*\bout_shardings",
+        "out_shardings need the structure of what the function returns: a tuple of two"
+        " for two results",
+    ),
+    (
         r"_specs entry which is too long",
         "a spec names more axes than its array has: P() for a single number",
     ),

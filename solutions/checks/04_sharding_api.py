@@ -919,6 +919,8 @@ def examples_of_sharded_matmul():
         seen = observe(sharded_matmul, a, b, count, compiled=True)
         with statement("same product"):
             expect_close(seen, product, rtol=1e-4, atol=1e-5, mistakes=causes)
+        if seen.error:
+            continue  # with other numbers for other devices
         causes = {"replicated on every device": ()}
         where = {"the result": ("", ("i",))}
         with statement("rows come out"):

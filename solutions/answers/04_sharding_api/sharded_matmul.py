@@ -244,7 +244,7 @@ def sharded_matmul(a, b, num_devices):
     return jax.jit(mapped)(a, b)
 
 
-# %% wrong="scatters the columns" fails="same product; rows come out"
+# %% wrong="scatters the columns" fails="same product"
 """Leaves the result split by columns."""
 
 
@@ -495,3 +495,18 @@ def sharded_matmul(a, b, num_devices):
     specs = {"in_specs": (P("i"), P()), "out_specs": P("i")}
     mapped = jax.shard_map(lambda rows, b: rows @ b, mesh=mesh, **specs)
     return jax.jit(mapped)(a, b)
+
+
+# %% wrong="scatters without tiles" fails="same product"
+# cause: without tiled=True, psum_scatter takes an axis with one entry for each device, and drops it
+"""Leaves tiled=True out."""
+
+
+def sharded_matmul(a, b, num_devices):
+    mesh = make_mesh((num_devices,), ("i",))
+
+    def multiply(a_block, b_block):
+        return jax.lax.psum_scatter(a_block @ b_block, "i")
+
+    specs = {"in_specs": (P(None, "i"), P("i")), "out_specs": P("i")}
+    return jax.jit(jax.shard_map(multiply, mesh=mesh, **specs))(a, b)
