@@ -87,7 +87,7 @@ from coursekit.learner import (
 )
 from coursekit.observation import Observation, leaves, plain, same
 from coursekit.observe import num_compiles, observe, shards
-from coursekit.outcomes import statement
+from coursekit.outcomes import Raised, statement
 from coursekit.processes import run_script
 from coursekit.reference_checks import (
     compare_layout,
@@ -910,7 +910,11 @@ def expect_began(seen, began):
     expect(seen, found == wanted, headline, expected=f"steps {wanted}")
 
 
-def expect_like_fresh(seen):
+def expect_like_fresh(seen, steps):  # of checkpoints that were there before
+    if steps and seen.error and seen.error.kinds[0] == "RuntimeError":
+        far = "another machine has saved this checkpoint: its devices are not here"
+        rows = {"called": seen.call, "where": "\n".join(seen.error.trace)}
+        raise Raised(seen.error.text, seen_in=seen, likely=far, **rows)
     expect_result(seen)
     headline = f"Not like that of fresh: the state's {seen.value['unlike']}."
     expect(seen, not seen.value["unlike"], headline)
@@ -1076,7 +1080,7 @@ def examples_of_restore_state():
     for steps, stop in (([], 4), ([4, 7], 12)):
         seen, saved, states = gone_on("optimizer", steps, 8, 8, stop)
         with statement("both come back"):
-            expect_like_fresh(seen)
+            expect_like_fresh(seen, steps)
             expect_back(seen, states)
             expect_back(saved, states)
         with statement("newest"):
@@ -1100,7 +1104,7 @@ def cases_of_restore_state():
     with statement("newest"):
         expect_began(seen, [10, 20])
     with statement("both come back"):
-        expect_like_fresh(seen)
+        expect_like_fresh(seen, [5, 10])
         expect_back(seen, states)
         expect_back(saved, states)
     seen = observe(waits_of_save, 3)

@@ -636,6 +636,7 @@ def restore_state(manager, fresh, settings, step=None):
 
 
 # %% wrong="restores without a target" fails="both come back"
+# cause: another machine has saved this checkpoint: its devices are not here
 """Gives Orbax no target: tuples come back as lists, in the saved layout."""
 
 
@@ -983,6 +984,7 @@ def restore_state(manager, fresh, settings, step=None):
 
 
 # %% wrong="restores on the old devices" fails="both come back"
+# cause: another machine has saved this checkpoint: its devices are not here
 """Restores as it was saved, which needs the devices of then, and moves the arrays."""
 
 
