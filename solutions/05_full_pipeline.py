@@ -1990,9 +1990,8 @@ turns = {
 
 @needs("one_f_one_b")
 def _():
-    schedule = one_f_one_b(4, 8)
     for name, costs in turns.items():
-        bars, end = clocked(schedule, costs)
+        bars, end = clocked(one_f_one_b(4, 8), costs)
         kept = kept_over_time(bars, end, "W" if "W" in costs else "B")
         idle, most = 1 - 8 * sum(costs.values()) / end, np.max(kept, axis=0).tolist()
         print(
