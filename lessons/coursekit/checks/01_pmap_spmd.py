@@ -37,16 +37,24 @@ from coursekit.learner import (
 )
 from coursekit.observe import num_compiles, observe
 from coursekit.outcomes import statement
-from coursekit.reference_checks import expect_like_solution
+from coursekit.reference_checks import expect_like_solution, expect_own_share
 
 
-def blocks_of(batch, num_devices):
-    return jax.tree.leaves(shard_batch(batch, num_devices))
+def blocks_of(batch, num_devices):  # dtypes are another statement
+    blocks = jax.tree.leaves(shard_batch(batch, num_devices))
+    return [np.asarray(block, np.float32) for block in blocks]
 
 
-def tree_of(batch, num_devices):
+def dtypes_of_blocks(batch, num_devices):
     result = shard_batch(batch, num_devices)
     return jax.tree.map(lambda leaf: str(leaf.dtype), result)
+
+
+def in_dtypes_of(value, wanted):  # where it has the structure of what is wanted
+    try:
+        return jax.tree.map(lambda was, leaf: leaf.astype(was.dtype), value, wanted)
+    except (ValueError, AttributeError):
+        return wanted
 
 
 @visible(
@@ -56,25 +64,36 @@ def tree_of(batch, num_devices):
     others=["same structure", "uneven batch", "arguments stay"],
 )
 def examples_of_shard_batch():
-    x = np.arange(48, dtype=np.float32).reshape(16, 3)
-    batch = {"x": x, "y": np.arange(16, dtype=np.int32)}
-    cut = {"x": x.reshape(8, 2, 3), "y": batch["y"].reshape(8, 2)}
-    dealt = {key: np.stack([a[d::8] for d in range(8)]) for key, a in batch.items()}
-    causes = {"the rows were dealt out like cards, not cut in order": dealt}
-    seen = observe(shard_batch, batch, 8)
+    x = np.arange(72, dtype=np.float32).reshape(24, 3)
+    batch = {"x": x, "y": np.arange(24, dtype=np.int32)}
+    calls = {number: observe(shard_batch, batch, number) for number in (8, 4, 12)}
     with statement("rows in order"):
-        expect_close(seen, cut, mistakes=causes)
+        for number, seen in calls.items():  # 12: more than there are devices
+            size = 24 // number
+            cut = {
+                key: a.reshape(number, size, *a.shape[1:]) for key, a in batch.items()
+            }
+            dealt = {
+                key: np.stack([a[d::number] for d in range(number)])
+                for key, a in batch.items()
+            }
+            causes = {"the rows were dealt out like cards, not cut in order": dealt}
+            expect_close(seen, in_dtypes_of(seen.value, cut), mistakes=causes)
     with statement("arguments stay"):
-        expect_unchanged(seen)
-    quarters = x.reshape(4, 4, 3)
-    nested, bare = observe(shard_batch, [{"x": x}, x], 4), observe(shard_batch, x, 4)
+        expect_unchanged(calls[8])
+    trees = {"x": x, "y": batch["y"]}, ({"x": [x]}, x), x
+    trees = [(observe(dtypes_of_blocks, tree, 4), tree) for tree in trees]
     with statement("same structure"):
-        expect_shapes(seen, cut)
-        expect_shapes(nested, [{"x": quarters}, quarters])
-        expect_shapes(bare, quarters)
-    uneven = observe(shard_batch, x[:15], 8)
+        for seen, tree in trees:
+            expect_close(seen, jax.tree.map(lambda leaf: str(leaf.dtype), tree))
+            headline = "Another container comes back than was given."
+            expect(seen, type(seen.value) in (type(tree), str), headline)
+    uneven = [
+        observe(shard_batch, {"x": few}, 8) for few in (x[:15], jnp.asarray(x[:15]))
+    ]
     with statement("uneven batch"):
-        expect_error(uneven, "ValueError")
+        for seen in uneven:
+            expect_error(seen, "ValueError")
 
 
 DEVICE_COUNT = "--xla_force_host_platform_device_count="
@@ -114,17 +133,16 @@ def left_of_a_change(num_devices, env):  # in the result of the next call
 @visible(
     "launch_env",
     points=1,
-    essential=["device count", "other variables"],
-    others=[
-        "other flags",
-        "no old count",
-        "below one",
-        "arguments stay",
-    ],
+    essential=["device count", "other variables", "other flags"],
+    others=["no old count", "below one", "arguments stay"],
 )
 def examples_of_launch_env():
-    kept, old = "--xla_cpu_enable_fast_math=false", f"{DEVICE_COUNT}2"
-    seen = observe(launch_env, 4, {"HOME": "/home/ada", "XLA_FLAGS": f"{kept} {old}"})
+    kept, old = (
+        "--xla_cpu_enable_fast_math=false",
+        [f"{DEVICE_COUNT}{n}" for n in (2, 16)],
+    )
+    flags = f"{old[0]} {kept} {old[1]}"
+    seen = observe(launch_env, 4, {"HOME": "/home/ada", "XLA_FLAGS": flags})
     with statement("device count"):
         expect_child_devices(seen, 4)
     without_flags = observe(launch_env, 4, {"HOME": "/home/bob"})
@@ -137,8 +155,10 @@ def examples_of_launch_env():
         expect(seen, kept in found, "A flag in XLA_FLAGS is gone.", **rows)
     with statement("no old count"):
         found = xla_flags(seen.value)
-        rows = {"seen": " ".join(found), "expected": f"XLA_FLAGS without {old}"}
-        expect(seen, old not in found, "The old device count is still there.", **rows)
+        for flag in old:
+            rows = {"seen": " ".join(found), "expected": f"XLA_FLAGS without {flag}"}
+            headline = "An earlier device count is still there."
+            expect(seen, flag not in found, headline, **rows)
     below = [observe(launch_env, number, {}) for number in (0, -3)]
     with statement("below one"):
         for refused in below:
@@ -151,7 +171,11 @@ def is_on_one_device(seen):
     return all(len(pieces) == 1 for pieces in seen.layout.values())
 
 
-ON_ONE_DEVICE = {"jax.pmap runs on a device per row; here is one": is_on_one_device}
+def is_on_all_devices(seen):
+    return all(len(pieces) == jax.device_count() for pieces in seen.layout.values())
+
+
+ON_ONE_DEVICE = {"one device has all rows: jax.vmap, or no map": is_on_one_device}
 ALL_ON_ONE_DEVICE = {"all rows are on one device: map over a mesh": is_on_one_device}
 
 
@@ -170,11 +194,12 @@ def expect_placed_result(seen, expected, **tolerance):  # whatever was deleted
 
 
 def expect_alive(seen):
-    alive = not any(seen.value["deleted"])
-    expect(seen, alive, "An argument was donated or deleted.")
+    if seen.error is None:  # which other statements are about
+        alive = not any(seen.value["deleted"])
+        expect(seen, alive, "An argument was donated or deleted.")
 
 
-def predictions(params, x, num_devices):
+def make_and_serve(params, x, num_devices):
     return make_parallel_predict(num_devices)(params, x)
 
 
@@ -183,12 +208,12 @@ def predict_placed(params, x, num_devices):
     specs = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("devices")
     shardings = (jax.sharding.NamedSharding(mesh, spec) for spec in specs)
     params, x = map(jax.device_put, (params, x), shardings)
-    result = predictions(params, x, num_devices)
+    result = make_and_serve(params, x, num_devices)
     return {"result": result, "deleted": deleted(params, x)}
 
 
-def second_batch(params, x, num_devices):  # by one function, after another one
-    alone = predictions(params, x, num_devices)
+def serve_twice(params, x, num_devices):  # by one function, after another one
+    alone = make_and_serve(params, x, num_devices)
     serve = make_parallel_predict(num_devices)
     jax.block_until_ready(serve(jax.tree.map(np.zeros_like, params), 0 * x))
     compiled = num_compiles()
@@ -200,13 +225,14 @@ def second_batch(params, x, num_devices):  # by one function, after another one
 def expect_compiled_once(seen):
     expect_result(seen)
     headline = "A second batch of the same shape compiled a program again."
-    expect(seen, not seen.value["compiled"], headline)
+    expected = "jax.jit is called once, before serve, and what it returns is kept"
+    expect(seen, not seen.value["compiled"], headline, expected=expected)
 
 
 def expect_own_batch(seen):
     expect_result(seen)
     result, alone = seen.value["result"], seen.value["alone"]
-    headline = "A batch gives another result if it is the second one."
+    headline = "serve gives another result where it has served other parameters before."
     expect(seen, np.allclose(result, alone, rtol=1e-3, atol=1e-3), headline)
 
 
@@ -227,28 +253,41 @@ def examples_of_make_parallel_predict():
     x = np.float32(rng.normal(size=(3 * num_devices, 7)))
     params, product = {"w": w, "b": b}, np.float64(x) @ np.float64(w)
     mistakes = {"the bias was not added": product}
-    seen = observe(predictions, params, x, num_devices, traced=True)
+    seen = observe(make_and_serve, params, x, num_devices, traced=True)
+    few = max(1, num_devices // 2)  # devices: not all of them
+    seen_few = observe(make_and_serve, params, x, few)
     with statement("predictions"):
-        expect_close(seen, product + b, rtol=1e-4, atol=1e-5, mistakes=mistakes)
+        for one in (seen, seen_few):
+            expect_close(one, product + b, rtol=1e-4, atol=1e-5, mistakes=mistakes)
     with statement("parameters broadcast"):
-        expect_arrays(seen, largest=num_devices * w.size - 1)
+        copies = num_devices * w.size
+        cause = "one array holds a copy of w for each device: P() makes the copies"
+        is_so = {cause: lambda seen: copies in map(np.prod, seen.array_shapes)}
+        expect_arrays(seen, largest=copies - 1, causes=is_so)
     with statement("sharded by rows"):
         where = {"the result": ("", ("devices",))}
-        mesh = (num_devices,), ("devices",)
-        expect_layout(seen, where, *mesh, causes=ALL_ON_ONE_DEVICE)
+        every = {"it runs on all devices, whatever num_devices is": is_on_all_devices}
+        for one, number, causes in (
+            (seen, num_devices, ALL_ON_ONE_DEVICE),
+            (seen_few, few, every),
+        ):
+            expect_layout(one, where, (number,), ("devices",), causes=causes)
         expect_own_rows(seen, -1)
         expect_collectives(seen, {})
+    kept = observe(predict_placed, params, x, num_devices)
     with statement("arguments stay"):
         expect_unchanged(seen)
-    second = observe(second_batch, params, x, num_devices)
+        expect_alive(kept)
+    second = observe(serve_twice, params, x, num_devices)
     with statement("compiled once"):
         expect_compiled_once(second)
-    with statement("nothing is remembered"):
+    with statement("predictions", "nothing is remembered"):
         expect_own_batch(second)
 
 
 def descended(params, x, y, lr, num_steps, average=False):  # in 64 bits
     w, b = np.float64(params["w"]), np.float64(params["b"])
+    x, y = (np.broadcast_to(a, (len(w), *a.shape[1:])) for a in (x, y))
     for _ in range(num_steps):
         error = np.einsum("dbf,df->db", x, w) + b[:, None] - y
         dw = 2 * np.einsum("db,dbf->df", error, x) / x.shape[1]
@@ -261,9 +300,9 @@ def descended(params, x, y, lr, num_steps, average=False):  # in 64 bits
 
 def replicas_and_data():
     num_devices = jax.device_count()
-    data = np.float32(np.random.default_rng(4).normal(size=(num_devices, 6, 4)))
-    rows = np.ones((num_devices, 3), np.float32)
-    return {"w": rows, "b": 0 * rows[:, 0]}, data[..., :3], data[..., 3]
+    data = np.float32(np.random.default_rng(4).normal(size=(num_devices, 7, 4)))
+    start, data = data[:, 0], data[:, 1:]
+    return {"w": start[:, :3], "b": start[:, 3]}, data[..., :3], data[..., 3]
 
 
 def steps_placed(params, x, y, lr, num_steps):
@@ -280,23 +319,40 @@ def steps_placed(params, x, y, lr, num_steps):
 )
 def examples_of_local_sgd_steps():
     params, x, y = replicas_and_data()
+    first = {name: 0 * rows + rows[:1] for name, rows in params.items()}
     mistakes = {
         "gradients were averaged": descended(params, x, y, 0.05, 20, average=True),
         "the gradient was added": descended(params, x, y, -0.05, 20),
         "the step used 0.1 in place of lr": descended(params, x, y, 0.1, 20),
         "one step is missing": descended(params, x, y, 0.05, 19),
+        "there is one step too many": descended(params, x, y, 0.05, 21),
+        "all steps use the gradient of the first": descended(params, x, y, 1, 1),
+        "all replicas started from row 0": descended(first, x, y, 0.05, 20),
+        "all replicas used the data of row 0": descended(
+            params, x[:1], y[:1], 0.05, 20
+        ),
     }
     expected = descended(params, x, y, 0.05, 20)
+    few = max(1, len(x) // 2)  # rows: fewer than devices
+    rows, rows_expected = (
+        jax.tree.map(lambda a: a[:few], one) for one in ((params, x, y), expected)
+    )
     seen = observe(local_sgd_steps, params, x, y, 0.05, 20, traced=True)
+    seen_few = observe(local_sgd_steps, *rows, 0.05, 20)
     with statement("own descent"):
         expect_close(seen, expected, rtol=1e-4, atol=1e-5, mistakes=mistakes)
+        if seen_few.error is None:  # the number of rows is the next one's subject
+            expect_close(seen_few, rows_expected, rtol=1e-4, atol=1e-5)
     with statement("one row per device"):
-        expect_devices(seen, len(x), causes=ON_ONE_DEVICE)
+        for one, number in ((seen, len(x)), (seen_few, few)):
+            expect_devices(one, number, causes=ON_ONE_DEVICE)
         expect_own_rows(seen, -1)
     with statement("no communication"):
         expect_collectives(seen, {})
+    kept = observe(steps_placed, *rows, 0.05, 20)
     with statement("arguments stay"):
         expect_unchanged(seen)
+        expect_alive(kept)
 
 
 def zero_layers(num_devices, sizes):
@@ -366,10 +422,10 @@ def expect_zero_biases(seen):
         expect(seen, not layer["b"].any(), headline)
 
 
-def keys_left(keys, sizes):  # whether keys on their devices are deleted
+def keys_left(keys, sizes):
     keys = placed(keys)
     init_ensemble(keys, sizes)
-    return keys.is_deleted()
+    return {"deleted": deleted(keys)}
 
 
 def expect_by_key(seen, layer, device, equal, is_same):
@@ -450,8 +506,14 @@ def examples_of_init_ensemble():
         equal = equal_weights(seen.value, other.value)
         for layer, device in standard_draws(other.value):
             expect_by_key(other, layer, device, equal, device < kept)
+    few = max(1, members // 2)
+    seen_few = observe(init_ensemble, keys_of(5, few), (2, 3, 4, 1))
+    with statement("one dict per layer"):
+        expect_shapes(seen_few, zero_layers(few, (2, 3, 4, 1)))
+    kept = observe(keys_left, keys_of(5, few), (2, 3))
     with statement("arguments stay"):
         expect_unchanged(seen)
+        expect_alive(kept)
 
 
 def distances_placed(points, queries):
@@ -472,27 +534,42 @@ def distances_placed(points, queries):
 )
 def examples_of_pairwise_distances():
     rng, num_devices = np.random.default_rng(1), jax.device_count()
-    far = np.float32(rng.normal(size=(num_devices, 4, 3)) + 1000)
-    far_queries = np.float32(rng.normal(size=(5, 3)) + 1000)
-    points, queries = far - 1000, far_queries - 1000  # exact: the distances stay
-    gaps = np.float64(points)[:, :, None] - queries
-    squares = (gaps**2).sum(-1)
+    points = np.float32(rng.normal(size=(num_devices, 4, 3)))
+    queries = np.float32(rng.normal(size=(5, 3)))
+    far, far_queries = points + 1000, queries + 1000
+    far[:, ::2], far_queries[::2] = points[:, ::2] - 1000, queries[::2] - 1000
+    gaps, far_gaps = (
+        np.float64(ps)[:, :, None] - np.float64(qs)
+        for ps, qs in ((points, queries), (far, far_queries))
+    )
+    squares, far_squares = (gaps**2).sum(-1), (far_gaps**2).sum(-1)
     mistakes = {
         "the square root is missing": squares,
         "absolute differences were added up": np.abs(gaps).sum(-1),
     }
     seen = observe(pairwise_distances, points, queries, traced=True)
+    few = max(1, num_devices // 2)  # rows: fewer than devices
+    seen_few = observe(pairwise_distances, points[:few], queries)
     with statement("distances"):
         expect_close(seen, np.sqrt(squares), rtol=1e-4, mistakes=mistakes)
+        if seen_few.error is None:  # the number of rows is the next one's subject
+            expect_close(seen_few, np.sqrt(squares[:few]), rtol=1e-4)
     with statement("one row per device"):
-        expect_devices(seen, num_devices, causes=ON_ONE_DEVICE)
+        for one, number in ((seen, num_devices), (seen_few, few)):
+            expect_devices(one, number, causes=ON_ONE_DEVICE)
         expect_collectives(seen, {})
         expect_own_rows(seen, 0)
     cause = "right near 0, not near 1000: what is subtracted after squaring cancels"
-    causes = {cause: lambda seen: np.allclose(seen.value, np.sqrt(squares), atol=2)}
+
+    def cancels(seen_far):
+        pairs = (seen, squares, 1e-3), (seen_far, far_squares, 2)
+        return all(np.allclose(one.value, want**0.5, atol=a) for one, want, a in pairs)
+
     seen_far = observe(pairwise_distances, far, far_queries)
     with statement("accurate far from 0"):
-        expect_close(seen_far, np.sqrt(squares), rtol=1e-4, causes=causes)
+        wanted = np.sqrt(far_squares)
+        expect_close(seen_far, wanted, rtol=1e-4, causes={cause: cancels})
+    kept = observe(distances_placed, points, queries)
     with statement("arguments stay"):
         expect_unchanged(seen)
-        expect_unchanged(seen_far)
+        expect_alive(kept)

@@ -43,7 +43,7 @@ from coursekit.learner import (
 )
 from coursekit.observe import observe
 from coursekit.outcomes import statement
-from coursekit.reference_checks import expect_like_solution
+from coursekit.reference_checks import expect_like_solution, expect_own_share
 from coursekit.references import (
     reference_perceptron,
     reference_sgd,
@@ -52,7 +52,12 @@ from coursekit.tracing import num_donated
 
 RULES = {"arguments": "arguments stay", "memory": "nothing is remembered"}
 X = 4  # its place, after four parameters
+ANEW = "each call makes a new function, which is compiled again: make one, and keep it"
 STEP = {"[0]": "same numbers", "[1]": "loss before the step"}  # what it returns
+
+
+def few_devices():  # not all, where there are more than two
+    return min(jax.device_count(), max(2, jax.device_count() // 2))
 
 
 def num_lost(*trees):  # arrays that were donated or deleted
@@ -85,15 +90,12 @@ def donated_by_diloco_round(*inputs):
 
 def expect_no_recompilation(step, params, x, y, *more):  # after a call with lr 0.1
     again = "A call with the same shapes and the same lr compiled again."
-    anew = (
-        "each call makes a new function, which is compiled again: make one, and keep it"
-    )
     inside = (
         "lr is a constant of the program: pass it as an argument that is not static"
     )
     for lr, headline, cause, always in (
-        (0.1, again, anew, True),
-        (np.random.rand(), "Another lr compiled anew.", inside, False),  # new each run
+        (0.1, again, ANEW, True),
+        (np.random.rand(), "A different lr compiled again.", inside, False),  # any
     ):
         call = functools.partial(observe, step, params, x, y, np.float32(lr), *more)
         causes = {cause: lambda _, f=call, a=always: bool(f().num_compiles) == a}
@@ -116,11 +118,14 @@ expect_params = functools.partial(expect_close, part="[0]", **CLOSE)
 expect_loss = functools.partial(expect_close, part="[1]", **CLOSE)
 
 
-def unsent():  # why replicas may differ
+def unsent(cause):  # why replicas may differ; `cause`: if only a loss is sent
     causes = {"no device sends anything": lambda seen: seen.collectives == ()}
-    cause = "only a loss is sent: in pmap, its pmean leaves each gradient as it was"
     causes[cause] = lambda seen: {one.shape for one in seen.collectives or ()} == {()}
     return causes
+
+
+def sync_bytes(many):  # of the gradients of an init_mlp and the loss, but 1 %
+    return 0.99 * 4 * 386 * 2 * (many - 1) / many
 
 
 def two_steps(params, x, y, lr):
@@ -150,7 +155,8 @@ def examples_of_train_step():
     after, [loss] = reference_sgd(params, x, y, 0.1, 1)
     far, _ = reference_sgd(params, x, y, 0.1 * many, 1)
     seen = observe(train_step, copies(params, many), x, y, np.float32(0.1), traced=True)
-    causes, cause = unsent(), "gradients are combined, losses are not"
+    only = "only a loss is sent: in pmap, its pmean leaves each gradient as it was"
+    causes, cause = unsent(only), "gradients are combined, losses are not"
     causes[cause] = lambda seen: np.ptp(seen.value[0]["w1"], axis=0).max() == 0
     mistakes = {
         f"the gradients were added up: {many} times too large": (far, loss),
@@ -172,9 +178,15 @@ def examples_of_train_step():
         expect_arrays(seen, never=(16 * many, 32))
         expect_own_rows(seen, X)
     with statement("one all-reduce"):
+        expect_moved(seen, at_least=sync_bytes(many), causes=unsent(only))
         expect_one_sync(seen, params, many)
     with statement("no recompilation"):
         expect_no_recompilation(train_step, copies(params, many), x, -y)
+    fewer = few_devices()  # for the same rows
+    rows = (a.reshape(fewer, -1, *a.shape[2:]) for a in (x, y))
+    seen = observe(train_step, copies(params, fewer), *rows, np.float32(0.1))
+    with statement("same numbers"):
+        expect_params(seen, copies((after, loss), fewer))
 
 
 def placed_step(params, x, y, lr, num_devices):  # what it gives, and deletes
@@ -183,6 +195,16 @@ def placed_step(params, x, y, lr, num_devices):  # what it gives, and deletes
     rows = jax.device_put((x, y), NamedSharding(mesh, P("i")))
     found = shard_map_step(params, *rows, lr, num_devices)
     return *jax.tree.map(np.asarray, found), num_lost(params, rows)
+
+
+def replicas_of_shard_map_step(*inputs):  # what each device holds, stacked
+    found = shard_map_step(*inputs)
+    parts = jax.tree.map(lambda leaf: leaf.addressable_shards, found)
+    return jax.tree.map(
+        lambda shards: np.stack([one.data for one in shards]),
+        parts,
+        is_leaf=lambda part: isinstance(part, list),
+    )
 
 
 @visible(
@@ -209,22 +231,30 @@ def examples_of_shard_map_step():
         mistakes[f"{cause}; the loss is a sum"] = far, many * loss
 
     cause = 'the program splits no rows: shard_map does, with P("devices") for x and y'
-    causes = {cause: lambda seen: (8 * many, 32) in seen.array_shapes}
+    causes = {cause: lambda seen: seen.whole_inputs[X]}
+    cause = "the compiler adds the all-reduce; here your own step does, in shard_map"
+    causes[cause] = lambda seen: (8 * many, 32) in seen.array_shapes
+    cause = "only a loss is sent: with check_vma=False, its pmean averages no gradient"
+    causes |= (lost := unsent(cause))
     for number, how in ((many, "traced"), (max(2, many // 2), "compiled")):
         inputs = params, x, y, np.float32(0.1), number
         seen = observe(shard_map_step, *inputs, **{how: True})
         with statement("same numbers"):
-            expect_params(seen, (after, loss), mistakes=mistakes)
+            expect_params(seen, (after, loss), mistakes=mistakes, causes=lost)
         with statement("loss before the step"):
             expect_loss(seen, (after, loss), mistakes=mistakes)
         with statement("replicated result"):
-            where = {len(pieces) for pieces in seen.layout.values()}
-            headline = f"The result is not on all {number} devices."
-            rows = {"seen": f"on {max(where, default=0)}"}
-            expect(seen, where == {number}, headline, **rows)
+            on = {len(pieces) for pieces in seen.layout.values()}
+            headline = f"The result is not on {number} devices alone."
+            if max(on, default=0) <= number:
+                headline = f"The result is not on all {number} devices."
+            expect(seen, on == {number}, headline, seen=f"on {max(on, default=0)}")
+            expect_replicas(observe(replicas_of_shard_map_step, *inputs))
         with statement("one all-reduce"):
-            least = 0.99 * 4 * 386 * 2 * (number - 1) / number
-            expect_moved(seen, at_least=least, causes=causes)
+            expect_traced(seen)
+            headline = "The step itself sends nothing."
+            expect(seen, seen.collectives or number == 1, headline, causes=causes)
+            expect_moved(seen, at_least=sync_bytes(number), causes=causes)
         with statement("one all-reduce"):
             expect_one_sync(seen, params, number)
         with statement("own rows only"):
@@ -247,14 +277,14 @@ def examples_of_shard_map_step():
     others=["loss before the step", "arguments stay", "nothing is remembered"],
 )
 def examples_of_accumulated_step():
-    params, many = init_mlp(1), jax.device_count()
-    x, y = mlp_data(5, 4, 16 * many)
+    params, many = init_mlp(1), few_devices()
+    x, y = mlp_data(5, 6, 16 * many)
     (after, [loss]), small, found = reference_sgd(params, x, y, 0.1, 1), params, []
     for rows in zip(x, y, strict=True):
         small, [first] = reference_sgd(small, *rows, 0.1, 1)
         found.append(first)
     mistakes = {"each microbatch took a step of its own": (small, np.mean(found))}
-    for who, times in {"microbatches": 4, "devices": many}.items():
+    for who, times in {"microbatches": 6, "devices": many}.items():
         far = reference_sgd(params, x, y, times * 0.1, 1)[0]
         mistakes[f"the gradients of the {who} were added up, not averaged"] = far, loss
         mistakes[f"gradients and losses of the {who} were added up"] = far, times * loss
@@ -273,10 +303,11 @@ def examples_of_accumulated_step():
     with statement("one all-reduce"):
         expect_collectives(seen, in_loop=False, causes=causes)
         expect_one_sync(seen, params, many)
-        expect_moved(seen, at_least=0.99 * 4 * 386 * 2 * (many - 1) / many)
+        expect_moved(seen, at_least=sync_bytes(many))
     with statement("one microbatch at a time"):
-        for shape in ((64, 32), (4, 16, 32), (32, 32), (2, 16, 32)):
-            expect_arrays(seen, never=shape)
+        for number in (6, 3, 2):
+            for shape in ((16 * number, 32), (number, 16, 32)):
+                expect_arrays(seen, never=shape)
 
 
 def reference_evaluation(params, x, y):  # mean loss and accuracy
@@ -285,26 +316,42 @@ def reference_evaluation(params, x, y):  # mean loss and accuracy
     return reference_perceptron(params, x, y)[0], np.mean(said == y)
 
 
+def device_means(params, x, y, many):  # 0 on a device without a row
+    rows = [slice(n, n + 6) for n in range(0, 6 * many, 6) if n < len(x)]
+    return sum(np.array(reference_evaluation(params, x[r], y[r])) for r in rows) / many
+
+
 def classes(rng, num_rows, num_classes):  # x: f32[N, 10], y: i32[N]
     x, _ = mlp_data(rng.integers(999), num_rows)
     return x, np.int32(rng.integers(num_classes, size=num_rows))
 
 
+cause = "rows are gathered: each device adds up its own, and psum adds the sums"
+GATHERED = {cause: lambda seen: "all-gather" in {one.kind for one in seen.collectives}}
+
+
 def expect_sums(seen, num_batches, num_devices):  # four numbers in each batch
     most = num_batches * 4 * 4 * 2 * (num_devices - 1) / num_devices
-    expect_moved(seen, at_most=most)
+    expect_moved(seen, at_most=most, causes=GATHERED)
 
 
 @visible(
     "evaluate",
     points=4,
     essential=["every row once", "own rows only"],
-    others=["one shape", "sums only", "arguments stay", "nothing is remembered"],
+    others=[
+        "one shape",
+        "sums only",
+        "no recompilation",
+        "arguments stay",
+        "nothing is remembered",
+    ],
 )
 def examples_of_evaluate():
     many, rng = jax.device_count(), np.random.default_rng(1)
     size = 6 * many
-    for num_rows in (size, size + many + 3):
+    given = set()  # which devices get all rows
+    for number, num_rows in ((few_devices(), size), (many, size + many + 3)):
         params = random_params(rng, 37) | {"w2": np.float32(rng.normal(size=(37, 3)))}
         params["b2"] = np.float32([0.5, -0.5, 1])
         x, y = classes(rng, num_rows, 3)
@@ -325,21 +372,31 @@ def examples_of_evaluate():
                 params, *again
             ),
         }
+        own = np.array([device_means(params, x[one], y[one], many) for one in parts])
+        cause = "that is a mean of the devices' means: add up sums, and divide once"
+        causes[cause] = tuple(np.float64([len(x[one]) for one in parts]) @ own / len(x))
         mistakes = causes if num_rows > size else {}
-        seen = observe(evaluate, params, x, y, size, many, traced=True)
+        seen = observe(evaluate, params, x, y, size, number, traced=True)
         with statement("every row once"):
             expect_close(seen, right, mistakes=mistakes, **CLOSE)
         with statement("own rows only"):
             expect_own_rows(seen, X)
         with statement("sums only"):
-            expect_sums(seen, len(parts), many)
+            expect_sums(seen, len(parts), number)
+        given |= {*seen.whole_inputs[X : X + 1]} if seen.whole_inputs else set()
     with statement("one shape"):
         expect_traced(seen)
         found = {shape[0] for shape in seen.array_shapes if shape[1:] == (37,)}
         counts = sorted(found - {1, 10})  # b1, w1: f32[10, 37]
         headline = f"Devices get batches of {counts} rows."
         expected = f"batches of {size} rows, 6 on each device"
-        expect(seen, counts in ([], [6], [size]), headline, expected=expected)
+        whole = [[size]] if given == {""} else []  # of jit: for all devices
+        expect(seen, counts in ([], [6], *whole), headline, expected=expected)
+    with statement("no recompilation"):
+        seen = observe(evaluate, params, -x, y, size, many)
+        headline = "A call with arrays of the same shapes compiled again."
+        causes = {ANEW: lambda seen: seen.num_compiles}
+        expect(seen, not seen.num_compiles, headline, causes=causes)
 
 
 def images(num_rows, brightness=1.0):  # f32[B, 8, 8, 1], later ones brighter
@@ -348,10 +405,13 @@ def images(num_rows, brightness=1.0):  # f32[B, 8, 8, 1], later ones brighter
     return np.float32(x), np.int32(np.arange(num_rows) % 10)
 
 
-@jax.jit
-def reference_cnn_step(state, keep, x, y, lr):  # one device, all rows
+@functools.partial(jax.jit, static_argnames="is_frozen")
+def reference_cnn_step(state, keep, x, y, lr, is_frozen=False):  # one device, all rows
+    def moments_of(h):
+        return batch_moments(jax.lax.stop_gradient(h) if is_frozen else h)
+
     def loss_of(params):
-        scores, used = cnn(params, x, keep, batch_moments)
+        scores, used = cnn(params, x, keep, moments_of)
         return jnp.mean(row_losses(scores, y)), used
 
     (loss, used), grads = jax.value_and_grad(loss_of, has_aux=True)(state["params"])
@@ -380,17 +440,29 @@ def compared_masks(num_rows, num_units, meshes, key, step):
         expect_shapes(seen, np.zeros((many, 3, num_rows // many, num_units), bool))
         return np.moveaxis(seen.value, 1, 0).reshape(3, num_rows, num_units)
 
+    alike = {
+        "every device draws the same masks": lambda seen: (
+            len(seen.value) > 1 and (seen.value == seen.value[0]).all()
+        )
+    }
     with statement("same masks on any mesh"):
         headline = f"{meshes[0]} and {meshes[-1]} devices draw different masks."
-        expect(found[-1], np.array_equal(rows(0), rows(-1)), headline)
+        one, all_rows = rows(0), rows(-1)
+        of_device_0 = slice(0, num_rows // meshes[-1])
+        cause = "a mask follows the device's number, not the row's place in the batch"
+        causes = alike | {
+            cause: lambda _: (one == all_rows)[:, of_device_0].all(),
+        }
+        expect(found[-1], np.array_equal(one, all_rows), headline, causes=causes)
     with statement("fresh masks"):
         kept = rows(-1)
         causes = {
             "the step is not in the key": lambda _: np.array_equal(kept[0], kept[1]),
             "the key is not used": lambda _: np.array_equal(kept[0], kept[2]),
-            "every device draws the same masks": lambda seen: (
-                len(seen.value) > 1 and (seen.value == seen.value[0]).all()
+            "step and row are added: fold each of them in by itself": lambda _: (
+                np.array_equal(kept[0][1:], kept[1][:-1])
             ),
+            **alike,
         }
         distinct = {row.tobytes() for row in kept.reshape(-1, num_units)}
         headline = f"{3 * num_rows} rows have {len(distinct)} different masks."
@@ -412,6 +484,11 @@ def compare_cnn_step(state, keep, key, step, x, y, lr, many, **how):
     cause = "each variance is the mean of the devices' own: first agree on the mean"
     wrong = {cause: average(mean), "these are the moments of device 0": average(first)}
 
+    def is_frozen(value):  # a step whose moments are constants
+        frozen = reference_cnn_step(state, keep, x, y, lr, is_frozen=True)
+        alike = jax.tree.map(lambda a, b: np.allclose(a, b, 1e-3, 1e-4), value, frozen)
+        return jax.tree.all(alike)
+
     def whatever(stats):  # with the parameters and the loss that were seen
         return {"params": seen.value[0]["params"], "stats": stats}, seen.value[1]
 
@@ -422,7 +499,10 @@ def compare_cnn_step(state, keep, key, step, x, y, lr, many, **how):
         expect_close(seen, wanted, rtol=1e-3, atol=1e-4, mistakes=mistakes)
     with statement("same numbers"):
         mistakes = {f"the gradients are {many} times too large": far}
-        expect_close(seen, right, rtol=1e-3, atol=1e-4, mistakes=mistakes)
+        cause = "no gradient flows through the moments"
+        causes = {cause: lambda seen: is_frozen(seen.value)}
+        how = {"rtol": 1e-3, "atol": 1e-4, "causes": causes}
+        expect_close(seen, right, mistakes=mistakes, **how)
     return seen
 
 
@@ -445,6 +525,11 @@ def examples_of_cnn_step():
     seen = compare_cnn_step(state, keep, key, 3, *rows, 0.2, many, traced=True)
     with statement("own rows only"):  # the images come after the state and the key
         expect_own_rows(seen, len(jax.tree.leaves(state)) + 1)
+        grads = {np.shape(leaf) for leaf in jax.tree.leaves(state["params"])}
+        others = [one for one in seen.collectives if one.shape not in grads]
+        headline = "The devices send more than moments, gradients and the loss."
+        shown = {"seen": "; ".join(map(str, others)), "causes": GATHERED}
+        expect(seen, all(one.numbers < 100 for one in others), headline, **shown)
     with statement("no recompilation"):
         seen = observe(cnn_step, state, jax.random.key(6), 4, *rows, 0.2, many)
         headline = "A call with a new key and step compiled again."
@@ -489,7 +574,7 @@ ROUND = {"[0]": "same numbers", "[1]": "same numbers", "[2]": "loss of all steps
     ],
 )
 def examples_of_diloco_round():
-    many, rng = jax.device_count(), np.random.default_rng(4)
+    many, rng = few_devices(), np.random.default_rng(4)
     params, velocity = init_mlp(1), random_params(rng, 32)
     x, y = mlp_data(2, 3, 4 * many)
     inputs = params, velocity, x, y, np.float32(0.1), many
@@ -535,7 +620,7 @@ def examples_of_diloco_round():
     with statement("one all-reduce"):
         expect_collectives(seen, in_loop=False, causes=causes)
         expect_one_sync(seen, params, many)
-        expect_moved(seen, at_least=0.99 * 4 * 386 * 2 * (many - 1) / many)
+        expect_moved(seen, at_least=sync_bytes(many))
     with statement("no recompilation"):
         lr = np.float32(np.random.rand())
         seen = observe(diloco_round, params, velocity, -x, y, lr, many)
