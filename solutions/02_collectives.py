@@ -1460,4 +1460,4 @@ def _():
 
 # %% [markdown]
 # Empty slots cost memory and bytes, too. So training adds a small loss that evens the
-# choices out, and gives each expert one to two times its even share of slots.
+# choices out, and gives each expert about its even share, or twice that.

@@ -284,9 +284,11 @@ def expect_close(
     `mistakes` maps a likely cause to the value that it leads to: the cause that matches
     the result is shown. For `causes` see `expect`.
     """
-    expect_shapes(seen, expected, part)
+    expect_result(seen)
     expected = plain(expected)
-    problem = difference(seen.value, expected, rtol, atol, seen.layout, part)
+    compared = seen.value, expected
+    form = difference(*compared, 0, None, seen.layout, part)
+    problem = form or difference(*compared, rtol, atol, seen.layout, part)
     if problem is None:
         return
     likely = ""
@@ -294,8 +296,10 @@ def expect_close(
         if difference(seen.value, plain(value), rtol, atol, {}) is None:
             likely = cause
     rows = {"seen": problem.seen, "expected": problem.expected, "likely": likely}
-    general = cause_of_nan_and_inf(seen.value, expected)
-    wrong(seen, problem.headline, causes=causes, general=general, **rows)
+    if not form:  # what these look at are values
+        rows["general"] = cause_of_nan_and_inf(seen.value, expected)
+        rows["causes"] = causes
+    wrong(seen, problem.headline, **rows)
 
 
 def cause_of_nan_and_inf(value: Any, expected: Any) -> str:

@@ -282,8 +282,12 @@ def test_a_wrong_device_is_named():
 
 
 def test_the_shape_is_looked_at_before_the_values():
-    error = problem(expect_close, returned(X.T + 1), X, mistakes={"This.": X.T + 1})
+    options = {"mistakes": {"This.": X.T + 1}, "causes": {"no": lambda seen: True}}
+    error = problem(expect_close, returned(X.T + 1), X, **options)
     assert error.headline == "The result has shape [2, 8], not [8, 2]."
+    assert error.rows["likely"] == "This."
+    error = problem(expect_close, returned(X.T), X, **options)
+    assert "likely" not in error.rows  # causes look at values
 
 
 @pytest.mark.parametrize(

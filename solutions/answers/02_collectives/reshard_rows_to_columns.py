@@ -288,6 +288,7 @@ def reshard_rows_to_columns(x, axis_name):
 
 
 # %% wrong="cuts rows, joins columns" fails="split by columns"
+# cause: rows were cut and columns joined: split_axis and concat_axis are swapped
 """Takes split_axis for concat_axis: the block goes the other way."""
 
 

@@ -17,7 +17,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total[:, None]
 
 
-# %% wrong="averages the blocks" fails="exact attention; no overflow"
+# %% wrong="averages the blocks" fails="exact attention"
 # cause: each block got a softmax of its own, and these were averaged
 """Takes each block's softmax alone, and their mean."""
 
@@ -68,7 +68,7 @@ def ring_attention(q, k, v, axis_name):
     return total
 
 
-# %% wrong="divides by the values width" fails="exact attention; no overflow"
+# %% wrong="divides by the values width" fails="exact attention"
 """Divides by the root of the values' width, not of the keys'."""
 
 
@@ -119,7 +119,7 @@ def ring_attention(q, k, v, axis_name):
     return jax.nn.softmax(q @ keys.T / jnp.sqrt(q.shape[1])) @ values
 
 
-# %% wrong="halves what it sends" fails="exact attention; no overflow"
+# %% wrong="halves what it sends" fails="exact attention"
 """Sends keys and values in 16 bits."""
 
 
@@ -176,7 +176,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total[:, None]
 
 
-# %% wrong="not faded" fails="exact attention; no overflow"
+# %% wrong="not faded" fails="exact attention"
 # cause: a larger score came, and earlier sums were not multiplied
 """Adds powers from which another largest score was subtracted."""
 
@@ -197,7 +197,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total
 
 
-# %% wrong="not scaled" fails="exact attention; no overflow"
+# %% wrong="not scaled" fails="exact attention"
 # cause: the scores were not divided by sqrt(F)
 """Leaves out the division by sqrt(F)."""
 
@@ -218,7 +218,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total
 
 
-# %% wrong="own block" fails="exact attention; no overflow"
+# %% wrong="own block" fails="exact attention"
 # cause: each device looked at its own keys alone
 """Looks at the device's own positions."""
 
@@ -387,7 +387,7 @@ def ring_attention(q, k, v, axis_name):
     return weighted / total
 
 
-# %% wrong="values the other way" fails="exact attention; no overflow"
+# %% wrong="values the other way" fails="exact attention"
 """Sends keys to the right and values to the left: they meet others'."""
 
 
