@@ -12,6 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from .i18n import translated
+
 SHORT_DTYPES = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
 
 
@@ -178,7 +180,7 @@ class Observation:
             lines.append(f"collectives: {sent}")
         if self.printed:
             lines.append(f"printed {self.printed!r}")
-        return "\n  ".join(lines)
+        return "\n  ".join(map(translated, lines))
 
 
 def describe(value: Any, limit: int = 120) -> str:

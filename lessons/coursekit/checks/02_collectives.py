@@ -382,7 +382,7 @@ def examples_of_ring_all_reduce():
             abs(seen.value - right).max() < 1e-5 * right.max()
         ),
     }
-    new = "the second half begins anew: what is sent first there is no finished sum"
+    new = "the second half counts its sends from 0 again: it hands on unfinished sums"
     mistakes = {new: np.int32(ring_gone_wrong(whole, restarts=True))}
     seen = observe(ring_all_reduce, whole, "i", axis="i")
     with statement("sum of all"):
