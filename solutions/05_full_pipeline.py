@@ -1918,7 +1918,7 @@ def one_f_one_b(num_stages, num_microbatches):
 # %% check="one_f_one_b"
 
 # %% [markdown] built="one_f_one_b"
-# Megatron-LM keeps each stage's order only, and lets the arrival of data decide the ticks.
+# Megatron-LM keeps each stage's order only: the arrival of data decides the ticks.
 
 
 # %%
@@ -1932,10 +1932,10 @@ def _():
 
 # %% [markdown]
 # *Zero-bubble* schedules ([ZB-H1](https://arxiv.org/abs/2401.10241)) split a backward
-# turn in two. `B` computes the gradient that the stage before waits for. For `W`, the
-# gradient of the weights, nobody waits: it can fill a gap. `clocked` does so with your
-# schedule, and keeps a microbatch until its `W` is done. A backward turn takes 2 forward
-# turns, and 2.7 with remat (section 10).
+# turn in two. The stage before waits for `B`, the gradient of its result. For `W`, that
+# of the weights, nobody waits: it fills a gap. `clocked` does so with your schedule, and
+# keeps a microbatch until its `W` is done. A backward turn takes 2 forward turns, 2.7
+# with remat (section 10).
 #
 # **Predict, then run.** What does the split cost, and what does it cost with remat?
 
