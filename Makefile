@@ -103,6 +103,9 @@ define make_environment
 	@echo "Setting up $(@D) from $< (a minute or more)."
 	@$(1) -m venv --clear $(@D) || { echo "Python's venv module is missing: on Debian" \
 		"and Ubuntu, sudo apt install python3-venv"; exit 1; }
+	@# So `python -m grader` works in every folder.
+	@echo "$(CURDIR)" > "`$(@D)/bin/python -c 'import sysconfig as s; \
+		print(s.get_path("purelib"))'`/course.pth"
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(call install,$(@D)/bin,$<)
 	@touch $@

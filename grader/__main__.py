@@ -37,7 +37,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         # A command imports only what it needs: all of it takes seconds.
         run = run if callable(run) else pkgutil.resolve_name(f"grader.{run}")
-        return run(**options) or 0
+        status = run(**options) or 0
+        sys.stdout.flush()
+        return status
     except ModuleNotFoundError as error:
         print(
             f"{sys.executable} lacks the package {error.name}. Run `make lab` once, or "
@@ -45,6 +47,9 @@ def main(argv: list[str] | None = None) -> int:
             "tests/requirements.txt), and use that environment's Python.",
             file=sys.stderr,
         )
+    except BrokenPipeError:
+        # The reader, such as `head`, has enough. Python flushes again when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (CourseError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         if getattr(error, "errno", None) == errno.ENOSPC:

@@ -114,6 +114,20 @@ def test_environment_is_made_anew_only_when_its_lock_is_newer(tmp_path):
     assert "Setting up" in make("--dry-run", "lab", cwd=tmp_path).stdout
 
 
+def test_the_grader_is_found_in_every_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")  # it needs no package
+    course = tmp_path / "my course"
+    (course / "grader").mkdir(parents=True)
+    (course / "grader" / "__main__.py").write_text("print('found')")
+    shutil.copy(ROOT / "Makefile", course)
+    (course / "requirements.txt").touch()
+    make(".venv/ready", f"PYTHON={sys.executable}", cwd=course)
+    command = [course / ".venv/bin/python", "-m", "grader"]
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    run = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert run.stdout == "found\n", run.stderr
+
+
 @pytest.mark.parametrize("target", ["test", "check", "site"])
 def test_what_tests_need_is_added_when_it_is_first_asked_for(target, tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)

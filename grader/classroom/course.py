@@ -159,7 +159,10 @@ def make_course(
         if siblings and (found := draw(path, seed)):
             drawn[name] = found | drawn.get(name, {})
         others = drawn.get(name, {})
-        done[name] += f", with a sibling of {', '.join(others)}" if others else ""
+        if others:
+            done[name] += f", with a sibling of {', '.join(others)}"
+        elif siblings:
+            done[name] += ", but no exercise has a sibling"
         notebook = with_setting(read_with(path, path.parents[1], others), strict)
         # Modules that are gone would make it another version of the package.
         shutil.rmtree(copy.notebook.parent / "coursekit", ignore_errors=True)

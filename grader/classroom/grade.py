@@ -6,12 +6,12 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
 
-from coursekit.i18n import plural
 from grader.atomic_files import write
 from grader.classroom import gradebook
 from grader.classroom.folder import Classroom, Submission
@@ -30,7 +30,7 @@ from grader.classroom.publishing import (
 )
 from grader.classroom.roster import add_names, ids_known, strangers
 from grader.containment.limits import Limits
-from grader.lessons.release import checks, with_check_of
+from grader.lessons.release import checks, points_for, with_check_of
 from grader.pages.terminal import differences, print_statuses, summary
 from grader.results import Outcome, Record, Result
 from grader.submissions.collecting import Collection, collect
@@ -38,6 +38,8 @@ from grader.workers.cache_key import lesson_hashes, without_check
 from grader.workers.executor import grade_jobs, open_executor
 from grader.workers.jobs import FinishedJob, Job, infra_error, job_of
 from grader.workers.local_executor import LocalExecutor
+
+POINTS_SHOWN = re.compile(r"(?m)^check\(.*\bpoints\s*=\s*([\d.]+)")
 
 
 def grade(
@@ -66,6 +68,8 @@ def grade(
         for line in [*collected.problems, *classroom.unknown_folders()]:
             was_taken = line in collected.problems and line not in collected.left
             print(f"{'note: ' if was_taken else 'left alone: '}{line}")
+        for line in points_in_doubt(classroom):
+            print(f"note: {line}")
         submissions = classroom.submissions(section=section)
         submitted = {(one.student, one.lesson) for one in submissions}
         for student, lesson in sorted(extensions.keys() - submitted):
@@ -96,7 +100,14 @@ def grade(
         gradebook.add_lessons(classroom)
         gradebook.add_students(classroom)
         for lesson, due in gradebook.due_dates(classroom).items():
-            print(f"due: {lesson} {classroom.time_text(due)}")
+            if lesson not in classroom.lessons:
+                print(
+                    f'note: nbgrader has an assignment "{lesson}", which is no lesson '
+                    "of this class. If its name is misspelled: nbgrader db assignment "
+                    f"remove {lesson}"
+                )
+            elif due:
+                print(f"due: {lesson} {classroom.time_text(due)}")
         print(f"{count}, {to_grade}", flush=True)
         for one in finished:
             submission = jobs[one.job]
@@ -135,6 +146,19 @@ def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> Collection:
             files = [(time_of_version(one), one.path) for one in others]
             remember_earlier(classroom, submission, files)
     return collected
+
+
+def points_in_doubt(classroom: Classroom) -> Iterator[str]:
+    """Names the checks that show learners other points than those that count."""
+    for lesson, notebook in classroom.lessons.items():
+        for exercise, cell in checks(notebook).items():
+            shown, counts = POINTS_SHOWN.search(cell.source), points_for(cell)
+            if shown and float(shown[1]) != counts:
+                yield (
+                    f"{lesson}: the line of {exercise}'s check says points={shown[1]}, "
+                    f"but its nbgrader metadata {counts:g}, which counts. Make them "
+                    "equal in source/."
+                )
 
 
 def read_jobs(
@@ -233,7 +257,7 @@ def regrade(
                     found |= {jobs[one.job]: one for one in graded(executor, some)}
         for submission in map(jobs.get, alone if apply else ()):
             found[submission] = with_others(found[submission], published[submission])
-        num_changed, records = 0, {}
+        num_changed, num_held, records = 0, 0, {}
         for submission, one in sorted(found.items()):
             others: list[str] = []  # differences that were not asked for
             earlier = published[submission]
@@ -252,10 +276,10 @@ def regrade(
                 others = [line for line in lines if not line.startswith(start)]
                 lines = [line for line in lines if line.startswith(start)]
                 if others:
-                    count = len(others)
+                    num_held += 1
                     lines.append(
-                        f"{count} more difference{plural(count)}, so it is not applied:"
-                        " regrade it without --exercise"
+                        f"not applied, since it also differs in {'; '.join(others)}. "
+                        "Regrade it without --exercise"
                     )
             for line in lines:
                 print(f"{submission}: {line}")
@@ -270,6 +294,7 @@ def regrade(
                 save(classroom, submission, record, "regraded")
                 publish(classroom, submission, record)
             print_reviews(publish_reports(classroom))
+            print(f"{num_changed - num_held} of the {num_changed} applied.")
         else:
             print("Nothing was written. To apply this: the same command with --apply.")
     return 0 if all(one.record for one in found.values()) else 1

@@ -230,11 +230,11 @@ def remove_lesson(classroom: Classroom, name: str) -> dict[Submission, Publicati
     return kept
 
 
-def due_dates(classroom: Classroom) -> dict[str, datetime.datetime]:
-    """Reads until when lessons are to be submitted, in UTC, of those that have that."""
+def due_dates(classroom: Classroom) -> dict[str, datetime.datetime | None]:
+    """Reads until when assignments are to be submitted, in UTC; None is no date."""
     with opened(classroom) as book:
         dates = {assignment.name: assignment.duedate for assignment in book.assignments}
-    return {name: dates[name] for name in classroom.lessons if dates.get(name)}
+    return dict(sorted(dates.items()))
 
 
 def save(

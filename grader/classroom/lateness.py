@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import functools
 import re
 import sys
 import zoneinfo
@@ -19,10 +18,11 @@ import dateutil.parser
 from nbgrader.api import SubmittedNotebook
 from nbgrader.plugins import LateSubmissionPlugin
 from nbgrader.preprocessors import AssignLatePenalties
+from traitlets import TraitError
 
 from coursekit.i18n import plural
 from grader.atomic_files import read_text, write
-from grader.classroom.folder import Classroom, Submission
+from grader.classroom.folder import CONFIG, Classroom, Submission
 from grader.classroom.roster import read_people
 from grader.classroom.spreadsheet import Table, read_table
 from grader.submissions.clean_text import clean_line
@@ -113,7 +113,8 @@ class Lateness:
     """The rules for late work of a class; `extensions` say until when who may submit.
 
     Raises:
-        ValueError: extensions.csv cannot be read, or names nobody.
+        ValueError: extensions.csv cannot be read, or names nobody; the setting of a
+            penalty is wrong.
     """
 
     def __init__(self, classroom: Classroom):
@@ -127,6 +128,7 @@ class Lateness:
                 f"{self.path} has no column {', '.join(missing)}. Its first line must "
                 f"be: {','.join(COLUMNS)}"
             )
+        self.plugin = self.find_plugin()
         self.extensions: dict[tuple[str, str], datetime.datetime] = {}
         for number, row in enumerate(self.table.rows, 2):
             student, lesson, until = (row[place].strip() for place in places.values())
@@ -162,13 +164,15 @@ class Lateness:
             self.table.rows = [r for r in rows if named(r[place].strip()) != student]
             self.table.write(self.path, mode=0o644)
 
-    @functools.cached_property
-    def plugin(self) -> LateSubmissionPlugin:
-        """The class's plug-in, which may be in a module in the course folder."""
+    def find_plugin(self) -> LateSubmissionPlugin:
+        """Makes the class's plug-in, which may be in a module in the course folder."""
         if str(self.classroom.folder) not in sys.path:
             sys.path.append(str(self.classroom.folder))
-        step = AssignLatePenalties(config=self.classroom.settings)
-        step.init_plugin()
+        try:
+            step = AssignLatePenalties(config=self.classroom.settings)
+            step.init_plugin()
+        except TraitError as error:
+            raise ValueError(f"{self.classroom.folder / CONFIG}: {error}") from None
         return step.plugin_inst
 
     def update(

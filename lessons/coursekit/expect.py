@@ -196,6 +196,11 @@ def expect_error(
 
     A text that names more than `MAX_NUMBERS` different numbers names none.
     """
+    if not isinstance(kind, str):
+        raise TypeError(
+            'expect_error takes the name of one kind of error, such as "ValueError", '
+            f"not {kind!r}."
+        )
     _expect_attempt(seen)
     expected = kind
     if mentions:

@@ -169,6 +169,22 @@ def test_explain_says_by_what_when_and_why(graded):
     assert "web page" in run(explain, graded[0] / "class", "dan", NAME)[1].text
 
 
+def test_a_reader_that_has_enough_of_it_ends_the_output_in_silence(graded):
+    command = [
+        sys.executable,
+        "-m",
+        "grader",
+        "explain",
+        graded[0] / "class",
+        "bob",
+        "1",
+    ]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, **pipes) as run:
+        run.stdout.close()
+        assert run.stderr.read() == b""
+
+
 def test_explain_of_nothing_names_what_was_asked(graded):
     with pytest.raises(ValueError, match=r'There is no "adda" in .* Similar: ada'):
         explain(graded[0] / "class", "adda", "1")

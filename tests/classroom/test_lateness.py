@@ -127,6 +127,36 @@ def test_a_plug_in_of_ones_own_may_be_a_module_in_the_course_folder(folder):
     assert scores(folder) == {"ada": "3", "bob": "1"}
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        (
+            'LateSubmissionPlugin.penalty_method = "zeroo"',
+            "'zero'], not the str 'zeroo'",
+        ),
+        (
+            'AssignLatePenalties.plugin_class = "by_dya.Daily"',
+            "'by_dya.Daily' could not",
+        ),
+    ],
+)
+def test_a_penalty_that_does_not_exist_is_named_before_anything_is_graded(
+    folder, setting, said
+):
+    settings(folder, f"c.{setting}\n")
+    with pytest.raises(ValueError, match=rf"nbgrader_config\.py: .*{said}"):
+        grade(folder)
+    assert not (folder / "class" / "grading" / "results").exists()
+
+
+def test_a_due_date_of_no_lesson_is_named(folder):
+    grade(folder)
+    set_due(folder, DUE, lesson="01_tyni")
+    [line] = [line for line in grade(folder) if "01_tyni" in line]
+    assert line.startswith('note: nbgrader has an assignment "01_tyni", which is no ')
+    assert line.endswith("misspelled: nbgrader db assignment remove 01_tyni")
+
+
 def test_a_penalty_never_takes_more_than_was_earned(folder):
     settings(folder, DAILY)
     grade_due(folder, due="2026-03-01 12:00")
@@ -408,8 +438,8 @@ def test_an_extension_ends_with_the_day_where_the_class_is(tmp_path):
 
 
 def test_a_time_zone_that_does_not_exist_stops_the_command_and_is_named(folder):
-    set_zone(folder, "Berlin")
-    with pytest.raises(ValueError, match=r'c\.Classroom\.timezone is "Berlin", which'):
+    set_zone(folder, "Europe/Berln")
+    with pytest.raises(ValueError, match=r'timezone is "Europe/Berln", which'):
         grade(folder)
 
 

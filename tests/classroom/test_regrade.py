@@ -105,8 +105,9 @@ def test_an_exercise_limits_who_is_graded_and_what_is_listed(folder, monkeypatch
 def test_a_result_that_differs_elsewhere_is_named_and_not_applied(folder, monkeypatch):
     mend(folder, monkeypatch, "double", "negate")
     lines = regrade(folder, exercise="negate", apply=True)
-    more = "1 more difference, so it is not applied: regrade it without --exercise"
-    assert f"ada 01_tiny: {more}" in lines
+    more = "not applied, since it also differs in double: right, 1 -> wrong, 0."
+    assert f"ada 01_tiny: {more} Regrade it without --exercise" in lines
+    assert lines[-1] == "1 of the 2 applied."
     assert "bob 01_tiny: negate: right, 2 -> wrong, 0" in lines
     assert "3 of 3 points" in page(folder, "ada")
     assert "0 of 3 points" in page(folder, "bob")
@@ -166,7 +167,8 @@ def test_a_result_that_counts_no_more_is_not_applied(folder, monkeypatch):
 
     monkeypatch.setattr(pretended_module, "result_of", result_of)
     lines = regrade(folder, "ada", exercise="negate", apply=True)
-    assert "1 more difference, so it is not applied" in lines.text
+    said = "not applied, since it also differs in status NEEDS_REVIEW -> GRADED."
+    assert said in lines.text
     assert "A person will look at it" in page(folder, "ada")
 
 
@@ -202,5 +204,10 @@ def test_changed_points_are_no_change_of_the_learner(folder):
     path = folder / "class/source" / NAME / f"{NAME}.ipynb"
     one = ('check(\\"double\\")', 'check(\\"double\\", points=4)')
     path.write_text(tiny.changed(path.read_text(), one))
-    assert "GRADED                3" in grade(folder).text
+    lines = grade(folder)
+    assert (
+        "note: 01_tiny: the line of double's check says points=4, but its nbgrader "
+        "metadata 1, which counts. Make them equal in source/."
+    ) in lines
+    assert "GRADED                3" in lines.text
     assert "changed" not in page(folder, "ada")

@@ -140,6 +140,12 @@ def test_an_error_that_names_the_numbers_passes(text):
     expect_error(raised(ValueError, text), "ValueError", mentions=[15, 8])
 
 
+@pytest.mark.parametrize("kind", [("ValueError", "TypeError"), ValueError])
+def test_a_kind_of_error_that_is_no_name_is_refused(kind):
+    with pytest.raises(TypeError, match=r'such as "ValueError", not [(<]'):
+        expect_error(raised(ValueError, "15"), kind)
+
+
 @pytest.mark.parametrize(
     "text", ["150 and 8", "115", "15th", "a15", "0.15", "15.5", "x_15"]
 )
