@@ -128,6 +128,7 @@ MESSAGES = {
     'a spec names more axes than its array has: P() for a single number': '스펙에 적은 축이 배열의 축보다 많습니다. 수 하나에는 P()를 쓰세요',
     'nan comes from 0 / 0, inf - inf or 0 * inf, or from the root or logarithm of a negative number': 'nan은 0 / 0, inf - inf, 0 * inf 또는 음수의 제곱근이나 로그에서 나옵니다',
     'inf comes from a division by 0, or from a number that is too large for its dtype': 'inf는 0으로 나누거나 dtype이 담을 수 없을 만큼 큰 수에서 나옵니다',
+    'expect_error takes the name of one kind of error, such as "ValueError", not {1}.': 'expect_error는 "ValueError"처럼 오류 종류 하나의 이름을 받습니다. {1}은(는) 받지 않습니다.',
     '{1} whose text names {2}': '오류 메시지에 {2}을(를) 밝히는 {1}',
     'No {1} was raised.': '함수가 {1} 예외를 일으키지 않았습니다.',
     '{1} was raised where {2} was expected.': '{2} 예외를 일으켜야 하는데 {1} 예외를 일으켰습니다.',
