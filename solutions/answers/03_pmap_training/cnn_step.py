@@ -890,6 +890,7 @@ def cnn_step(state, key, step, x, y, lr, num_devices):
 
 
 # %% wrong="gathers the batch" fails="own rows only"
+# cause: rows are gathered: each device adds up its own, and psum adds the sums
 """Gathers the rows and the masks of all devices, and takes the whole step on each."""
 
 
