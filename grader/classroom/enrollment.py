@@ -13,7 +13,9 @@ from grader.classroom.roster import (
     Person,
     Row,
     facts_of,
+    ids_before,
     ids_by_column,
+    is_of_canvas,
     match,
     moodle_numbers,
     people_in,
@@ -48,19 +50,19 @@ def import_roster(classroom: Classroom, files: Sequence[Path], replace: bool) ->
     people = people_by_id(files, submitted, rows)
     before = {student for student, row in rows.items() if row.get(ON_ROSTER)}
     known_as = {fact: who for who, row in rows.items() for fact in facts_of(row)}
-    renamed = set()
+    renamed: dict[str, str] = {}
     for row in rows.values():
         row[ON_ROSTER] = ""
     for student, person in people.items():
         former = filter(None, map(known_as.get, facts_of(person.facts)))
         if (old := next(former, None)) in rows.keys() - people.keys():
             rows.setdefault(student, rows.pop(old))
-            renamed.add(old)
+            renamed[old] = student
         row = {"name": "", **rows.get(student, {})}
         numbers = dict.fromkeys([*moodle_numbers(row), *moodle_numbers(person.facts)])
         row |= person.facts | {"id": student, ON_ROSTER: "yes"}
         rows[student] = row | ({"moodle_id": " ".join(numbers)} if numbers else {})
-    gone = sorted(before - people.keys() - renamed)
+    gone = sorted(before - people.keys() - renamed.keys())
     if 2 * len(gone) > len(before) and not replace:
         raise ValueError(
             f"{len(gone)} of {len(before)} learners on the roster are not in "
@@ -73,6 +75,10 @@ def import_roster(classroom: Classroom, files: Sequence[Path], replace: bool) ->
         gradebook.remove_student(classroom, old)
     gradebook.add_students(classroom)
     print(f"{classroom.roster}: {len(people)} learners are on the roster")
+    asked = {one.facts.get("id", student): student for student, one in people.items()}
+    for old, student in (renamed | asked).items():
+        if old != student:
+            print(f'"{old}" is filed under another id: {student}')
     for student in gone:
         print(f"no longer on it: {shown(student, rows)}")
 
@@ -84,8 +90,14 @@ def people_by_id(
     people: list[Person] = []
     by_fact: dict[tuple, Person] = {}
     for file in files:
-        if not (found := people_in(read_table(file), file)):
+        table = read_table(file)
+        if not (found := people_in(table, file)):
             raise ValueError(f"{file} lists no learner. Nothing was changed.")
+        read = {id(one.row) for one in found}
+        for number, row in enumerate(table.rows, 2):
+            if any(row) and id(row) not in read and not is_of_canvas(table):
+                text = ", ".join(filter(None, row))
+                print(f"{file}, line {number}, has no id and was left out: {text}")
         for one in found:
             # Who is in two sections, or two worksheets of Moodle's, is there twice.
             facts = [(one.facts.get("name"), *fact) for fact in facts_of(one.facts)]
@@ -95,15 +107,20 @@ def people_by_id(
             elif numbers := [*moodle_numbers(known.facts), *moodle_numbers(one.facts)]:
                 known.facts["moodle_id"] = " ".join(dict.fromkeys(numbers))
             by_fact |= dict.fromkeys(facts, known)
-    columns = [
-        name
-        for name in ids_by_column(people, submitted)
+    columns = {
+        name: ids.keys()
+        for name, ids in ids_by_column(people, submitted).items()
         if not name.startswith("name")  # two learners may have the same
-    ]
+    }
+    num_new = max(len(ids & submitted) for ids in columns.values())
+    keeps_ids = len(rows.keys() & submitted) >= num_new
+    before = ids_before(people, rows) if keeps_ids else {}
     id_of = {who: one for one, who in match(people, submitted, rows).items()}
     found: dict[str, Person] = {}
     for one in people:
         likely = next(one.ids[name] for name in columns if name in one.ids)
+        if "id" not in one.facts:
+            likely = before.get(one, likely)
         student = id_of.get(one, likely)
         if student in found:
             raise ValueError(

@@ -13,18 +13,21 @@ from pathlib import Path
 
 from grader.classroom.folder import Classroom, Submission
 from grader.classroom.publishing import about_lateness, results_of
+from grader.classroom.returning import received_name
 from grader.classroom.roster import (
     ON_ROSTER,
     Person,
     facts_of,
     is_of_canvas,
     match,
+    moodle_numbers,
     people_in,
     read_people,
 )
 from grader.classroom.spreadsheet import Table, cell_text, read_table, text_cell
 from grader.lessons.release import lesson_number, title
 from grader.results import Result, Status, late_text
+from grader.submissions.lms_names import owner_by
 
 COLUMNS = "student name lesson status score max_score late note".split()
 CANVAS_COLUMN = re.compile(r"(?P<title>.*\S) \((?P<number>\d+)\)")
@@ -240,6 +243,7 @@ def columns_in(
         }
     if len(lessons) > 1:
         raise ValueError(f"Which lesson is {template} about? Add --lesson 01.")
+    refuse_other_lesson(template, table, classroom, lessons[0])
     columns = dict.fromkeys(lessons, required(table, template, "Grade"))
     place = table.column("Maximum grade")
     if place is None:
@@ -251,6 +255,28 @@ def columns_in(
         return columns, {}
     limits = (number_in(row[place]) for row in table.rows)  # all the same
     return columns, dict.fromkeys(lessons, next(limits, None))
+
+
+def refuse_other_lesson(
+    template: Path, table: Table, classroom: Classroom, lesson: str
+) -> None:
+    """Refuses Moodle's worksheet of another lesson, by the numbers of what came in."""
+    people = people_in(table, template)
+    numbers = {number for one in people for number in moodle_numbers(one.facts)}
+    found: dict[str, list[str]] = {}
+    for one in classroom.submissions():
+        parts = received_name(classroom, one)
+        paths = ("/".join(parts[start:]) for start in range(len(parts)))
+        owner = next(filter(None, (owner_by("Moodle", path) for path in paths)), None)
+        if owner and owner.student in numbers:
+            found.setdefault(one.lesson, []).append(owner.student)
+    other = max(found, key=lambda name: len(found[name]), default=lesson)
+    if len(found.get(other, ())) > len(found.get(lesson, ())):
+        raise ValueError(
+            f"{template} is the worksheet of {other}, not of {lesson}: Participant "
+            f"{found[other][0]} submitted {other} under that number. Download the "
+            f"worksheet of the assignment for {lesson}, or say --lesson {other}."
+        )
 
 
 def refuse_ignored(

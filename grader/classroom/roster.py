@@ -126,6 +126,47 @@ def ids_by_column(
     return dict(sorted(columns.items(), key=lambda item: -len(item[1].keys() & known)))
 
 
+def by_name(people: Iterable[Person]) -> dict[str, Person]:
+    """Maps names, as written and turned round, to those who alone have them."""
+    ids = ids_by_column(people, set())
+    return ids.get("name, turned round", {}) | ids.get("name", {})
+
+
+def ids_before(
+    people: Iterable[Person], roster: Mapping[str, Row]
+) -> dict[Person, str]:
+    """Finds the ids that people.csv has for these people.
+
+    A name that only one learner has decides, unless another fact contradicts it; then
+    an e-mail address, a login or a number.
+    """
+    people = [*people]
+    before = {Person([], row): student for student, row in roster.items()}
+    named = by_name(before)
+    pairs = [
+        (person, before[named[name]])
+        for name, person in by_name(people).items()
+        if name in named and not contradict(person.facts, named[name].facts)
+    ]
+    by_fact = {fact: who for who, row in roster.items() for fact in facts_of(row)}
+    facts = ((person, fact) for person in people for fact in facts_of(person.facts))
+    pairs += [(person, by_fact[fact]) for person, fact in facts if fact in by_fact]
+    ids: dict[Person, str] = {}
+    for person, student in pairs:
+        if person not in ids and student not in ids.values():
+            ids[person] = student
+    return ids
+
+
+def contradict(one: Row, other: Row) -> bool:
+    """Tells whether two rows differ in what identifies a learner.
+
+    Moodle's numbers do not: a learner has several.
+    """
+    both = [name for name in IDS if one.get(name) and other.get(name)]
+    return any(one[name] != other[name] for name in both if name != "moodle_id")
+
+
 def match(
     people: Iterable[Person], known: Set[str], roster: Mapping[str, Row]
 ) -> dict[str, Person]:

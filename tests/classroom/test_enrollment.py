@@ -165,9 +165,9 @@ def test_a_learner_of_moodle_has_one_id_in_all_assignments(folder):
     assert people(folder)["12345"]["moodle_id"] == "12345 22345"
     assert run(folder) == [
         "01_tiny: 1 of 2 submitted",
-        "    not submitted: Minsu Kim (22346)",
+        "    not submitted: Minsu Kim (12346)",
         "02_other: 1 of 2 submitted",
-        "    not submitted: Minsu Kim (22346)",
+        "    not submitted: Minsu Kim (12346)",
     ]
 
 

@@ -8,6 +8,7 @@ import csv
 import re
 
 import pytest
+import tiny
 from classes import make_class, printed
 from published import add_lesson, publish_result
 
@@ -309,6 +310,23 @@ def test_moodles_worksheet_is_of_the_lesson_that_is_named(folder):
         fill(folder, MOODLE)
     assert fill(folder, MOODLE, lesson="2")[2][1][4] == "1"
     assert fill(folder, MOODLE, lesson="1")[2][1][4] == "2"
+
+
+def test_moodles_worksheet_of_another_lesson_is_refused(folder):
+    add_lesson(folder, "02_other")
+    for lesson, first in ((tiny.NAME, 12345), ("02_other", 22345)):
+        publish_result(folder, "ada", lesson=lesson)
+        received = folder / "class" / "grading" / "received" / lesson / "ada"
+        received.parent.mkdir(parents=True)
+        received.write_text(f"m.zip/Ada_{first}_assignsubmission_file/{lesson}.ipynb")
+    people = folder / "class" / "grading" / "people.csv"
+    people.write_text("id,name,moodle_id\nada,,12345 22345\n")
+    with pytest.raises(
+        ValueError, match=r"is the worksheet of 01_tiny, not of 02_other.* 12345 .*Down"
+    ):
+        fill(folder, MOODLE, lesson="02")
+    assert not (folder / "filled.csv").exists()
+    assert fill(folder, MOODLE, lesson="01")[0] == 0
 
 
 def test_the_command_writes_the_filled_file_into_the_class(folder):

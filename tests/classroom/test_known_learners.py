@@ -64,6 +64,33 @@ def test_two_worksheets_of_moodle_are_of_one_class(folder):
     assert ids(folder) == [str(100 + n) for n in NUMBERS]
 
 
+@pytest.mark.parametrize("has_email", [True, False])
+def test_worksheets_keep_the_ids_of_the_classs_own_roster(folder, has_email):
+    own = OWN if has_email else "id,name\ns01,Learner 1\ns02,Learner 2\n"
+    take(folder, own)
+    for first in (100, 200):
+        lines = take(folder, worksheet(first))
+        assert "another id" not in lines.text and "no longer" not in lines.text
+        collected(folder, *moodle(first))
+    wanted = ["s01", "s02", "s03", "s04"] if has_email else ["103", "104", "s01", "s02"]
+    assert ids(folder) == wanted
+
+
+def test_work_under_moodles_number_keeps_it_and_the_roster_says_so(folder):
+    take(folder, OWN)
+    for n in NUMBERS:
+        hand_in_empty(folder, str(100 + n))
+    for text in (worksheet(100), OWN):
+        assert '"s01" is filed under another id: 101' in take(folder, text)
+
+
+def test_a_row_without_an_id_and_an_id_that_is_no_folder_are_named(folder):
+    lines = take(folder, "id,name\ns01,Ada\n,Grace\n,\nada lovelace,Ada L.\n")
+    assert "roster0.csv, line 3, has no id and was left out: Grace" in lines.text
+    assert "line 4" not in lines.text
+    assert '"ada lovelace" is filed under another id: ada-lovelace-' in lines.text
+
+
 def test_a_download_whose_worksheet_was_forgotten_doubles_nobody(folder):
     take(folder, worksheet(100))
     collected(folder, *moodle(100))
