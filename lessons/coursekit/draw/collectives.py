@@ -36,8 +36,8 @@ def draw_collective(
     """Draws one collective: every device's block before and after, value by value.
 
     A value has the colour of the device that it came from; what was combined from
-    several devices is white and bold, and a new 0, where nothing came, is grey. Each
-    value of `before` should be unique, for instance 31 for entry 1 on device 3.
+    several devices is white and bold, and a 0 of no device's own, an empty place, is
+    grey. Each value of `before` should be unique, as 31 for entry 1 on device 3.
 
     Args:
         name: what was called.
@@ -76,7 +76,7 @@ def draw_collective(
             width = 0.88 / blocks.shape[2]
             for (row, column), value in np.ndenumerate(blocks[device]):
                 sources = origins.get(float(value), ())
-                empty = not sources and not value
+                empty = not value and len(sources) != 1
                 combined = len(sources) != 1 and not empty
                 own = TINTS[min(sources) % len(TINTS)] if sources else HOST
                 tint = "white" if combined else own
