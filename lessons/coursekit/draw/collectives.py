@@ -78,8 +78,9 @@ def draw_collective(
                 sources = origins.get(float(value), ())
                 empty = not value and len(sources) != 1
                 combined = len(sources) != 1 and not empty
-                own = TINTS[min(sources) % len(TINTS)] if sources else HOST
-                tint = "white" if combined else own
+                tint = HOST if empty else "white"
+                if len(sources) == 1:
+                    tint = TINTS[min(sources) % len(TINTS)]
                 left = device + 0.06 + width * column
                 ink = FAINT if empty else INK
                 _cell(axes, left, top + row, width, value, tint, ink, bold=combined)
