@@ -149,8 +149,7 @@ def _():
 #
 # XLA, the compiler below JAX, reads the environment variable `XLA_FLAGS` **once**: when
 # JAX first touches a device. The flag `--xla_force_host_platform_device_count=8`, which
-# the notebook's first cell sets, splits the CPU into eight devices. If you change the
-# variable later, nothing happens, and nobody tells you.
+# the notebook's first cell sets, splits the CPU into eight devices.
 #
 # **Predict, then run.** The cell starts two fresh Python processes. Both set the flag
 # after `import jax`, but the first one has counted its devices before. What will each
@@ -235,8 +234,7 @@ def launch_env(num_devices, env):
 
 
 # %% [markdown] hints="launch_env"
-# - `XLA_FLAGS` holds flags separated by spaces: `str.split` and `" ".join` help. It may
-#   be missing from `env`.
+# - `XLA_FLAGS` holds flags separated by spaces: `str.split` and `" ".join` help.
 # - Keep the flags that do not start with `--xla_force_host_platform_device_count=`,
 #   then append your own. `{**env, "XLA_FLAGS": text}` is a new dict.
 
@@ -244,7 +242,7 @@ def launch_env(num_devices, env):
 
 # %% [markdown] built="launch_env"
 # On a machine with GPUs, set `JAX_PLATFORMS=cpu` as well, and JAX uses the CPU's
-# devices: a laptop can test a program for 256 of them, what it does, never how fast.
+# devices: a laptop can test what a program does on 256 devices, never how fast it is.
 
 
 # %%
@@ -260,9 +258,9 @@ def _():
 # ## 3. Who did the work?
 #
 # To you, `y` of section 1 is one array of shape `(8, 2)`, but it is not in one place.
-# Its rows, its **shards**, stay on the devices that computed them until you ask for the
-# numbers, with `np.asarray(y)` or `print(y)`. `y.sharding` describes the layout; each
-# of `y.addressable_shards` has a `device`, an `index` and its `data`;
+# Its rows, its **shards**, stay on the devices that computed them; `np.asarray(y)` or
+# `print(y)` fetches a copy. `y.sharding` describes the layout; each of
+# `y.addressable_shards` has a `device`, an `index` and its `data`;
 # `jax.debug.visualize_array_sharding(y)` (with the package `rich`) and this course's
 # `draw_array` draw it.
 #
@@ -272,9 +270,8 @@ def _():
 
 # %%
 for shard in y.addressable_shards:
-    print(
-        "device", shard.device.id, "holds rows", shard.index[0].start, shard.data.shape
-    )
+    row, shape = shard.index[0].start, shard.data.shape
+    print(f"device {shard.device.id} holds row {row}, a block of shape {shape}")
 draw_array(y, "y = pmap(f)(x)")
 
 # %% [markdown]
@@ -300,8 +297,8 @@ prediction(
 #
 # What proves it is the program. JAX does not run your Python on the devices. It runs it
 # **once**, on stand-ins (*tracers*) that have a shape and a dtype but no numbers, and
-# records every operation that they meet. The record is the **traced program**, which
-# JAX prints as a *jaxpr*. XLA compiles it, and the devices run the result.
+# records every operation that they meet. The record is the **traced program** (a
+# *jaxpr*). XLA compiles it, and the devices run the result.
 
 
 # %%
@@ -317,9 +314,12 @@ program = jax.make_jaxpr(g)(x[0])
 draw_trace("g", program, num_devices)
 
 # %% [markdown]
-# The checks read this program, so from here on JAX must be able to trace your
-# functions: compute with `jnp` on the arrays that you are given. A NumPy function raises
-# a `TracerArrayConversionError` there, or leaves nothing to record.
+# Read the shapes: `pmap`'s program computes on `f32[2]`, one row, and every device runs
+# it. `vmap`'s would compute on `f32[8, 2]`, all rows, on one device.
+#
+# The checks read the traced program, so from here on JAX must be able to trace your
+# functions: compute with `jnp` on the arrays that you are given. A NumPy function
+# raises a `TracerArrayConversionError` there, or leaves nothing to record.
 
 # %% [markdown]
 # ## 4. Share the model, compile it once
@@ -350,8 +350,8 @@ draw_pmap("total", {"x": x}, {"totals": totals}, {"params": params})
 # %% [markdown]
 # **Common mistake: no `in_axes`.** Then `pmap` looks for a device axis in the
 # parameters, too. With luck that is a `ValueError` (about an axis
-# `_internal_pmap_axis_name`). With `w: f32[8, 8]` and `b: f32[8]` it is none: each
-# device computes with one row of `w` and one number of `b`.
+# `_internal_pmap_axis_name`). With `w: f32[8, 8]` and `b: f32[8]` there is no error:
+# each device computes with one row of `w` and one number of `b`.
 #
 # `pmap` includes `jit`: it traces your function once for all devices, and keeps the
 # compiled program for the next call. **Predict, then run.** How often is `count_traces`
@@ -569,8 +569,9 @@ start = {
 #
 # Write the drifting part. `local_sgd_steps(params, x, y, lr, num_steps)` takes
 # `num_steps` steps of gradient descent on `mse` on every device, without communication.
-# The learning rate `lr` and `num_steps` (at least 1) are Python numbers. It may compile
-# in each call.
+# The learning rate `lr` and `num_steps` (at least 1) are Python numbers. `pmap` is the
+# shorter way here; `shard_map` counts too. The function may compile in each call: this
+# toy can afford it.
 #
 # ```python
 # data = shard_batch({"x": points, "y": targets}, 8)
@@ -627,8 +628,7 @@ def local_sgd_steps(params, x, y, lr, num_steps):
 
 # %% [markdown] built="local_sgd_steps"
 # With one line for the average, your function is Local SGD. With an average after every
-# step it is ordinary data parallelism. Lesson 2 takes the mean on the devices, with
-# `lax.pmean`, and lesson 3 builds the training step on it.
+# step it is ordinary data parallelism.
 
 
 # %%
@@ -652,8 +652,8 @@ def _():
 # points. Code that saves `params["w"][0]` keeps the model of device 0, throws seven
 # away, and reports success.
 #
-# The cure is to average over the devices. That takes a *collective*, the subject of
-# lesson 2; here NumPy does it once.
+# The cure is to average over the devices. That takes a *collective* (`lax.pmean`,
+# lesson 2); here NumPy does it once.
 
 # %% [markdown]
 # ## 7. All eight at work
@@ -687,16 +687,17 @@ def _():
 
 
 # %% [markdown]
-# The average is better than every replica: much of their drift cancels.
+# The average is better than every replica: much of their drift cancels. No line can
+# beat the start, the best one for all points.
 #
 # **How do you know that all eight work?** Ask three questions.
 #
 # - *Are the numbers right?* The loss is the same on one device and on eight.
 # - *Where are they?* `line.sharding` and the picture say: each device holds its own
 #   rows.
-# - *Who computed them?* The compiled program is what one device runs. `cost_analysis()`
-#   counts its operations: an eighth of what one device alone needs.
-#   `compiled.as_text()` prints it.
+# - *Who computed them?* `jax.jit(serve).lower(model, points).compile()` is the program
+#   that each device runs. `cost_analysis()` counts its operations: an eighth of what
+#   one device alone needs. `compiled.as_text()` prints it.
 
 # %% [markdown]
 # ## Recap
@@ -800,8 +801,8 @@ def _():
 # ## 8. A random key for each device
 #
 # JAX draws random numbers from a *key*: the same key gives the same numbers.
-# `jax.random.split(key, n)` makes `n` new keys out of one. To `pmap` a key is an array
-# like any other: broadcast one, or give each device its own.
+# `jax.random.split(key, n)` makes `n` new keys out of one. For `pmap`, a key is an
+# array like any other: broadcast one, or give each device its own.
 #
 # **Predict, then run.** Which of the two lines shows eight different numbers?
 
@@ -819,7 +820,7 @@ print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
 
 # %% [markdown]
 # **Common mistake: one dropout mask for all.** A broadcast key makes all devices drop
-# the same units. Nothing fails; there is just one mask where there should be eight.
+# the same units, and nothing fails.
 
 # %% [markdown]
 # ### Exercise 1.5: init_ensemble
@@ -827,10 +828,10 @@ print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
 # Several models that differ only in their initial weights make better predictions
 # together, and where they disagree they say how unsure they are: a [deep
 # ensemble](https://arxiv.org/abs/1612.01474), most simply with one member on each
-# device. Eight equal members would cost eight times as much as one, and tell no more.
+# device. Eight equal members would tell no more than one.
 #
 # Write `init_ensemble(keys, sizes)`. On each device it draws the parameters of one
-# multi-layer perceptron from that device's key.
+# multi-layer perceptron from that device's key. It may compile in each call.
 #
 # ```python
 # keys = jax.random.split(jax.random.key(0), 8)     # key[8]
@@ -882,6 +883,7 @@ def init_ensemble(keys, sizes):
 # %% [markdown] hints="init_ensemble"
 # - Write `init(key)` for one model first, without any device axis.
 # - Inside, split the key once per layer: `key, layer_key = jax.random.split(key)`.
+#   `jax.random.normal(layer_key, (n_in, n_out))` draws a matrix.
 # - `jax.pmap(init)` maps it over `keys` and stacks the results for you.
 
 # %% check="init_ensemble"
@@ -930,17 +932,16 @@ def _():
     title = "Your ensemble, trained on -2 to -0.8 and 0.8 to 2"
     draw_replicas(curves.T, "prediction", title, xlabel="x", x=grid[:, 0])
     for place in (30, 60, 120):
-        spread = curves[:, place].std()
-        print(f"at x = {grid[place, 0]:4.1f} the members differ by {spread:.2f}")
+        at, spread = grid[place, 0], curves[:, place].std()
+        print(f"at x = {at:4.1f} the members' standard deviation is {spread:.2f}")
 
 
 # %% [markdown]
 # ### Exercise 1.6: pairwise_distances
 #
-# The members disagree in the gap and beyond the ends, where there was no data. The other
-# alarm: how far is the nearest point that the model was trained on? Such a search is
-# also behind retrieval and recommendation, and easy to distribute: split the stored
-# points, broadcast the few queries, and let each device measure its own part.
+# The members disagree where there was no data. The other alarm: how far is the nearest
+# training point? Such a search is also behind retrieval and recommendation, and easy to
+# distribute: each device measures its own part of the stored points.
 #
 # Write `pairwise_distances(points, queries)`. It returns the Euclidean distance of
 # every point to every query.
@@ -992,9 +993,8 @@ def pairwise_distances(points, queries):
 # %% check="pairwise_distances"
 
 # %% [markdown] built="pairwise_distances"
-# On paper a device holds `N x Q x F` differences. But the subtraction, the square and
-# the sum are in one compiled program, and XLA fuses them into one loop that stores the
-# sums only.
+# On paper a device holds `N x Q x F` differences. But XLA fuses the subtraction, the
+# square and the sum into one loop that stores the sums only.
 
 # %% [markdown]
 # Do both alarms ring in the same places?
@@ -1014,5 +1014,6 @@ def _():
 
 
 # %% [markdown]
-# Both are silent among the data, and rise in the gap and beyond the ends. Neither needs
-# the devices to talk, and both use all of them.
+# Both are silent among the data, and rise in the gap and beyond the ends. But at `x =
+# 3`, all members are too low by about 1 or more, and differ less than in the gap:
+# members that extrapolate alike agree. The distance still warns.
