@@ -266,7 +266,8 @@ for name, top in (
 # - [no overflow] Logits of ±10,000 give finite results, right to two decimals.
 # - [differentiable] `jax.grad` of `-(targets * result).sum()`, this device's part of a
 #   cross-entropy, is the softmax minus the one-hot targets. (The derivative of your
-#   `psum` is a `psum`: it adds how this device's logits change the other parts.)
+#   `psum` is a `psum` again: it adds, by itself, how this device's logits change the
+#   other devices' parts.)
 
 
 # %% exercise="sharded_log_softmax" minutes=15 difficulty=2
@@ -301,8 +302,7 @@ def sharded_log_softmax(logits, axis_name):
 # %% check="sharded_log_softmax"
 
 # %% [markdown] built="sharded_log_softmax"
-# This is the heart of a language model's loss at scale: per position and device two
-# numbers travel, however large the vocabulary is.
+# Per position and device two numbers travel, however large the vocabulary is.
 
 
 # %%
@@ -355,7 +355,7 @@ prediction("numbers on a device after psum_scatter", scattered[0].size, guess)
 # With eight after the gather, with one after the scatter.
 #
 # **An all-reduce is a reduce-scatter and an all-gather.** Between the two halves a
-# device needs only its own piece; section 5 builds on that.
+# device needs only its own piece.
 
 
 # %%
@@ -451,8 +451,7 @@ def reshard_rows_to_columns(x, axis_name):
 # %% check="reshard_rows_to_columns"
 
 # %% [markdown] built="reshard_rows_to_columns"
-# Every multi-dimensional Fourier transform on a cluster rests on this exchange, too:
-# transform the axis that each device has in full, exchange, transform the other.
+# Every multi-dimensional Fourier transform on a cluster rests on this exchange, too.
 
 
 # %%
@@ -475,8 +474,8 @@ def _():
 # %% [markdown]
 # ## 4. Gradients
 #
-# The derivative of a collective is a collective again: the gradients of blocks go back
-# the way the blocks came. (`collectives(f, x)` traces `f` and lists what it runs.)
+# The derivative of a collective is a collective again. (`collectives(f, x)` traces `f`
+# and lists what it runs.)
 #
 # **Predict, then run.** `all_gather` hands each device's block to all. Which collective
 # brings the gradient back to a device's block?
@@ -497,7 +496,8 @@ for loss in (gathered_loss, exchanged_loss):
 
 # %% [markdown]
 # All devices have used the block, so all their gradients for it are summed, and each
-# sum returns to its owner: a reduce-scatter.
+# sum returns to its owner: a reduce-scatter. What an `all_to_all` moved, another moves
+# back.
 #
 # **Which gradient do you get?** Now each device has its own copy of a weight, `d` on
 # device `d`, and its own loss, `w ** 2`.
@@ -544,14 +544,16 @@ for name, f, check_vma in (
 # %% [markdown]
 # ## 5. The optimizer's state, an eighth on each device
 #
-# In plain data parallelism, after the all-reduce of gradients every device does the
-# same update: Adam's two moments, twice as large as the weights, are there eight times.
+# In plain data parallelism, after the all-reduce every device does the same update:
+# Adam's two moments are there eight times.
 #
-# **ZeRO** ([Rajbhandari et al., 2019](https://arxiv.org/abs/1910.02054)) puts the
-# update *between* the two halves of the all-reduce. After the reduce-scatter device `d`
-# has the mean gradient for the `d`-th piece of the weights. It updates that piece, with
-# the only copy of its moments, and the all-gather hands the new weights to everybody.
-# That sends not a byte more than the all-reduce. In float32, without activations, a device holds of Llama 3 8B:
+# **ZeRO** ([Rajbhandari et al., 2019](https://arxiv.org/abs/1910.02054)), in its first
+# stage, ZeRO-1, puts the update *between* the two halves of the all-reduce. After the
+# reduce-scatter device `d` has the mean gradient for the `d`-th piece of the weights.
+# It updates that piece, with the only copy of its moments, and the all-gather hands the
+# new weights to everybody. That sends not a byte more than the all-reduce. For Llama 3
+# 8B with everything in float32 (so gradients take twice the opening's 16 GB), a device
+# holds, without activations:
 #
 # | | weights | gradients | moments | in all |
 # |---|---|---|---|---|
@@ -621,9 +623,9 @@ def sharded_update(weights, velocity, grads, axis_name, lr, beta):
 # %% check="sharded_update"
 
 # %% [markdown] built="sharded_update"
-# This is ZeRO stage 1. Stage 3, better known as FSDP, also shards the weights (lesson
-# 4). `optax`'s Adam runs on slices as it is; clipping by the global norm, which looks
-# at all gradients at once, needs a `psum` of one number.
+# This is ZeRO-1. ZeRO-3, better known as FSDP, also shards the weights (lesson 4).
+# `optax`'s Adam runs on slices as it is; clipping by the global norm needs a `psum` of
+# one number.
 
 # %% [markdown]
 # Watch your step at work, with `lr = 0.4`: on four devices all weights are 0, and the
@@ -645,12 +647,14 @@ def _():
 # %% [markdown]
 # ## 6. All four in one step
 #
-# A classifier of words, on padded texts that are split over the devices, trained by
-# nothing but your functions. The logits are resharded by classes, so each word counts
-# on the device that has its class.
+# A classifier of words, on padded texts split over the devices, trained by nothing but
+# your functions. The logits are resharded by classes, so each word counts on the device
+# that has its class.
 #
-# The loss is summed by a `psum`, so each gradient is D times this device's share
-# (section 4): their mean is the whole gradient.
+# The loss is reduced before `jax.grad`, which section 4 warns against. Here it is
+# right: the `psum` in `masked_mean` gives each device D times its own share of the
+# gradient, so that the mean in `sharded_update` is the sum of all shares, the whole
+# gradient.
 
 # %%
 rng, classes, tokens = np.random.default_rng(0), 4 * num_devices, 32
@@ -702,8 +706,7 @@ def _():
 
 
 # %% [markdown]
-# Two lines, one curve, although no device has ever held all of the logits, or all of the
-# velocity.
+# Two lines, one curve, although no device ever held all of the logits or the velocity.
 #
 # **How long does it take?** The bytes of your step, for 16 GB of gradients, travel over
 # [NVLink](https://www.nvidia.com/en-us/data-center/h100/) inside a machine of H100s, or
@@ -908,7 +911,7 @@ def ring_all_reduce(x, axis_name):
 
 # %% [markdown] hints="ring_all_reduce"
 # - `chunks = x.reshape(D, len(x) // D, *x.shape[1:])`; `lax.axis_index(axis_name)` is
-#   `d`. It is traced, and may still index the array: `chunks[(d - step) % D]`.
+#   `d`. It is traced, and may still index the array: `chunks[(d - s) % D]`.
 # - `chunks.at[place].add(arrived)` and `chunks.at[place].set(arrived)` return the
 #   changed array.
 # - What arrives is added to chunk `(d - s - 1) % D` in the first `D - 1` sends, and
@@ -917,9 +920,9 @@ def ring_all_reduce(x, axis_name):
 # %% check="ring_all_reduce"
 
 # %% [markdown] built="ring_all_reduce"
-# This is what `lax.psum` means on a ring of links, such as one axis of a TPU pod. One
-# writes it by hand where computation can run *while* a chunk travels: lesson 4's
-# collective matmul, and ring attention below.
+# This is what `lax.psum` means on a ring of links. One writes it by hand where
+# computation can run *while* a chunk travels: lesson 4's collective matmul, and ring
+# attention below.
 
 # %% [markdown]
 # Your ring on four devices, which hold 1, 2, 4 and 8 in all of their chunks: a finished
@@ -941,7 +944,8 @@ def _():
 
 
 # %% [markdown]
-# A single number's seconds are nearly all latency. There, libraries use *trees* of
+# A single number takes 70 microseconds on either link, nearly all of it latency: 5
+# microseconds for each of 14 messages. So for small arrays libraries use *trees* of
 # pairs, which need only `2 log2(D)` messages, each of all `n` bytes.
 
 # %% [markdown]
@@ -1336,7 +1340,8 @@ def _():
 # %% [markdown]
 # **A mixture of experts.** Of many small networks, the experts, each token uses one,
 # which the model chooses. In **expert parallelism** expert `d` is on device `d`; tokens
-# travel there by an `all_to_all`, and results come back by another.
+# travel there by an `all_to_all`, results back by another. (Without `tiled=True`, as
+# below, the cut axis must have size D.)
 #
 # A compiled program's shapes cannot depend on what tokens choose. So each device has
 # `capacity` **slots** for each expert. Its tokens take them in the order of their rows;
@@ -1452,10 +1457,9 @@ def _():
         lost = [(np.asarray(layer(params, x, e)) == 0).all(-1) for e in (even, popular)]
         shares = [f"{tokens.mean():.0%}" for tokens in lost]
         print(
-            f"  with {capacity:>2} slots for each expert: {shares[0]:>3} of even",
-            end="",
+            f"  {capacity:>2} slots per expert: {shares[0]:>3} of random choices, "
+            f"{shares[1]:>3} if some experts are popular"
         )
-        print(f" choices, {shares[1]:>3} if some experts are popular")
 
 
 # %% [markdown]
