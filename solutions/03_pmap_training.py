@@ -7,10 +7,10 @@
 # use all eight, and still train the same model?
 #
 # The usual answer is **data parallelism**: every device keeps a copy of the model and
-# takes an equal share of each batch; the devices average their gradients, and all of them
-# take the same step. PyTorch calls this DDP. In JAX it takes a few lines, and mistakes in
-# them make no noise: an average that is missing, or one too many, raises no error and may
-# even show a *lower* loss.
+# takes an equal share of each batch; the devices average their gradients, and all take the
+# same step. PyTorch calls this DDP. In JAX it takes a few lines, and mistakes in them are
+# silent: an average that is missing, or in the wrong place, raises no error and may even
+# show a *lower* loss.
 #
 # **After this lesson you can**
 #
@@ -154,8 +154,8 @@ def mlp_loss(params, x, y):  # mean over this device's rows: f32[]
 
 
 # %% [markdown]
-# What do we compare with? A single device that takes the whole batch: `reference_sgd`, in
-# NumPy with 64-bit floats.
+# We compare with a single device that takes the whole batch: `reference_sgd`, in NumPy with
+# 64-bit floats.
 #
 # **Predict, then run.** Three runs of 50 steps on eight devices: with the gradients
 # averaged, added up, and left alone. Which log will look best?
@@ -189,9 +189,9 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 # %% [markdown]
 # **Common mistake: trusting the log.** Both wrong runs log *lower* losses than the right
 # one. Without a sync, each replica fits its own eighth of the data, and the log averages
-# eight flattering numbers. With `psum` the gradient is eight times too large, and yet the
-# replicas agree perfectly. So the checks of this lesson never ask whether the loss falls:
-# they compare one step with one device.
+# eight flattering numbers. With `psum` the replicas agree perfectly, but the gradient is
+# eight times too large: you train with eight times the learning rate that you chose. So the
+# checks never ask whether the loss falls: they compare one step with one device.
 #
 # Remember one rule: **inside `pmap`, a gradient is the device's own until you average
 # it**.
@@ -368,8 +368,8 @@ def sgd(params, grads, lr):  # from here on, the update is given
 
 
 # %% [markdown]
-# **Predict, then run.** Loss and gradients are computed as in exercise 3.1, with
-# `pmean` after the gradient. How do they compare with those of one device?
+# **Predict, then run.** Below, `pmean` comes after the gradient, as in exercise 3.1. How do
+# loss and gradients compare with those of one device?
 
 
 # %%
@@ -407,7 +407,8 @@ prediction("the gradient, in times that of one device", round(float(ratio), 1), 
 # What happened? `pmap` sees eight copies of the parameters, one per device. `shard_map`
 # sees *one* replicated `params`, used by eight devices. By the chain rule its gradient is
 # the *sum* of what the eight uses contribute: **the gradient of a cast to varying is a
-# `psum`**. `pmean` then averages eight equal sums, which changes nothing.
+# `psum`**, so `grads` does not vary. `pmean` then averages eight equal sums, which changes
+# nothing.
 
 # %% [markdown]
 # ### ⚠ The rule changes here
@@ -421,7 +422,7 @@ prediction("the gradient, in times that of one device", round(float(ratio), 1), 
 #
 # For the second line, *differentiate what you mean*, the loss averaged over all devices: put
 # `pmean` inside the function that you differentiate. With `check_vma=False`, as in `pmap`,
-# a `pmean` there averages no gradient.
+# a `pmean` there leaves each gradient the device's own.
 #
 # Whenever you port a step, **compare one step's gradient with one device**.
 #
@@ -504,19 +505,19 @@ def shard_map_step(params, x, y, lr, num_devices):
 
 # %% [markdown]
 # **Predict, then run.** Your step, on two devices and on all: what is the largest
-# difference of the curves?
+# difference of the losses?
 
 
 # %%
 @needs("shard_map_step")
 def _():
-    curves = {}
+    runs = []
     for devices in (max(1, num_devices // 4), num_devices):
         step = functools.partial(shard_map_step, num_devices=devices)
         losses, params = curve(step, start, digits(60, 16 * num_devices), 0.5)
-        curves[f"your step, {devices} devices"] = losses
-    draw_losses(curves, "loss", "Your shard_map_step on two meshes", log=False)
-    print(f"largest difference: {np.ptp([*curves.values()], axis=0).max():.3f}")
+        runs.append(losses)
+        print(f"loss on {devices} devices: {losses[0]:.2f} to {losses[-1]:.2f}")
+    print(f"largest difference: {np.ptp(runs, axis=0).max():.3f}")
     w1 = params["w1"]  # where is it?
     print("on every device:", w1.sharding.is_fully_replicated)
     print("shards:", *{shard.data.shape for shard in w1.addressable_shards})
@@ -559,7 +560,7 @@ for program in (add_up, one_sync):
 
 # %% [markdown]
 # Four times: each round's gradient contains the sum. Which gradients send nothing (section
-# 3's table)? With those, what the loop carries varies, too.
+# 3's table)? With those, the sum varies, so `scan` must start from zeros cast by `varying`.
 
 # %% [markdown]
 # ### Exercise 3.3: accumulated_step
@@ -630,18 +631,19 @@ def accumulated_step(params, x, y, lr, num_devices):
 
 
 # %% [markdown] hints="accumulated_step"
-# - Cast the parameters *before* the loop: then their gradients are the device's own.
-# - `jax.lax.scan(add, start, (x, y))` calls `add(total, (x[m], y[m]))` for each `m`;
-#   `add` returns `(new_total, None)`. It starts from zeros that vary, for the loss and,
-#   by `jax.tree.map(jnp.zeros_like, params)`, for the gradients.
+# - Make `own = varying(params)` *before* the loop: gradients for `own` are the device's
+#   own. Keep `params`, uncast, for the last line.
+# - `jax.lax.scan(add, zeros, (x, y))` calls `add(total, (x[m], y[m]))` for each `m`;
+#   `add` returns `(new_total, None)`. Let `zeros` be
+#   `varying((jnp.float32(0), jax.tree.map(jnp.zeros_like, params)))`.
 # - After the scan: divide both by `M`, then take one `pmean` of both.
 
 # %% check="accumulated_step"
 
 # %% [markdown] built="accumulated_step"
 # What Hugging Face calls `gradient_accumulation_steps`; under PyTorch's DDP, `no_sync()`
-# keeps the backward passes from syncing. The mean of means is right here because
-# microbatches are equal. With unequal ones it is wrong: exercise 3.4.
+# keeps the backward passes from syncing. The mean of means is right here only because
+# microbatches are equal (exercise 3.4).
 
 # %% [markdown]
 # ### Eight devices, the same model
@@ -679,6 +681,8 @@ def _():
 # %% [markdown]
 # ## Recap
 #
+# - Replicas that average their gradients stay equal, and train as one device would on the
+#   whole batch.
 # - Under `shard_map`, a gradient of replicated parameters arrives summed: average the
 #   *loss* that you differentiate. A gradient of varying parameters is the device's own,
 #   as in `pmap`: average the *gradients*.
@@ -697,7 +701,7 @@ def _():
 # </details>
 # <details><summary>Not at all</summary>
 #
-# Right. A difference, however small, means that something was not synchronised.
+# Right: equal updates of equal bits stay equal.
 #
 # </details>
 
@@ -750,7 +754,7 @@ def _():
 #
 # Your step is right on eight devices. **Is the rest of the trainer?** Its evaluation ends
 # with a short batch, some layers ask which rows are the batch, and eight machines wait
-# for their network in every step. Here you port it all, in about 100 minutes.
+# for their network in every step. Here you port it all.
 
 # %% [markdown]
 # ## 5. Every row once
@@ -782,16 +786,16 @@ print(f"mean over {num_devices} devices:     {np.mean(local):.4f}")
 print("devices without a valid row:", np.sum(np.arange(0, 16, len(x[0])) >= 13))
 
 # %% [markdown]
-# The second mean counts the padding. And one device has no valid row at all: a mean over
-# its valid rows would be 0 / 0.
+# The second mean counts the padding. And one device has no valid row at all: its mean
+# would be 0 / 0.
 
 # %% [markdown]
 # ### Exercise 3.4: evaluate
 #
 # Write `evaluate`, which returns the mean loss and the accuracy of a classifier. It takes
 # the rows in batches of `batch_size`, the last of which may be short, and shares each
-# batch out over a mesh; `row_losses` and `pad_rows` are given. (The loop over batches is
-# traced, too: use `jnp` in it.)
+# batch out over a mesh; `mlp_scores`, `row_losses` and `pad_rows` are given. (The loop
+# over batches is traced, too: use `jnp` in it.)
 #
 # ```python
 # x, labels = flat_digits()                            # f32[1797, 64], i32[1797]
@@ -855,7 +859,8 @@ def compiled_sums(num_devices):
 
 # %% [markdown]
 # **Predict, then run.** Your `evaluate` on two meshes, with three batch sizes, beside the
-# mean of the batches' means, in which a row of the short batch weighs more.
+# mean of the batches' means, in which the short batch weighs too much. Which columns stay
+# the same?
 
 
 # %%
@@ -878,8 +883,7 @@ def _():
 # - Its **BatchNorm** normalises each channel with the mean and variance of the batch, its
 #   *moments*, then applies a learned scale and shift. For predictions it keeps *running*
 #   moments, `stats`: `0.9 * old + 0.1 * new`.
-# - Its **dropout** keeps a random half of the units, `keep`. With one key, all devices
-#   would keep the same ones.
+# - Its **dropout** keeps a random half of the units, `keep`.
 
 
 # %%
@@ -924,8 +928,8 @@ def moving_average(old, new):
 
 # %% [markdown]
 # **Common mistake: moments of one's own shard.** Below, each device takes the moments of
-# its own four images, and the parameters stay as they are. **Predict, then run.** Do the
-# running moments of the devices come to agree?
+# its own four images; the parameters are fixed. **Predict, then run.** Do the running
+# moments of the devices come to agree?
 
 
 # %%
@@ -947,7 +951,8 @@ draw_losses(ends, "% off the average of eight", title, log=False)
 
 # %% [markdown]
 # They do not: several percent remain. Which of the eight replicas would you save? And the
-# result for an image depends on the three other images that share its device.
+# result for an image depends on which images share its device, so on the number of
+# devices.
 
 # %% [markdown]
 # ### Exercise 3.5: cnn_step
@@ -1063,12 +1068,12 @@ def images_of(num_steps, rows):  # batches x: f32[rows, 8, 8, 1], y: i32[rows]
 @needs("cnn_step")
 def _():
     key, curves, rows = jax.random.key(0), {}, 8 * num_devices
-    for name, devices, steps in (("one device", 1, 20), ("yours", num_devices, 150)):
-        state, curves[name] = init_cnn(0), []
+    for devices, steps in ((1, 20), (num_devices, 150)):
+        state, curves[devices] = init_cnn(0), []
         for step, (x, y) in enumerate(images_of(steps, rows)):
             state, loss = cnn_step(state, key, step, x, y, 0.2, devices)
-            curves[name].append(float(loss))
-    first = {name: losses[:20] for name, losses in curves.items()}
+            curves[devices].append(float(loss))
+    first = {f"{n} of {num_devices} devices": curves[n][:20] for n in curves}
     draw_losses(first, "loss", "Your cnn_step, the first steps", log=False)
     images, labels = load_images()
     stats = iter(state["stats"])  # predictions take the running moments
@@ -1079,19 +1084,19 @@ def _():
 
 
 # %% [markdown]
-# They do: a row has one mask on any mesh.
+# They do: masks and moments are the same on any mesh.
 
 # %% [markdown]
 # ## 7. Sending ten times less
 #
 # What if the devices step alone, `H` times, and only then agree? Replicas that see different
-# rows drift apart (lesson 1). But if they meet again after a few dozen steps, their average
-# is a good model.
+# rows drift apart (lesson 1). But if they meet again in time, their average is a good
+# model.
 #
-# [DiLoCo](https://arxiv.org/abs/2311.08105) adds an *outer* optimizer. Take what a replica
-# has done in its `H` steps, `params - own`, for a gradient, the *outer gradient*; average
-# it; and give it to SGD with Nesterov momentum. Eight workers, whose own steps were
-# AdamW's, trained a language model as well as in lockstep, and communicated 500 times
+# [DiLoCo](https://arxiv.org/abs/2311.08105) adds an *outer* optimizer. A replica's `H`
+# steps lead from `params` to its `own`. Take `params - own` for a gradient, the *outer
+# gradient*; average it; and give it to SGD with Nesterov momentum. Eight workers, each
+# with AdamW, trained a language model as well as in lockstep, and communicated 500 times
 # less.
 # <!-- Abstract and section 3 of arXiv 2311.08105, read in 2026-11: 8 workers, C4, 500
 # times less communication; outer Nesterov with learning rate 0.7 and momentum 0.9. -->
@@ -1166,15 +1171,14 @@ def diloco_round(params, velocity, x, y, lr, num_devices):
 # %% [markdown] hints="diloco_round"
 # - Which parameters have gradients that send nothing (section 4)? A `jax.lax.scan`
 #   carries them through the local steps, and collects the losses.
-# - The outer gradient is `before - own`. `pmean` it together with the loss.
+# - The outer gradient is `params - own`. `pmean` it together with the loss.
 # - After the `pmean`, all devices hold the same numbers: update the velocity, then the
 #   parameters.
 
 # %% check="diloco_round"
 
 # %% [markdown] built="diloco_round"
-# The bytes fall by the factor `H`; the outer optimizer costs one more copy of the
-# parameters.
+# The outer optimizer costs one more copy of the parameters.
 
 # %% [markdown]
 # ### The whole trainer
