@@ -39,9 +39,9 @@
 #
 # - A **mesh** arranges devices in a grid and names the grid's axes. On the mesh below,
 #   `"data"` has four positions and `"model"` has two.
-# - A **spec**, `P(...)`, has one entry for each axis of an *array*: the mesh axis that
-#   it is sharded over, a tuple of mesh axes, each of which cuts the pieces of the one
-#   before it, or `None`.
+# - A **spec**, `P(...)`, has one entry for each axis of an *array*: a mesh axis to
+#   shard it over, `None` for not sharded, or a tuple of mesh axes: the second cuts the
+#   pieces of the first.
 # - A **sharding** is the two together: `NamedSharding(mesh, spec)`. `jax.device_put(x,
 #   sharding)` places `x` accordingly.
 
@@ -207,6 +207,7 @@ def _():
 # needs, the compiler has to move data, which is called *resharding*. What it costs, you
 # can read from the **compiled** program: `compiled(f, *arrays)` below lists its
 # collectives. (In plain JAX, `jax.jit(f).lower(...).compile().as_text()` shows them.)
+# `out_shardings=` of `jax.jit` says how a result must be sharded.
 #
 # **Predict, then run.** A matrix of 64 KiB is on 8 devices, sharded or replicated.
 # Which of the three moves costs nothing, and which costs most?
@@ -388,7 +389,7 @@ def tensor_parallel_mlp(params, x, mesh_shape):
         return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(*spec)))
 
     ### BEGIN SOLUTION
-    # Three constraints per layer are more than today's compiler needs here; they make
+    # Two constraints per layer are more than today's compiler needs here; they make
     # sure that a new version does not choose otherwise. Megatron writes the same
     # pairing with explicit all-reduces in two classes, one for each kind of layer.
     specs = {"w1": (None, None, "model"), "w2": (None, "model", None)}
@@ -574,7 +575,8 @@ def _():
 
 # %% [markdown] built="init_sharded"
 # The forgotten state is on device 0 alone. The moments start as zeros, which depend on
-# no array, so inside `jit` nothing says where they belong.
+# no array, so inside `jit` nothing says where they belong. So give `out_shardings` to
+# every `jit` that makes state.
 #
 # Your tree of shapes and shardings is also what Orbax wants in order to restore a
 # checkpoint into a different layout (lesson 5).
@@ -582,15 +584,15 @@ def _():
 # %% [markdown]
 # ## 7. The seven copies you do not need
 #
-# In data parallelism every device keeps its own copy of the state: 112 GB before a
-# single activation is stored, and seven copies too many on eight devices. **ZeRO**
-# ([Rajbhandari et al., 2020](https://arxiv.org/abs/1910.02054)) gives them up: stage 1
-# shards Adam's moments over the devices, stage 2 the gradients too, stage 3, better
-# known as **FSDP**, fully sharded data parallelism, the weights themselves.
+# In data parallelism every device keeps its own weights, gradients and moments: 112 GB
+# before a single activation is stored, and seven copies too many on eight devices.
+# **ZeRO** ([Rajbhandari et al., 2020](https://arxiv.org/abs/1910.02054)) gives them up:
+# stage 1 shards Adam's moments over the devices, stage 2 the gradients too, stage 3,
+# better known as **FSDP**, fully sharded data parallelism, the weights themselves.
 #
 # Before a device computes a layer, it gathers the other seven eighths of that layer's
 # weights, and drops them after use, in the forward and again in the backward pass. So
-# FSDP pays for memory with communication. How much? First write the step, then measure.
+# FSDP pays for memory with communication.
 
 # %% [markdown]
 # ### Exercise 4.4: fsdp_step
@@ -715,9 +717,10 @@ def _():
 # With FSDP and "both" a device holds an eighth of the state; with temporary arrays,
 # "both" needs the least. Data parallelism all-reduces the gradients: 56 MiB leave each
 # device in a step. FSDP gathers the weights twice and reduce-scatters the gradients
-# once, 28 MiB each time: 84 MiB, half as much again. (The output says 112, and 84 for
-# ZeRO-1, because the CPU's compiler writes a reduce-scatter as an all-reduce.) Tensor
-# parallelism sends activations, which are small for 64 rows and grow with the batch.
+# once, 28 MiB each time: 84 MiB, half as much again. (The output says 112 instead of
+# 84, and for ZeRO-1 84 instead of 56, because the CPU's compiler writes a
+# reduce-scatter as an all-reduce.) Tensor parallelism sends activations, which are
+# small for 64 rows and grow with the batch.
 #
 # The next cell trains with your `init_sharded` and your `fsdp_step`, on one device and
 # on eight.
@@ -907,10 +910,10 @@ def _():
 
 
 # %% [markdown]
-# It fits: 14 GB of state and gradients on each GPU, and 10 GB of activations. Computing
-# takes longest, 0.43 s, but the step takes 0.56 s, because not all sending hides behind
-# it. On eight machines 6 GB of gradients from each GPU also cross the network, layer by
-# layer.
+# It fits. Each GPU holds 10.5 GB of state, 0.3 GB of batch and 13.4 GB of temporary
+# arrays: 3.5 GB of gradients, the rest mostly activations. Computing takes longest,
+# 0.43 s, but the step takes 0.56 s, because not all sending hides behind it. On eight
+# machines 6 GB of gradients from each GPU also cross the network, layer by layer.
 #
 # From how many tokens on does computing take as long as sending? A token costs 6 FLOPs
 # per parameter, FSDP sends three times 7/8 of the weights, and the number of parameters
@@ -941,7 +944,8 @@ def _():
 # %% [markdown]
 # The plan of your program agrees with the formula: what is sent does not grow with the
 # tokens. A network that is nine times slower than NVLink would need nine times as many.
-# And this answers the opening question:
+# This answers the opening question: no line of the step changed, and the losses stayed
+# the same (section 7). What it costs:
 #
 # | 7 billion parameters, 8 H100s | data parallel | FSDP |
 # |---|---|---|
@@ -1023,7 +1027,8 @@ def _():
 # - [JAX on parallel
 #   programming](https://docs.jax.dev/en/latest/201/sharding.html).
 # - [Flax on many
-#   devices](https://flax.readthedocs.io/en/latest/guides/flax_gspmd.html).
+#   devices](https://flax.readthedocs.io/en/latest/guides/flax_gspmd.html); its model is
+#   in `solutions/references/dot_relu_dot.py`.
 # - [How to Scale Your Model](https://jax-ml.github.io/scaling-book/), the book to read
 #   next.
 #
@@ -1086,8 +1091,9 @@ for name, axes in (("FSDP", ("node", "gpu")), ("HSDP", "gpu")):
     print(f"{name}: {sent_over('network', found):.0f} GB over the network")
 
 # %% [markdown]
-# FSDP gathers the weights over the network twice for every microbatch. HSDP gathers
-# within the nodes, but the compiler all-reduces the gradients between them in every
+# For every microbatch FSDP gathers the weights twice and reduce-scatters the gradients
+# once, 3.05 GB over the network each time: 8 x 3 x 3.05 = 73 GB. HSDP gathers within
+# the nodes, but the compiler all-reduces the gradients between them in every
 # microbatch: eight times what is needed. At the end of this part your own step crosses
 # the network once.
 
@@ -1130,9 +1136,9 @@ with jax.set_mesh(jax.make_mesh((4, 2), ("data", "model"), axis_types=explicit))
 
 # %% [markdown]
 # `a @ b` contracts an axis that is sharded in both operands, and JAX asks how the sum
-# over devices should be sharded. The zeros have the type of `a`, so the mistake of
-# section 6 cannot happen here. On Explicit axes `with_sharding_constraint` only
-# asserts.
+# over devices should be sharded. (For `a.sum(0)` the rule decides: replicated over
+# `data`.) The zeros have the type of `a`, so the mistake of section 6 cannot happen
+# here. On Explicit axes `with_sharding_constraint` only asserts.
 
 # %% [markdown]
 # ### Exercise 4.6: explicit_mlp
@@ -1218,10 +1224,8 @@ def _():
 
 
 # %% [markdown] built="explicit_mlp"
-# Three constraints per layer have become one argument. Leave it out and read the error:
-# it names both operands and the axis. [JAX's
-# guide](https://docs.jax.dev/en/latest/201/sharding.html) has the rules of each
-# operation.
+# The two constraints of each layer have become one argument. Leave it out and read the
+# error: it names both operands and the axis.
 
 # %% [markdown]
 # **A collective that nobody wanted.** On Auto axes, XLA prints *Involuntary full
@@ -1292,7 +1296,7 @@ def sharded_matmul(a, b, num_devices):
 
 # %% [markdown] hints="sharded_matmul"
 # - `in_specs` shard `a` by columns and `b` by rows. What shape has the product of two
-#   blocks, and what is it of the result?
+#   blocks, and how does it relate to the result?
 # - It is one term of the sum over `K`. `jax.lax.psum_scatter(part, "i", tiled=True)`
 #   sums the terms and leaves each device its rows; `out_specs` put them together.
 
@@ -1420,8 +1424,8 @@ def hsdp_step(params, xs, ys, lr, mesh):
 # %% [markdown] hints="hsdp_step"
 # - Write the layer first: two `jax.lax.all_gather(..., "gpu", axis=..., tiled=True)`,
 #   then the products. `jax.checkpoint(layer)` goes into the scan over layers.
-# - Divide the mean over own rows by the number of GPUs and of microbatches: then sums
-#   over devices are means. No `psum` inside the function that you differentiate.
+# - Divide the mean over own rows by the number of all GPUs and of microbatches: then
+#   sums over devices are means. No `psum` inside the function that you differentiate.
 # - Accumulate as `accumulated_step` does. After the loop, `psum` the gradients over
 #   `"node"` and the loss over both axes.
 
@@ -1630,5 +1634,6 @@ def _():
 # %% [markdown]
 # Your step sends a twelfth of what FSDP does over the network. With a card for each GPU
 # it still loses, 5.0 s against 4.4, since it computes each layer's forward pass twice.
-# With a shared card it is twice as fast. That is the whole method: plan, see what
-# bounds the step, and write by hand what the compiler misses, there and nowhere else.
+# HSDP by `jit` also sends less than FSDP, and takes longer still. With a shared card
+# your step is twice as fast. That is the whole method: plan, see what bounds the step,
+# and write by hand what the compiler misses.
