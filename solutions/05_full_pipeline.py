@@ -1333,7 +1333,6 @@ def _():
 # ## 9. All together
 #
 # How can a run that is killed still end with exactly the model that it would have had?
-# Here is your program's answer.
 #
 # **Predict, then run.** One run trains 200 steps undisturbed. The other is killed at
 # step 130, by SIGKILL, and started again. How many bits of its parameters differ in the
@@ -1749,7 +1748,7 @@ def pipeline_forward(stage, stage_params, microbatches):
 # %% check="pipeline_forward"
 
 # %% [markdown] built="pipeline_forward"
-# In the bubble your devices compute garbage that nobody looks at, as is usual in SPMD.
+# In the bubble your devices compute garbage that nobody looks at.
 # Below, your pipeline runs the transformer: four stages of two layers each.
 #
 
