@@ -1743,7 +1743,7 @@ def pipeline_forward(stage, stage_params, microbatches):
 # - `scan` over ticks; what is carried is the microbatch that came from the left. Device
 #   0 takes microbatch t instead (`jnp.where`).
 # - The last device's results of the last M ticks are the answer: return every device's
-#   with `out_specs=P("data")`, stacked, and take the last device's.
+#   with `out_specs=P("data")` and take the last device's.
 
 # %% check="pipeline_forward"
 
@@ -2118,6 +2118,6 @@ def _():
 # that is still a guess: to look back 25 letters takes longer training
 # (`full_pipeline.py --model transformer`).
 #
-# You began this course with one array on eight devices. Now you can write
-# each part of a program that trains a language model on thousands. Run the scorecard
-# again; `docs/what-next.md` says where to go from here.
+# You began this course with one array on eight devices. Now you can write each part of
+# a program that trains a language model on thousands. `docs/what-next.md` says where to
+# go from here.
