@@ -325,7 +325,7 @@ prediction("bytes of the loop, in all-reduces of the gradients", round(times, 1)
 #   leaves the gradients local, as under `pmap`;
 # - keep the tracking, but turn the parameters into values that may differ between
 #   devices, before you differentiate: `jax.lax.pcast(params, "data", to="varying")` (in
-#   JAX 0.7: `jax.lax.pvary`).
+#   JAX 0.7: `jax.lax.pvary`). The loss that your scan adds up must begin as varying, too.
 #
 # The step should also **donate** its state: the new parameters are written where the
 # old ones were. For 8 billion parameters, weights and Adam's moments are 96 GB: sharded
@@ -357,8 +357,8 @@ prediction("bytes of the loop, in all-reduces of the gradients", round(times, 1)
 #   sees the whole batch.
 # - [microbatches] A device computes its rows in `num_microbatches` equal parts, one
 #   after the other: by `scan` or by a Python loop, not all at once.
-# - [one sync] All communication happens after the loop: one all-reduce of gradients and
-#   loss, in as many calls as you like.
+# - [one sync] All communication happens after the loop: each gradient and the loss are
+#   reduced once, in one call or several.
 # - [metrics] Loss and global norm (`optax.tree.norm`) are those of the whole batch; the
 #   norm is that of the averaged gradient, before the optimizer clips it.
 # - [donated] The old state's memory is reused for the new one.
@@ -456,7 +456,8 @@ def _():
 # **Mixed precision** computes in bfloat16 and keeps what must not lose digits in
 # float32. An H100 multiplies bfloat16 matrices at 989 TFLOP/s and true float32 at 67
 # ([data sheet](https://www.nvidia.com/en-us/data-center/h100/), without sparsity); a
-# TPU multiplies bfloat16 [in any case](https://docs.jax.dev/en/latest/201/precision.html).
+# TPU [by default](https://docs.jax.dev/en/latest/201/precision.html) rounds float32
+# factors to bfloat16.
 # On both, activations take half the space, and collectives that carry them send half the
 # bytes.
 #
@@ -962,7 +963,7 @@ print(f"largest difference of 120 losses is below 1e-4: {largest < 1e-4}")
 # %% [markdown]
 # The survivor can only wait: the compiled program needs all eight devices. In the end it
 # is aborted, because its partner has sent no *heartbeat*, its sign of life, for 100
-# seconds. A *launcher* (SLURM, Kubernetes, `torchrun`) ends it sooner
+# seconds. A *launcher* (here `run_script`; else SLURM, Kubernetes, `torchrun`) ends it sooner
 # and starts all processes again. So the unit that fails is the whole job; it goes on at
 # step 40.
 #
@@ -1154,8 +1155,8 @@ def open_log(config, step):  # returns write(step, metrics) and flush()
 #
 # Write `fit(config)`. It trains to step `config["num_steps"]` and returns the
 # parameters. Use your `batches` (with `config["seed"]`, sharded by rows over the mesh's
-# "data"), `make_train_step`, `save_state` and, by `resume`, `restore_state`; `write`
-# the metrics of each step. Checkpoints go to `directory/checkpoints`, with
+# "data"), `make_train_step` (inside `keep_layout`), `save_state` and, by `resume`,
+# `restore_state`; `write` the metrics of each step. Checkpoints go to `directory/checkpoints`, with
 # `settings_of(config)` as facts; `open_manager` creates that folder.
 #
 # ```python
@@ -1262,10 +1263,6 @@ def _():
 # %% [markdown]
 # ## 8. What takes the time?
 #
-# What does a run cost? The **MFU** (model FLOPs utilization) is the model's arithmetic
-# per second as a share of the chips' peak. Llama 3 405B reached 38 to 43 percent ([the
-# paper](https://arxiv.org/abs/2407.21783), table 4).
-#
 # **Predict, then run.** Below, the host takes 20 ms to make each batch, and your step
 # about as long or longer. One loop reads each loss at once, as `print(float(loss))`
 # does; the other reads it one step late, as `write` does. What share of the first
@@ -1329,14 +1326,13 @@ def _():
 
 
 # %% [markdown]
-# In each step you see your loop, then its one sync, where a device that is early waits
-# for the slowest.
+# In each step you see your loop (its four microbatches are one bar), then its one sync,
+# where a device that is early waits for the slowest.
 
 # %% [markdown]
 # ## 9. All together
 #
 # How can a run that is killed still end with exactly the model that it would have had?
-# Here is your program's answer.
 #
 # **Predict, then run.** One run trains 200 steps undisturbed. The other is killed at
 # step 130, by SIGKILL, and started again. How many bits of its parameters differ in the
@@ -1683,7 +1679,7 @@ draw_schedule(4, 8, "Four stages, eight microbatches")
 # Write `pipeline_forward(stage, stage_params, microbatches)` with `shard_map`. It
 # returns the result of applying the S stages in turn to each of M microbatches:
 # `stage(own, x)` takes one stage's part of the parameters and returns an array like `x`.
-# Make the mesh of the first S devices, with one axis.
+# `make_mesh(S)` makes the mesh; its axis is "data".
 #
 # ```python
 # def stage(own, x):               # w: f32[8, 8], b: f32[8]; x: f32[5, 8]
@@ -1747,12 +1743,12 @@ def pipeline_forward(stage, stage_params, microbatches):
 # - `scan` over ticks; what is carried is the microbatch that came from the left. Device
 #   0 takes microbatch t instead (`jnp.where`).
 # - The last device's results of the last M ticks are the answer: return every device's
-#   with `out_specs=P("data")` and take the last.
+#   with `out_specs=P("data")` and take the last device's.
 
 # %% check="pipeline_forward"
 
 # %% [markdown] built="pipeline_forward"
-# In the bubble your devices compute garbage that nobody looks at, as is usual in SPMD.
+# In the bubble your devices compute garbage that nobody looks at.
 # Below, your pipeline runs the transformer: four stages of two layers each.
 #
 
@@ -1932,10 +1928,10 @@ def _():
 
 # %% [markdown]
 # *Zero-bubble* schedules ([ZB-H1](https://arxiv.org/abs/2401.10241)) split a backward
-# turn in two. The stage before waits for `B`, the gradient of its result. For `W`, that
-# of the weights, nobody waits: it fills a gap. `clocked` does so with your schedule, and
-# keeps a microbatch until its `W` is done. A backward turn takes 2 forward turns, 2.7
-# with remat (section 10).
+# turn in two. The stage before waits only for `B`, the gradient of this stage's input.
+# For `W`, that of its weights, nobody waits: it fills a gap. `clocked` does so with
+# your schedule, and keeps a microbatch until its `W` is done. A backward turn takes 2
+# forward turns, 2.7 with remat (section 10). You need not read the next two cells.
 #
 # **Predict, then run.** What does the split cost, and what does it cost with remat?
 
@@ -1993,15 +1989,14 @@ def _():
     for name, costs in turns.items():
         bars, end = clocked(one_f_one_b(4, 8), costs)
         kept = kept_over_time(bars, end, "W" if "W" in costs else "B")
-        idle, most = 1 - 8 * sum(costs.values()) / end, np.max(kept, axis=0).tolist()
-        print(
-            f"{name:<12} {end:.1f} forward turns, {idle:.0%} idle; stages keep {most}"
-        )
+        idle, top = 1 - 8 * sum(costs.values()) / end, np.max(kept, axis=0).tolist()
+        print(f"{name:12} {end:.1f} forward turns, {idle:.0%} idle; stages keep {top}")
         if "remat" not in name:
             rows = {f"stage {s}": own for s, own in enumerate(bars)}
-            draw_timeline(rows, "time in forward turns", name)
+            x, label = np.arange(0, end, 0.5), "time in forward turns"
+            draw_timeline(rows, label, name)
             title = f"{name}: microbatches that stage d, on device d, keeps"
-            draw_replicas(kept, "microbatches", title, xlabel="half forward turn")
+            draw_replicas(kept, "microbatches", title, xlabel=label, x=x)
 
 
 # %% [markdown]
@@ -2118,10 +2113,11 @@ def _():
 
 
 # %% [markdown]
-# The loss comes down to about 1.4 times the entropy. Your model writes sentences, but
-# *she* or *he* is still a guess: to look back 25 letters takes longer training
+# The loss comes down to about 1.4 times the entropy. On such cut rows no model gets below
+# about 1.25; guessing *she* or *he* makes it about 1.3. Your model writes sentences, but
+# that is still a guess: to look back 25 letters takes longer training
 # (`full_pipeline.py --model transformer`).
 #
-# You began this course with one array on eight devices. Now you can write
-# each part of a program that trains a language model on thousands. Run the scorecard
-# again; `docs/what-next.md` says where to go from here.
+# You began this course with one array on eight devices. Now you can write each part of
+# a program that trains a language model on thousands. `docs/what-next.md` says where to
+# go from here.
