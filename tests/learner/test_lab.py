@@ -92,7 +92,7 @@ def test_run_all_shows_a_pass_a_failure_and_the_scorecard(lab):
     assert failed.get_attribute("aria-label") == label
     words = " ".join(failed.inner_text().split())
     for part in (
-        'called predictions({"w": f32[7,5], "b": f32[5]}, f32[24,7], 8)',
+        'called make_and_serve({"w": f32[7,5], "b": f32[5]}, f32[24,7], 8)',
         "Device 0 holds [0:24, 0:5] of the result.",
         "expected [0:3, 0:5]",
         "likely all rows are on one device: map over a mesh",
