@@ -73,7 +73,7 @@ def launch_env(num_devices, env):
     return {**env, "XLA_FLAGS": " ".join(f"{k}={v}" for k, v in flags.items())}
 
 
-# %% wrong="needs earlier flags" fails="device count; other variables"
+# %% wrong="needs earlier flags" fails="device count"
 """Reads XLA_FLAGS as if it were always set, and fails where it is not."""
 
 
