@@ -163,6 +163,8 @@ def grade_what_came_in(term):
     assert (term.scores(), term.penalties()) == (FIRST, FIRST_LATE)
     assert "A person will look at it" in term.words("105")
     assert term.run("roster", *term.rosters())[1:] == [
+        '"106" is filed under another id: gus',
+        '"107" is filed under another id: hal',
         f"{NAME}: 10 of 12 submitted",
         "    not submitted: Kim, A. (109)",
         "    not submitted: Lee Low (23)",
