@@ -1214,8 +1214,8 @@ def _():
 
 
 # %% [markdown]
-# Ten times fewer bytes, and no accuracy lost. The lower loss is the momentum's: plain averages of the
-# replicas end at 0.12, as lockstep does. Your trainer is now right on any number of devices,
-# and you know how to show it.
+# Ten times fewer bytes, and no accuracy lost. The lower loss is the momentum's: plain
+# averages of the replicas end at 0.12, as lockstep does. Your trainer is now right on any
+# number of devices, and you know how to show it.
 # <!-- The same 20 rounds with params - g in place of the outer step: held-out loss 0.116,
 # against 0.120 in lockstep; measured in 2026-11. -->
