@@ -119,7 +119,11 @@ def grade(
         print(f"\nFeedback: {classroom.folder / 'feedback'}")
         print(f"Reports:  {classroom.folder / 'grading' / 'report'}")
     print_reviews(final)
-    return print_statuses(map(final.get, known | new), len(jobs))
+    status = print_statuses(map(final.get, known | new), len(jobs))
+    if downloads and not collected.placed:
+        print("Nothing that you named was collected: see the lines at the top.")
+        return 1
+    return status
 
 
 def collect_all(classroom: Classroom, downloads: Sequence[Path]) -> Collection:

@@ -237,8 +237,9 @@ def strangers(known: Set[str], students: Set[str]) -> tuple[list[str], str]:
     example = next(filter(None, aliases.values()), f"{', '.join(unlisted[:1])},ID")
     return unlisted, (
         f"{len(unlisted)} of {len(students)} learners are not on the roster: {shown}. "
-        f"Import the roster that has them, or say in grading/{ALIASES}, below its "
-        f'first line submitted,id, who they are: "{example}".'
+        "Import the roster that has them (for Moodle, this assignment's grading "
+        f"worksheet), or say in grading/{ALIASES}, below its first line submitted,id, "
+        f'who they are: "{example}".'
     )
 
 
@@ -297,13 +298,14 @@ def read_sections(path: Path) -> dict[str, set[str]]:
 
 
 def find_student(path: Path, text: str) -> str:
-    """Returns the id of the learner who has this name, login, number or address.
+    """Returns the id of the learner in whose line of people.csv alone this text is.
 
     A text that fits none, or several, comes back as it is; a section is nobody's.
     """
     students = []
     for student, row in read_people(path).items():
-        known = [row["name"], *(value for _, value in facts_of(row))]
+        facts = {**row, "section": "", ON_ROSTER: ""}
+        known = [*facts.values(), *moodle_numbers(row)]
         if text and text.casefold() in map(str.casefold, known):
             students.append(student)
     return students[0] if len(students) == 1 else text

@@ -13,7 +13,7 @@ from grader.classroom.enrollment import roster
 from grader.classroom.explain import explain
 from grader.classroom.export import export
 from grader.classroom.folder import Classroom
-from grader.classroom.grade import collect_all
+from grader.classroom.grade import collect_all, grade
 from grader.classroom.purge import purge
 
 NUMBERS = range(1, 5)
@@ -98,10 +98,18 @@ def test_a_download_whose_worksheet_was_forgotten_doubles_nobody(folder):
     assert ids(folder) == [str(100 + n) for n in NUMBERS]
     [line] = found.left
     assert "4 of 4 learners are not on the roster: 201, 202" in line
+    assert "for Moodle, this assignment's grading worksheet" in line
     assert found.summary == "4 files: 4 are left for a person."
     take(folder, worksheet(200))
     assert collected(folder, *moodle(200)).left == set()
     assert ids(folder) == [str(100 + n) for n in NUMBERS]
+
+
+def test_where_nothing_was_collected_the_exit_status_says_so(folder):
+    take(folder, worksheet(100))
+    collected(folder, *moodle(200))
+    status, lines = printed(grade, folder / "class", [folder / "given.zip"])
+    assert status == 1 and lines[-1].startswith("Nothing that you named was collected")
 
 
 @pytest.mark.parametrize(

@@ -232,10 +232,12 @@ def test_an_extension_of_somebody_who_has_not_submitted_is_listed(folder):
 def test_a_learner_is_found_by_what_the_roster_knows(folder):
     grade(folder)
     people = folder / "class" / "grading" / "people.csv"
-    people.write_text("id,name,sis_login_id,section\nbob,Robert Boole,boole,A\n")
+    people.write_text(
+        "id,name,sis_login_id,section,matric\nbob,Robert Boole,boole,A,M1"
+    )
     with pytest.raises(ValueError, match='There is no "A" in'):
         purge(folder / "class", ["A"])
-    for known_as in ("bob", "Robert Boole", "BOOLE"):
+    for known_as in ("bob", "Robert Boole", "BOOLE", "M1"):
         _, lines = printed(explain, folder / "class", known_as, "1")
         assert lines[0].startswith(f"bob {NAME} (Robert Boole): ")
         _, lines = printed(purge, folder / "class", [known_as])

@@ -48,8 +48,13 @@ class Cluster:
         self.address = found.group(1)
 
     def start(self, place, words):
+        run = (
+            # `make` has told this Python where the course is, and another machine's not.
+            f"import sys; sys.path[:] = [one for one in sys.path if one != {str(ROOT)!r}]\n"
+            f"from distributed.cli.{words[0]} import main; main()"
+        )
         process = subprocess.Popen(
-            [sys.executable, "-m", f"distributed.cli.{words[0]}", *words[1:]],
+            [sys.executable, "-c", run, *words[1:]],
             cwd=place,
             env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | QUICK,
             stdout=subprocess.DEVNULL,
