@@ -43,8 +43,8 @@ SOURCES = sorted((ROOT / "solutions").glob("[0-9][0-9]_*.py"))
 # calls other exercises' functions, whose wrong answers would decide its verdict.
 SLOW = ("launch_env", "fit")
 EVERY = os.environ.get("ANSWERS") == "all"
-# JAX makes no program of what saves files: Orbax's threads would wait for its arrays, and
-# end minutes later, below other tests.
+# JAX makes no program of what saves files: Orbax's threads would wait for its arrays,
+# and end minutes later, below other tests.
 SAVING = ("restore_state", "restore_elsewhere")
 # This answer's processes wait for each other until the check's time limit, which is not
 # under test: here they get fewer seconds.

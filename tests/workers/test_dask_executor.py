@@ -48,9 +48,10 @@ class Cluster:
         self.address = found.group(1)
 
     def start(self, place, words):
+        # `make` has told this Python where the course is; another machine's finds it only
+        # in the worker's own folder.
         run = (
-            # `make` has told this Python where the course is, and another machine's not.
-            f"import sys; sys.path[:] = [one for one in sys.path if one != {str(ROOT)!r}]\n"
+            f"import sys; sys.path[:] = [p for p in sys.path if p != {str(ROOT)!r}]\n"
             f"from distributed.cli.{words[0]} import main; main()"
         )
         process = subprocess.Popen(
