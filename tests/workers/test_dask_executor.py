@@ -48,7 +48,7 @@ class Cluster:
         self.address = found.group(1)
 
     def start(self, place, words):
-        # `make` has told this Python where the course is; another machine's finds it only
+        # `make` has told this Python where the course is; on another machine it is only
         # in the worker's own folder.
         run = (
             f"import sys; sys.path[:] = [p for p in sys.path if p != {str(ROOT)!r}]\n"
