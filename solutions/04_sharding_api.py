@@ -14,8 +14,7 @@
 # devices, `jax.jit` compiles one program for all of them, and the compiler inserts the
 # collectives that you wrote by hand in lessons 2 and 3. The numbers are right in
 # every layout; what you decide is how much memory a device needs and how much it
-# sends. The first part ends with a step of your own, in a layout that your own function
-# has chosen, planned for these eight GPUs and for 64.
+# sends.
 #
 # **After this lesson you can**
 #
@@ -27,7 +26,7 @@
 #   network once.
 #
 # **You need** lessons 1 to 3. **Time**: about 160 minutes in two sittings of 80 for the
-# first part, with a pause between them. The second part takes two more sittings.
+# first part. The second part takes two more sittings.
 #
 # <!-- H100 SXM: 80 GB, NVLink 450 GB/s one way, 989 TFLOP/s in bfloat16, 494.5 in TF32:
 # NVIDIA's data sheet, read in November 2026. -->
@@ -109,9 +108,8 @@ draw_array(both, 'both, P(("data", "model")):')
 # says otherwise.
 #
 # Where you compute with arrays, use `jnp`, not NumPy, `float()` or `if`: many checks
-# also trace your function inside `jax.jit`, in order to read its program. They refuse
-# the few ways to place an array that cannot be traced, such as `jnp.zeros(...,
-# device=)` and `out_shardings=P(...)` under `jax.set_mesh`.
+# also trace your function inside `jax.jit`. Two ways to place an array cannot be traced:
+# `jnp.zeros(..., device=)`, and `out_shardings=P(...)` under `jax.set_mesh`.
 
 # %% [markdown]
 # ### Exercise 4.1: predict_layout
@@ -577,9 +575,6 @@ def _():
 # The forgotten state is on device 0 alone. The moments start as zeros, which depend on
 # no array, so inside `jit` nothing says where they belong. So give `out_shardings` to
 # every `jit` that makes state.
-#
-# Your tree of shapes and shardings is also what Orbax wants in order to restore a
-# checkpoint into a different layout (lesson 5).
 
 # %% [markdown]
 # ## 7. The seven copies you do not need
@@ -591,8 +586,7 @@ def _():
 # better known as **FSDP**, fully sharded data parallelism, the weights themselves.
 #
 # Before a device computes a layer, it gathers the other seven eighths of that layer's
-# weights, and drops them after use, in the forward and again in the backward pass. So
-# FSDP pays for memory with communication.
+# weights, and drops them after use, in the forward and again in the backward pass.
 
 # %% [markdown]
 # ### Exercise 4.4: fsdp_step
@@ -659,8 +653,7 @@ def fsdp_step(shardings):
 # %% [markdown]
 # Now your step is compiled for 2 x 4 devices in five layouts, and only the rules
 # change. Data parallelism shards nothing but the batch, ZeRO-1 Adam's moments as well,
-# FSDP the weights, too; "both" adds FSDP over `"data"` to tensor parallelism, as large
-# models do.
+# FSDP the weights, too; "both" adds FSDP over `"data"` to tensor parallelism.
 #
 # **Predict, then run.** The weights take 32 MiB. In which layout does a device hold the
 # least? In which does it send the most?
@@ -748,9 +741,7 @@ def _():
 
 # %% [markdown] built="fsdp_step"
 # This is what the `fsdp` axis of MaxText and PyTorch's `fully_shard` do, and you wrote
-# not a single collective. If you move the loop over layers from `lax.scan` into a
-# Python loop, the gathered weights stay in memory for the backward pass: try it, and
-# look at the card.
+# not a single collective.
 
 # %% [markdown]
 # ## 8. Choose a layout
@@ -1326,8 +1317,8 @@ def _():
 
 
 # %% [markdown] built="sharded_matmul"
-# You have built half of Megatron's sequence parallelism; the other half is an
-# all-gather of the rows before a product.
+# The other half of Megatron's sequence parallelism is an all-gather of the rows before
+# a product.
 
 # %% [markdown]
 # ## 12. A step that crosses the network once
@@ -1601,9 +1592,7 @@ def _():
 # %% [markdown] built="overlapped_matmul"
 # By the plan, pieces save less than a tenth with 512 or 2,048 rows, and with 8,192 they
 # lose more than a third: every piece adds to the result in memory, which costs more
-# than the sending that it hides. So libraries take few and large pieces. If the
-# travelling pieces are keys and values, you have
-# [ring attention](https://arxiv.org/abs/2310.01889).
+# than the sending that it hides. So libraries take few and large pieces.
 
 # %% [markdown]
 # ## 14. The bill

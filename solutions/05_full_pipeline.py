@@ -15,8 +15,8 @@
 # spreads a transformer over a pipeline.
 #
 # **You need** lessons 1 to 4. **Time**: about 240 minutes in three sittings of 80, for
-# six exercises; good places for a pause are before sections 3 and 6. The second part,
-# "Going further", takes another 110. Training cells take up to half a minute.
+# six exercises. The second part, "Going further", takes another 110. Training cells take
+# up to half a minute.
 #
 # <!-- Llama 3: arXiv 2407.21783, section 3.3.4 and table 5, July 2024: 466 job
 # interruptions in 54 days, 47 planned, 419 unexpected; significant manual intervention
@@ -132,17 +132,15 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 # Rows in **bold** are essential: together they are worth half of the points, and if one
 # of them fails, you get none. The other rows share the other half.
 #
-# Some checks read the program that JAX traces from your function. So leave `float()`
-# and NumPy out of what runs on devices.
+# Some checks trace your function: leave `float()` and NumPy out of what runs on devices.
 
 # %% [markdown]
 # ### Exercise 5.1: batches
 #
 # While the devices compute step k, the next batch can already be on its way to them:
-# this is **prefetching** (in Flax, `flax.jax_utils.prefetch_to_device`). `place`
-# returns before the copy has arrived, so the copy of batch k + 1 runs while step k
-# computes. That hides the copy, not the Python loop that shuffles rows; section 8 shows
-# what hides the loop.
+# this is **prefetching**. `place` returns before the copy has arrived, so the copy of
+# batch k + 1 runs while step k computes. That hides the copy, not the Python loop that
+# shuffles rows; section 8 shows what hides the loop.
 #
 # Write the generator `batches(data, batch_size, sharding, seed, start_step)`. It yields
 # batch `start_step`, then the next, forever. `data` is a tuple of NumPy arrays with N
@@ -311,10 +309,9 @@ prediction("bytes of the loop, in all-reduces of the gradients", round(times, 1)
 
 # %% [markdown]
 # Under `jit` each microbatch's gradient is that of *all* rows, so each costs an
-# all-reduce inside the loop (`compiled.as_text()` shows it in any program). For 8
-# billion parameters in float32, one all-reduce over eight GPUs sends 56 GB from each,
-# 124 milliseconds over NVLink at 450 GB/s. Four of them take half a second, in every
-# step.
+# all-reduce inside the loop. For 8 billion parameters in float32, one all-reduce over
+# eight GPUs sends 56 GB from each, 124 milliseconds over NVLink at 450 GB/s. Four of them
+# take half a second, in every step.
 #
 # Under `jax.shard_map` the communication is yours to place. But with `check_vma=True`,
 # the default, the gradient of a replicated parameter is already summed over the
@@ -862,8 +859,7 @@ def restore_elsewhere(directory, mesh, specs):
 # %% check="restore_elsewhere"
 
 # %% [markdown] built="restore_elsewhere"
-# One function for three jobs: going on with fewer devices, changing a layout, and
-# loading a trained model for serving.
+# One function to go on with fewer devices, to change a layout, and to serve a model.
 
 
 # %%
@@ -987,7 +983,7 @@ print(f"largest difference of 120 losses is below 1e-4: {largest < 1e-4}")
 # | `make_optimizer(config)` | AdamW; its learning rate rises for 20 steps, then falls along a cosine |
 # | `first_state(init, optimizer, mesh)` | makes a state, each part on its own device |
 # | `resume(manager, config, init, optimizer, mesh)` | returns `(step, state)`: by your `restore_state`, or 0 and the first state |
-# | `keep_layout(state, step)` | compiles `step`: its new state is sharded like `state`, whatever the compiler prefers |
+# | `keep_layout(state, step)` | compiles `step`: its new state is sharded like `state` |
 # | `settings_of(config)` | what a resumed run must share |
 # | `open_log(config, step)` | keeps the lines of the first `step` steps; returns `write(step, metrics)` and `flush()` |
 #
@@ -1468,9 +1464,9 @@ checklist(
 #   `ensemble.py`; `pmap_linear_regression.py`; `keras_digits.py`.
 
 # %% [markdown]
-# **Your score.** The scorecard shows what the checks above said last (run it again
-# after the second part). Save the notebook, then run `make grade` in a terminal, in the
-# course's folder: it grades the saved file as a class's work is graded.
+# **Your score.** The scorecard shows what the checks above said last. Save the notebook,
+# then run `make grade` in a terminal, in the course's folder: it grades the saved file as
+# a class's work is graded.
 
 # %% scorecard=true
 
@@ -1813,10 +1809,10 @@ draw_turns(gpipe(4, 6), "GPipe, six microbatches")
 # %% [markdown]
 # Every stage keeps all six. So GPipe is in a dilemma: more microbatches make the bubble
 # smaller, and the memory larger. **1F1B**, one forward, one backward
-# ([PipeDream-Flush](https://arxiv.org/abs/2006.09503), and
-# [Megatron](https://arxiv.org/abs/2104.04473), whose default it is), goes backward over
-# a microbatch as soon as it can. Its bubble is the same. But stage s keeps at most S -
-# s microbatches.
+# ([PipeDream-Flush](https://arxiv.org/abs/2006.09503),
+# [Megatron](https://arxiv.org/abs/2104.04473)'s default), goes backward over a
+# microbatch as soon as it can. Its bubble is the same. But stage s keeps at most S - s
+# microbatches.
 #
 # `run_schedule` below puts stage s on device s and does what each tick says.
 
@@ -1864,7 +1860,6 @@ def run_schedule(schedule, stages, loss_fn, params, xs, targets):
 #
 # Write `one_f_one_b(num_stages, num_microbatches)`. It returns a schedule of S stages
 # and M microbatches in the form of `gpipe`: a list of ticks, each a list of S entries.
-# The order is up to you.
 #
 # ```python
 # one_f_one_b(2, 2)

@@ -23,6 +23,7 @@ from coursekit import outcomes
 from coursekit.checks import CheckModule
 from coursekit.context import Context, within
 from coursekit.processes import count_devices
+from grader.judging import known_results
 from grader.judging.observer import NoObservation, Observer, Remote
 from grader.judging.program_process import ProgramProcess
 from grader.kernel.inside import responder
@@ -60,13 +61,15 @@ class Judge:
             remote = {name: Remote(name) for name in self.functions}
             self.module.bind(solved | remote)
             self.module.compare_with(solved, {})
+        known = self.context.known
+        known |= known_results.decode(material.get("known", ""))
         # What the solution does is observed in the same way, but in this process.
         functions = self.context.solutions
         self.solution = Observer(lambda question: answer(question, functions))
         self.context.observe_solution = lambda f, *arguments, **how: (
             self.solution.observe(Remote(f.__name__), *arguments, **how)
         )
-        self.context.count_devices = remembered(count_devices)
+        self.context.count_devices = remembered(count_devices, known)
 
     def check(self, exercise: str, to_beat: float | None = None) -> dict[str, Any]:
         """Runs one check; returns its verdict as plain data; for `to_beat` see `Run`.
@@ -101,12 +104,13 @@ def answer(question: dict, functions: Mapping[str, Any]) -> dict:
     return {"answer": json.dumps(responder.reply(question, functions))}
 
 
-def remembered(count_devices: Callable[[dict], int | str]) -> Callable:
+def remembered(
+    count_devices: Callable[[dict], int | str], known: dict[tuple, Any]
+) -> Callable:
     """Makes a `count_devices` that starts one process for each environment."""
-    known: dict[str, int | str] = {}
 
     def count(env: dict) -> int | str:
-        key = repr(sorted(env.items(), key=repr))
+        key = "count_devices", repr(sorted(env.items(), key=repr))
         if not isinstance(known.get(key), int):  # what failed may work another time
             known[key] = count_devices(env)
         return known[key]
@@ -150,6 +154,8 @@ def main() -> None:
         if "check" in message:
             programs.wall_s = message["wall_s"]
             send(judge.check(message["check"], message["to_beat"]))
+        elif "keeps" in message:
+            send({"known": known_results.encode(judge.context.known)})
         else:
             programs.begin_submission()
 

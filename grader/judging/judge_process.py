@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from grader.containment.box import Box
 from grader.containment.deadline import LONGEST
 from grader.containment.limits import DEFAULT_WALL_S, Limits
 from grader.containment.process import PythonProcess
+from grader.judging import known_results
 from grader.judging.cell_plan import steps
 from grader.kernel import compile_cache
 from grader.kernel.learner_box import PYTHONPATH, fork_server, trusted_environment
@@ -35,7 +37,8 @@ class JudgeProcess:
 
     Contained unless `trusted`: its children run untrusted programs. The process ends
     with the thread that started it. It need not compile again what is in the folder
-    `compiled`; a trusted judge adds to it.
+    `compiled`; a trusted judge adds to it. Nor need it run solutions whose results are
+    in the file `known`, to which it adds when it is closed.
     """
 
     def __init__(
@@ -45,9 +48,10 @@ class JudgeProcess:
         trusted: bool = False,
         wall_s: float = DEFAULT_WALL_S,
         compiled: Path | None = None,
+        known: Path | None = None,
     ):
         self.material = material(lesson)
-        self.compiled = compiled
+        self.compiled, self.known = compiled, known
         self.trusted, self.wall_s = trusted, wall_s
         self.python: PythonProcess | None = None  # while there is one
 
@@ -71,14 +75,13 @@ class JudgeProcess:
             ContainmentError: nothing here can contain it.
         """
         message = {"check": exercise, "wall_s": self.wall_s, "to_beat": to_beat}
-        reply = self.reply_to(message)
-        while "ask" in reply:
-            try:
-                answer = ask(reply["ask"])
-            except BaseException:
-                self.close()  # it would wait for this answer in the next check
-                raise
-            reply = self.reply_to(answer)
+        try:
+            reply = self.reply_to(message)
+            while "ask" in reply:
+                reply = self.reply_to(ask(reply["ask"]))
+        except BaseException:
+            self.kill()  # it would wait for this answer in the next check
+            raise
         return reply
 
     def reply_to(self, message: dict) -> dict[str, Any]:
@@ -91,7 +94,8 @@ class JudgeProcess:
         env = trusted_environment(self.compiled) if self.trusted else None
         box = judge_box(self.compiled)
         self.python = PythonProcess(MODULE, box, fork_server(), trusted=env)
-        self.send(self.material)
+        self.kept = known_results.read(self.known)
+        self.send(self.material | {"known": self.kept})
         self.receive()  # it is ready
 
     def send(self, message: dict) -> None:
@@ -113,10 +117,19 @@ class JudgeProcess:
     def failed(self, headline: str) -> JudgeError:
         """Ends the process; makes an error with the end of what it wrote to stderr."""
         stderr_tail = self.python.stderr_tail
-        self.close()
+        self.kill()
         return JudgeError(f"{headline} {stderr_tail}".strip())
 
     def close(self) -> None:
+        """Keeps what the judge knows of solutions, and ends the process."""
+        if self.python and self.known:
+            with contextlib.suppress(JudgeError, OSError):
+                text = self.reply_to({"keeps": True})["known"]
+                if len(text) > len(self.kept):
+                    known_results.write(self.known, text)
+        self.kill()
+
+    def kill(self) -> None:
         """Ends the process; the next check starts another."""
         if self.python:
             self.python.kill()

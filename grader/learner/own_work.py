@@ -14,12 +14,14 @@ from coursekit.context import current_context
 from grader import ROOT
 from grader.authoring.build import answer_in, own_path, read, released_path
 from grader.containment.limits import Limits
+from grader.judging import known_results
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
 from grader.lessons.release import checks, lesson_paths, with_check_of
 from grader.results import Result
 from grader.submissions.lms_names import fit
 from grader.submissions.read_submission import read_submission
+from grader.workers.cache_key import lesson_hashes
 
 
 def newer_copies(path: Path, root: Path) -> list[Path]:
@@ -70,7 +72,9 @@ def check_own(
                 f"{', '.join(known)}."
             )
         lesson = with_check_of(lesson, exercise) if exercise else lesson
-        judge, total = JudgeProcess(lesson, trusted=True), len(checks(lesson))
+        known = known_results.find(lesson_hashes(lesson, Limits()))
+        judge = JudgeProcess(lesson, trusted=True, known=known)
+        total = len(checks(lesson))
         bar = tqdm(total=total, desc=source.stem, unit="exercise", disable=None)
         with bar, contextlib.closing(judge):
             result = grade_submission(

@@ -20,6 +20,7 @@ from grader import ROOT
 from grader.containment.backend import backend
 from grader.containment.cgroup import tree
 from grader.containment.limits import Limits
+from grader.judging import known_results
 from grader.judging.grade_submission import grade_submission
 from grader.judging.judge_process import JudgeProcess
 from grader.kernel import compile_cache
@@ -89,6 +90,7 @@ class LocalExecutor:
             trusted=self.trusted,
             wall_s=self.limits.wall_s,
             compiled=self.compiled(job, precompile),
+            known=None if self.trusted else known_results.find(job.hashes),
         )
         start = time.monotonic()
         try:
@@ -102,7 +104,7 @@ class LocalExecutor:
                 compiled=judge.compiled if self.is_public(job.lesson) else None,
             )
         except BaseException:
-            judge.close()
+            judge.kill()
             raise
         with self.lock:
             self.idle_judges.append((job.lesson, judge))
@@ -128,7 +130,7 @@ class LocalExecutor:
         folder = compile_cache.find(job.hashes)
         with self.compiling[job.lesson]:  # the other threads wait for the programs
             if precompile:
-                compile_cache.fill(folder, functools.partial(self.solve, job.lesson))
+                compile_cache.fill(folder, functools.partial(self.solve, job))
         return folder if folder.is_dir() else None
 
     def is_public(self, name: str) -> bool:
@@ -146,18 +148,20 @@ class LocalExecutor:
         )
         return own.items() <= public.items()
 
-    def solve(self, name: str, folder: Path) -> None:
+    def solve(self, job: Job, folder: Path) -> None:
         """Grades a lesson's own solution, which adds what it compiles to `folder`."""
-        lesson, more = self.lessons[name], {"trusted": True, "compiled": folder}
-        with contextlib.closing(JudgeProcess(lesson, **more)) as judge:
+        name, lesson = job.lesson, self.lessons[job.lesson]
+        more = {"trusted": True, "compiled": folder}
+        judge = JudgeProcess(lesson, known=known_results.find(job.hashes), **more)
+        with contextlib.closing(judge):
             own = parse_submission(dumps(lesson).encode())
             grade_submission(own, lesson, name, judge, self.limits, **more)
 
     def close(self) -> None:
         """Starts nothing more and ends the idle judges; running jobs go on."""
-        self.pool.shutdown(wait=False, cancel_futures=True)
         for _, judge in self.idle_judges:
-            judge.close()
+            judge.close()  # before its thread ends, and the process with it
+        self.pool.shutdown(wait=False, cancel_futures=True)
 
 
 def usable_cores() -> list[int]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import json
 
 import jax
@@ -13,6 +14,7 @@ import tiny
 from coursekit.checks import CheckModule
 from coursekit.observation import Opaque
 from coursekit.observe import observe
+from grader.judging import known_results
 from grader.judging.judge import Judge
 from grader.judging.judge_process import JudgeError, JudgeProcess, material
 from grader.judging.observer import Remote
@@ -706,3 +708,65 @@ def test_closing_twice_or_before_the_start_does_no_harm(lesson):
     judge.close()
     judge.close()
     assert judge.python is None
+
+
+LIKE_SOLUTION = """\
+from coursekit.hidden_cases import Case
+from coursekit.reference_checks import expect_like_solution
+names = "error layout collectives sent arrays compiles arguments"
+free = {name: "left open here" for name in names.split()}
+cases = lambda rng: [Case(rng.normal(size=4)), Case(rng.normal(size=6))]
+expect_like_solution(double, cases, value="twice", free=free, scales=())
+"""
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """Runs the check of `double` in a judge of its own, whose file it takes."""
+    made = tiny.lesson(tmp_path / "course", checks=CHECKS)
+    lesson = with_checks(made, block(LIKE_SOLUTION))
+
+    def run(file):
+        with contextlib.closing(
+            JudgeProcess(lesson, trusted=True, known=file)
+        ) as judge:
+            return told(judge, "double", learner(double=double))
+
+    return run
+
+
+def changed(known):
+    return {
+        key: dataclasses.replace(seen, value=np.zeros(6))
+        if key[0] == "double"
+        else seen
+        for key, seen in known.items()
+    }
+
+
+def test_what_one_judge_knew_of_solutions_the_next_one_believes(judged, tmp_path):
+    file = tmp_path / "known" / "of-this-class"
+    assert judged(file) == RIGHT
+    kept = file.read_text()
+    known = known_results.decode(kept)
+    assert [key[0] for key in known].count("double") >= 2
+    assert judged(file) == RIGHT and file.read_text() == kept
+    known_results.write(file, known_results.encode(changed(known)))
+    assert judged(file) != RIGHT
+
+
+@pytest.mark.parametrize("text", ["", "half a fi", "AAAA"])
+def test_a_damaged_file_is_written_anew(judged, tmp_path, text):
+    file = tmp_path / "known"
+    file.write_text(text)
+    assert judged(file) == RIGHT
+    assert known_results.decode(file.read_text())
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+HASHES = {"lesson": "a", "packages": "b", "seed": "c", "grader": "d"}
+
+
+@pytest.mark.parametrize("name", HASHES)
+def test_another_lesson_or_class_has_a_file_of_its_own(name):
+    assert known_results.find(HASHES) != known_results.find(HASHES | {name: "x"})

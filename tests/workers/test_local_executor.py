@@ -44,6 +44,8 @@ def judges(monkeypatch):
         def close(self):
             events.append(f"end {self.lesson}")
 
+        kill = close
+
     monkeypatch.setattr(local_executor, "JudgeProcess", Judge)
     return events
 

@@ -112,10 +112,11 @@ def answers(source: Path, lesson: Any, kind: str, number: int) -> dict[str, str]
         solved[name] = choice[number % len(choice)]
     if kind == "half":
         return dict([*solved.items()][::2])
-    if kind == "slow":
-        [first, *_] = solved
-        defined = re.findall(r"^def (\w+)", solved[first], re.M)
-        return solved | {first: solved[first] + LATE.format(name=defined[0])}
+    if kind == "slow":  # in one exercise, whose function the others do not call
+        defined = {n: re.findall(r"^def (\w+)", solved[n], re.M)[0] for n in solved}
+        texts = " ".join(solved.values())
+        first = next(n for n in solved if texts.count(f"{defined[n]}(") == 1)
+        return solved | {first: solved[first] + LATE.format(name=defined[first])}
     return solved
 
 
