@@ -26,7 +26,7 @@
 #   network once.
 #
 # **You need** lessons 1 to 3. **Time**: about 160 minutes in two sittings of 80 for the
-# first part. The second part takes two more sittings.
+# first part; the second takes two more.
 #
 # <!-- H100 SXM: 80 GB, NVLink 450 GB/s one way, 989 TFLOP/s in bfloat16, 494.5 in TF32:
 # NVIDIA's data sheet, read in November 2026. -->
@@ -1598,7 +1598,7 @@ def _():
 # ## 14. The bill
 #
 # The cell plans three steps for 64 H100s, first with the network of a DGX, then with
-# one that is common in clouds, where eight GPUs share a card. **Predict, then run.** On
+# one common in clouds, where eight GPUs share a card. **Predict, then run.** On
 # which network does your step win?
 
 
