@@ -38,7 +38,7 @@ class JudgeProcess:
     Contained unless `trusted`: its children run untrusted programs. The process ends
     with the thread that started it. It need not compile again what is in the folder
     `compiled`; a trusted judge adds to it. Nor need it run solutions whose results are
-    in the file `known`, to which it adds when it is closed.
+    in the file `known`.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class JudgeProcess:
             while "ask" in reply:
                 reply = self.reply_to(ask(reply["ask"]))
         except BaseException:
-            self.kill()  # it would wait for this answer in the next check
+            self.close()  # it would wait for this answer in the next check
             raise
         return reply
 
@@ -117,19 +117,19 @@ class JudgeProcess:
     def failed(self, headline: str) -> JudgeError:
         """Ends the process; makes an error with the end of what it wrote to stderr."""
         stderr_tail = self.python.stderr_tail
-        self.kill()
+        self.close()
         return JudgeError(f"{headline} {stderr_tail}".strip())
 
-    def close(self) -> None:
-        """Keeps what the judge knows of solutions, and ends the process."""
+    def keep_known(self) -> None:
+        """Lets later judges of this lesson know what this one knows of solutions."""
         if self.python and self.known:
             with contextlib.suppress(JudgeError, OSError):
                 text = self.reply_to({"keeps": True})["known"]
                 if len(text) > len(self.kept):
                     known_results.write(self.known, text)
-        self.kill()
+                    self.kept = text
 
-    def kill(self) -> None:
+    def close(self) -> None:
         """Ends the process; the next check starts another."""
         if self.python:
             self.python.kill()

@@ -103,8 +103,9 @@ class LocalExecutor:
                 trusted=self.trusted,
                 compiled=judge.compiled if self.is_public(job.lesson) else None,
             )
+            judge.keep_known()
         except BaseException:
-            judge.kill()
+            judge.close()
             raise
         with self.lock:
             self.idle_judges.append((job.lesson, judge))
@@ -156,12 +157,13 @@ class LocalExecutor:
         with contextlib.closing(judge):
             own = parse_submission(dumps(lesson).encode())
             grade_submission(own, lesson, name, judge, self.limits, **more)
+            judge.keep_known()
 
     def close(self) -> None:
         """Starts nothing more and ends the idle judges; running jobs go on."""
-        for _, judge in self.idle_judges:
-            judge.close()  # before its thread ends, and the process with it
         self.pool.shutdown(wait=False, cancel_futures=True)
+        for _, judge in self.idle_judges:
+            judge.close()
 
 
 def usable_cores() -> list[int]:

@@ -730,7 +730,9 @@ def judged(tmp_path):
         with contextlib.closing(
             JudgeProcess(lesson, trusted=True, known=file)
         ) as judge:
-            return told(judge, "double", learner(double=double))
+            found = told(judge, "double", learner(double=double))
+            judge.keep_known()
+            return found
 
     return run
 
