@@ -763,7 +763,7 @@ def test_an_environment_is_tried_in_one_process_only():
         started.append(env)
         return env.get("n", "JAX did not start")
 
-    count = remembered(count_devices)
+    count = remembered(count_devices, {})
     assert [count({"n": n}) for n in (4, 8, 8, 2, 8)] == [4, 8, 8, 2, 8]
     assert started == [{"n": 4}, {"n": 8}, {"n": 2}]
     # What went wrong may go right another time.
