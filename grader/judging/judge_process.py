@@ -11,11 +11,11 @@ from typing import Any
 from nbformat import NotebookNode
 
 from grader import ROOT, CourseError
+from grader.atomic_files import read_text, write_file
 from grader.containment.box import Box
 from grader.containment.deadline import LONGEST
 from grader.containment.limits import DEFAULT_WALL_S, Limits
 from grader.containment.process import PythonProcess
-from grader.judging import known_results
 from grader.judging.cell_plan import steps
 from grader.kernel import compile_cache
 from grader.kernel.learner_box import PYTHONPATH, fork_server, trusted_environment
@@ -94,7 +94,7 @@ class JudgeProcess:
         env = trusted_environment(self.compiled) if self.trusted else None
         box = judge_box(self.compiled)
         self.python = PythonProcess(MODULE, box, fork_server(), trusted=env)
-        self.kept = known_results.read(self.known)
+        self.kept = read_text(self.known) if self.known else ""
         self.send(self.material | {"known": self.kept})
         self.receive()  # it is ready
 
@@ -126,7 +126,7 @@ class JudgeProcess:
             with contextlib.suppress(JudgeError, OSError):
                 text = self.reply_to({"keeps": True})["known"]
                 if len(text) > len(self.kept):
-                    known_results.write(self.known, text)
+                    write_file(self.known, text.encode(), mode=0o600)
                     self.kept = text
 
     def close(self) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from grader.atomic_files import read_text, write_file
 from grader.kernel import compile_cache
 
 
@@ -20,14 +19,6 @@ def find(hashes: Mapping[str, str]) -> Path:
     programs = compile_cache.find(hashes)
     name = "-".join([programs.name, hashes["seed"][:16], hashes["grader"][:16]])
     return programs.parent.with_name("known") / name
-
-
-def read(path: Path | None) -> str:
-    return read_text(path) if path else ""
-
-
-def write(path: Path, text: str) -> None:
-    write_file(path, text.encode(), mode=0o600)
 
 
 def decode(text: str) -> dict[tuple, Any]:

@@ -753,7 +753,7 @@ def test_what_one_judge_knew_of_solutions_the_next_one_believes(judged, tmp_path
     known = known_results.decode(kept)
     assert [key[0] for key in known].count("double") >= 2
     assert judged(file) == RIGHT and file.read_text() == kept
-    known_results.write(file, known_results.encode(changed(known)))
+    file.write_text(known_results.encode(changed(known)))
     assert judged(file) != RIGHT
 
 
