@@ -49,7 +49,8 @@ prediction("the shape of y", str(y.shape), guess)
 # %% [markdown]
 # Now you. Below each exercise is one line, which shows a card: what holds, and what
 # does not. Rows in **bold** are essential: together they are worth half of the points,
-# and if one of them fails, you get none. The other rows share the other half.
+# and if one of them fails, the exercise earns nothing. The other rows share the other
+# half.
 #
 # Every function that you write in this lesson must obey two rules.
 #

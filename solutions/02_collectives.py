@@ -131,7 +131,7 @@ print(f"mean of data:  {float(data[valid].mean()):.2f}")
 #   `lax.axis_size(axis_name)` is `D`, a plain number.
 #
 # Rows in **bold** are essential: together they are worth half of the points, and if one
-# of them fails, you get none. The other rows share the other half.
+# of them fails, the exercise earns nothing. The other rows share the other half.
 
 # %% [markdown]
 # ### Exercise 2.1: masked_mean

@@ -15,7 +15,7 @@
 # **After this lesson you can**
 #
 # - write a data-parallel step with `pmap`, and show that it is right;
-# - port it to `jax.shard_map` without a silent eightfold gradient;
+# - port it to `jax.shard_map` without silently wrong gradients;
 # - train with a larger batch than fits into memory;
 # - port evaluation, BatchNorm and dropout, and send ten times less (second part).
 #
@@ -45,8 +45,9 @@ num_devices = jax.device_count()  # 8, unless you run on real devices
 #    the same update.
 # 5. **Unreplicate**: at the end, keep one replica.
 #
-# Why does this train the same model as one device? The mean over a batch is the mean of
-# the means over its equal parts. The gradient is linear, so the same holds for it.
+# Why does this train the same model as one device? Averaging the means of equal parts
+# gives the mean of the batch. Differentiation is linear, so this holds for gradients,
+# too.
 #
 # The smallest example is a line, `y = 2x - 1` with noise, fitted to 128 points. Find the
 # first four verbs in it.
@@ -216,7 +217,7 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 # ```
 #
 # Rows in **bold** are essential: together they are worth half of the points, and if one
-# of them fails, you get none. The other rows share the other half.
+# of them fails, the exercise earns nothing. The other rows share the other half.
 #
 # - [same numbers] The new parameters match a single device that sees the whole batch.
 # - [own rows only] A device computes with its own share of the batch only.
@@ -422,7 +423,7 @@ prediction("the gradient, in times that of one device", round(float(ratio), 1), 
 #
 # For the second line, *differentiate what you mean*, the loss averaged over all devices: put
 # `pmean` inside the function that you differentiate. With `check_vma=False`, as in `pmap`,
-# a `pmean` there leaves each gradient the device's own.
+# a `pmean` inside the loss does not sync the gradients.
 #
 # Whenever you port a step, **compare one step's gradient with one device**.
 #
@@ -559,8 +560,8 @@ for program in (add_up, one_sync):
         print(f"{sent.bytes_moved:,.0f} bytes from each device: {sent}")
 
 # %% [markdown]
-# Four times: each round's gradient contains the sum. Which gradients send nothing (section
-# 3's table)? With those, the sum varies, so `scan` must start from zeros cast by `varying`.
+# Four times: each round's gradient contains a `psum`. Which gradients send nothing (section
+# 3's table)? Their running total varies, so `scan` must start from zeros cast by `varying`.
 
 # %% [markdown]
 # ### Exercise 3.3: accumulated_step
@@ -742,7 +743,7 @@ def _():
 #   `pmap_linear_regression.py` is section 1, `keras_digits.py` section 6; `ensemble.py`
 #   trains eight CNNs *without* a sync.
 #
-# **Next**: [lesson 4](04_sharding_api.ipynb), where the compiler puts the collectives in.
+# **Next**: [lesson 4](04_sharding_api.ipynb), where the compiler inserts the collectives.
 #
 # **Your score.** Run the scorecard again after the second part. Save the notebook, then
 # run `make grade` in a terminal: it grades the saved file as a class's work is graded.
@@ -753,7 +754,7 @@ def _():
 # ## Going further
 #
 # Your step is right on eight devices. **Is the rest of the trainer?** Its evaluation ends
-# with a short batch, some layers ask which rows are the batch, and eight machines wait
+# with a short batch, some layers depend on the whole batch, and eight machines wait
 # for their network in every step. Here you port it all.
 
 # %% [markdown]
@@ -957,9 +958,9 @@ draw_losses(ends, "% off the average of eight", title, log=False)
 # %% [markdown]
 # ### Exercise 3.5: cnn_step
 #
-# With moments over the rows of all devices, this is **SyncBatchNorm**. With it,
-# [MegDet](https://arxiv.org/abs/1711.07240) won the COCO detection challenge of 2017: 128
-# GPUs, two images on each.
+# BatchNorm over the rows of all devices is **SyncBatchNorm**.
+# [MegDet](https://arxiv.org/abs/1711.07240) used it to win the COCO detection challenge of
+# 2017: 128 GPUs, two images on each.
 # <!-- Abstract and section 3 (2017): mini-batch 256 on 128 GPUs, Cross-GPU BatchNorm. -->
 #
 # All devices get the same `key`, yet must drop different units. And a row must get the
@@ -1049,7 +1050,7 @@ def cnn_step(state, key, step, x, y, lr, num_devices):
 # %% check="cnn_step"
 
 # %% [markdown] built="cnn_step"
-# SyncBatchNorm puts an all-reduce into the forward pass of *every* layer; that is one
+# SyncBatchNorm puts an all-reduce into the forward pass of *every* BatchNorm; that is one
 # reason why newer models normalise each token by itself (LayerNorm, RMSNorm). Under
 # `jax.jit` with a sharded batch (lesson 4) you would write neither function: `h.mean()`
 # is global, and one key draws one global mask.
@@ -1093,8 +1094,8 @@ def _():
 # rows drift apart (lesson 1). But if they meet again in time, their average is a good
 # model.
 #
-# [DiLoCo](https://arxiv.org/abs/2311.08105) adds an *outer* optimizer. A replica's `H`
-# steps lead from `params` to its `own`. Take `params - own` for a gradient, the *outer
+# [DiLoCo](https://arxiv.org/abs/2311.08105) adds an *outer* optimizer. After `H` steps
+# from `params`, a replica holds `own`. Treat `params - own` as a gradient, the *outer
 # gradient*; average it; and give it to SGD with Nesterov momentum. Eight workers, each
 # with AdamW, trained a language model as well as in lockstep, and communicated 500 times
 # less.
@@ -1178,7 +1179,8 @@ def diloco_round(params, velocity, x, y, lr, num_devices):
 # %% check="diloco_round"
 
 # %% [markdown] built="diloco_round"
-# The outer optimizer costs one more copy of the parameters.
+# The outer optimizer costs two more copies of the parameters: `velocity`, and `params`
+# while the replicas step.
 
 # %% [markdown]
 # ### The whole trainer
@@ -1214,8 +1216,8 @@ def _():
 
 
 # %% [markdown]
-# Ten times fewer bytes, and no accuracy lost. The lower loss is the momentum's: plain
-# averages of the replicas end at 0.12, as lockstep does. Your trainer is now right on any
-# number of devices, and you know how to show it.
+# Ten times fewer bytes, and no accuracy lost. Momentum lowers the loss: plain
+# averages of the replicas end at 0.12, as lockstep does. Your trainer now works on many
+# devices, and you know how to show that it is right.
 # <!-- The same 20 rounds with params - g in place of the outer step: held-out loss 0.116,
 # against 0.120 in lockstep; measured in 2026-11. -->

@@ -101,8 +101,8 @@ draw_array(both, 'both, P(("data", "model")):')
 #   calls.
 #
 # An exercise's table lists what is checked. Rows in **bold** are essential: together
-# they are worth half of the points, and if one of them fails, you get none. The other
-# rows share the other half.
+# they are worth half of the points, and if one of them fails, the exercise earns
+# nothing. The other rows share the other half.
 #
 # Arrays arrive unsharded, as NumPy arrays or on the default device, unless an exercise
 # says otherwise.
@@ -202,9 +202,8 @@ def _():
 # ## 2. Moving an array, and what it costs
 #
 # When the output of one layer has a different sharding from the one that the next layer
-# needs, the compiler has to move data, which is called *resharding*. What it costs, you
-# can read from the **compiled** program: `compiled(f, *arrays)` below lists its
-# collectives. (In plain JAX, `jax.jit(f).lower(...).compile().as_text()` shows them.)
+# needs, the compiler has to move data, which is called *resharding*. The **compiled**
+# program tells you what it costs: `compiled(f, *arrays)` below lists its collectives. (In plain JAX, `jax.jit(f).lower(...).compile().as_text()` shows them.)
 # `out_shardings=` of `jax.jit` says how a result must be sharded.
 #
 # **Predict, then run.** A matrix of 64 KiB is on 8 devices, sharded or replicated.
@@ -281,7 +280,7 @@ for one in compiled(jax.grad(mlp_loss), params, x, x).collectives:
 # so the compiler inserted an all-reduce for each array of weights. `jnp.mean` means the
 # mean over the *whole* batch, because an array under `jit` is one array.
 #
-# So **data parallelism** needs no line of code, and moving a `pmap` program is mostly
+# So **data parallelism** leaves the step as it is, and moving a `pmap` program is mostly
 # deleting:
 #
 # | with `pmap` | with the sharding API |
@@ -652,8 +651,8 @@ def fsdp_step(shardings):
 
 # %% [markdown]
 # Now your step is compiled for 2 x 4 devices in five layouts, and only the rules
-# change. Data parallelism shards nothing but the batch, ZeRO-1 Adam's moments as well,
-# FSDP the weights, too; "both" adds FSDP over `"data"` to tensor parallelism.
+# change. Data parallelism shards only the batch, ZeRO-1 adds Adam's moments, FSDP adds
+# the weights; "both" adds FSDP over `"data"` to tensor parallelism.
 #
 # **Predict, then run.** The weights take 32 MiB. In which layout does a device hold the
 # least? In which does it send the most?
@@ -749,7 +748,7 @@ def _():
 # Eight GPUs of one machine, a *node*, send each other 450 GB/s over NVLink. Between
 # nodes a GPU has its share of the network: [50 GB/s in a DGX
 # H100](https://docs.nvidia.com/dgx/dgxh100-user-guide/introduction-to-dgxh100.html),
-# with a card for every GPU, and less in most clouds. So what crosses the network?
+# with a card for every GPU, and less in some clouds. So what crosses the network?
 #
 # <!-- DGX H100 user guide, read in November 2026: eight ConnectX-7 of 400 Gbit/s. -->
 #
@@ -977,7 +976,7 @@ def _():
 # **2. Parameters replicated on 8 devices, the batch sharded. What does `jit` do with the
 # gradient of a mean over the batch?**
 #
-# <details><summary>It inserts an all-reduce; the gradient is that of one device</summary>
+# <details><summary>It inserts an all-reduce; the gradient is as on one device</summary>
 #
 # Right. It computes what the program says, wherever the arrays are.
 #
@@ -1221,7 +1220,7 @@ def _():
 # %% [markdown]
 # **A collective that nobody wanted.** On Auto axes, XLA prints *Involuntary full
 # rematerialization* ([an open issue](https://github.com/openxla/xla/issues/15207)) when
-# only a full copy on every device leads from one sharding to the next. Look for that
+# it can reshard an array only by copying all of it to every device. Look for that
 # all-gather in `compiled.as_text()`, whose `metadata` names your line, and constrain
 # the array before it. On Explicit axes, `jax.sharding.no_collectives` of JAX 0.12
 # refuses it while JAX traces.
@@ -1327,7 +1326,7 @@ def _():
 # layers, along `"gpu"`; `jax.grad` turns each of them into a reduce-scatter of the
 # gradients by itself. What crosses the network belongs after all loops.
 #
-# The forward pass keeps all gathered weights for the backward pass.
+# By default, all gathered weights are kept for the backward pass.
 # `jax.checkpoint(layer)` keeps only the layer's arguments, among them its own blocks of
 # the weights: the backward pass runs the layer again, gathers included.
 #
@@ -1353,8 +1352,8 @@ def _():
 # - [same step] Parameters, sharded as before, and loss match those of a single device
 #   that sees all microbatches.
 # - [own rows] Each GPU computes its own rows of every microbatch.
-# - [once between nodes] Between the nodes travels a GPU's own part of the gradients and
-#   the loss, all-reduced once in a step.
+# - [once between nodes] The nodes exchange only each GPU's own part of the gradients,
+#   and the loss, all-reduced once in a step.
 # - [gathers in the node] Weights are gathered and gradients reduce-scattered within the
 #   node. Nothing else is sent.
 # - [layer by layer] No device ever holds the gathered weights of all layers, forward or
@@ -1598,7 +1597,7 @@ def _():
 # ## 14. The bill
 #
 # The cell plans three steps for 64 H100s, first with the network of a DGX, then with
-# one common in clouds, where eight GPUs share a card. **Predict, then run.** On
+# one where eight GPUs share a card. **Predict, then run.** On
 # which network does your step win?
 
 
@@ -1622,7 +1621,7 @@ def _():
 
 # %% [markdown]
 # Your step sends a twelfth of what FSDP does over the network. With a card for each GPU
-# it still loses, 5.0 s against 4.4, since it computes each layer's forward pass twice.
-# HSDP by `jit` also sends less than FSDP, and takes longer still. With a shared card
-# your step is twice as fast. That is the whole method: plan, see what bounds the step,
-# and write by hand what the compiler misses.
+# it still loses, 5.0 s against 4.4, since it computes each layer's forward pass twice:
+# what sends least is not always fastest. HSDP by `jit` sends less, too, and takes
+# longest. With a shared card your step is twice as fast. So plan, see what bounds the
+# step, and write by hand what the compiler misses.

@@ -130,7 +130,7 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 #   calls.
 #
 # Rows in **bold** are essential: together they are worth half of the points, and if one
-# of them fails, you get none. The other rows share the other half.
+# of them fails, the exercise earns nothing. The other rows share the other half.
 #
 # Some checks trace your function: leave `float()` and NumPy out of what runs on devices.
 
@@ -1302,7 +1302,7 @@ def _():
 
 # %% [markdown]
 # Read at once, the two times add up. Read one step late, they overlap (here it took 0.6
-# to 0.9 of the time; simulated devices share your cores with the host).
+# to 0.9 of the time; the simulated devices share your cores).
 #
 # Where a step itself is slow, look inside: `jax.profiler.trace(directory)` records what
 # each device did.
@@ -1807,8 +1807,8 @@ def most_kept(schedule, s):  # microbatches that stage s keeps at once
 draw_turns(gpipe(4, 6), "GPipe, six microbatches")
 
 # %% [markdown]
-# Every stage keeps all six. So GPipe is in a dilemma: more microbatches make the bubble
-# smaller, and the memory larger. **1F1B**, one forward, one backward
+# Every stage keeps all six. So GPipe is in a dilemma: more microbatches of one size make the
+# bubble smaller, and the memory larger. **1F1B**, one forward, one backward
 # ([PipeDream-Flush](https://arxiv.org/abs/2006.09503),
 # [Megatron](https://arxiv.org/abs/2104.04473)'s default), goes backward over a
 # microbatch as soon as it can. Its bubble is the same. But stage s keeps at most S - s
@@ -1928,7 +1928,7 @@ def _():
 # your schedule, and keeps a microbatch until its `W` is done. A backward turn takes 2
 # forward turns, 2.7 with remat (section 10). You need not read the next two cells.
 #
-# **Predict, then run.** What does the split cost, and what does it cost with remat?
+# **Predict, then run.** What does the split save, without and with remat?
 
 
 # %%
