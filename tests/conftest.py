@@ -53,6 +53,7 @@ SLOW = (
     "tests/end_to_end/test_crash.py",
     "tests/end_to_end/test_hostile.py",
     "tests/end_to_end/test_load.py",
+    "tests/end_to_end/test_mutations.py",
     "tests/judging/test_grade_submission.py",
     "tests/judging/test_judge_process.py",
     "tests/judging/test_partial_credit.py",
