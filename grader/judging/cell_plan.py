@@ -1,4 +1,7 @@
-"""Lists the cells of a lesson that run, and what of them other cells need."""
+"""Names the kind of each of a lesson's cells, and what of it other cells need.
+
+The module `trial` decides which of them run.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Keeps what our solutions do in each case, so that the next judge need not run them.
 
-A file holds hidden cases' results: no box sees it, unlike compiled programs.
+It also holds how many devices JAX saw in the environments of a check. A file holds
+hidden cases' results: no box sees it, unlike compiled programs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from grader.kernel import compile_cache
 
 
 def find(hashes: Mapping[str, str]) -> Path:
-    """Returns the file of a lesson of these `hashes`, for its class's seed."""
+    """Returns a lesson's file.
+
+    Another processor, lesson, package, seed of a class, or grader has another file.
+    """
     programs = compile_cache.find(hashes)
     name = "-".join([programs.name, hashes["seed"][:16], hashes["grader"][:16]])
     return programs.parent.with_name("known") / name

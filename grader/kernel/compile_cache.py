@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from coursekit.environment import FAST_COMPILE_FLAGS
+from coursekit.environment import fast_compile_flags
 
 INSIDE = "/tmp/compiled"  # its path in a box
 NEVER_S = 10**9
@@ -34,13 +34,13 @@ def variables(folder: Path | str = INSIDE, *, writes: bool = False) -> dict[str,
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         # XLA's own caches would make the folder's path a part of the hash.
         "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
-        "XLA_FLAGS": " ".join(FAST_COMPILE_FLAGS),
+        "XLA_FLAGS": " ".join(fast_compile_flags()),
     }
 
 
 def find(hashes: Mapping[str, str]) -> Path:
     """Returns the path of the folder for a lesson of these `hashes` on this machine."""
-    parts = processor(), FAST_COMPILE_FLAGS, hashes["lesson"], hashes["packages"]
+    parts = processor(), fast_compile_flags(), hashes["lesson"], hashes["packages"]
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     name = hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
     return Path(base) / "distributed-jax-course" / "compiled" / name

@@ -69,7 +69,11 @@ class LocalExecutor:
         self.compiling = {name: threading.Lock() for name in lessons}
 
     def slots(self) -> int:
-        """Returns how many jobs may be running: one more than now if a core is idle."""
+        """Returns how many jobs may be running.
+
+        These are `workers`, but one more than now where a look, at most once a second,
+        finds an idle core.
+        """
         now, running = time.monotonic(), len(self.running)
         if running < self.workers or now - self.looked < LOOK_S:
             return self.workers

@@ -33,9 +33,9 @@ def set_environment(env, num_devices: int) -> str:
     Programs for simulated devices are compiled fast, unless the flags say otherwise.
     """
     flags = env.get("XLA_FLAGS", "").split()
-    if env.get("JAX_PLATFORMS", "cpu") == "cpu" and jax_version() <= NEWEST_JAX_TRIED:
+    if env.get("JAX_PLATFORMS", "cpu") == "cpu":
         said = {flag.partition("=")[0] for flag in flags}
-        fast = FAST_COMPILE_FLAGS
+        fast = fast_compile_flags()
         flags += [flag for flag in fast if flag.partition("=")[0] not in said]
     counts = [flag.partition("=")[2] for flag in flags if flag.startswith(COUNT_FLAG)]
     counts += [env.pop("JAX_NUM_CPU_DEVICES", "")]
@@ -46,6 +46,11 @@ def set_environment(env, num_devices: int) -> str:
     # JAX 0.7.2 writes an error for a part of TensorFlow's that a profile does without.
     env.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return next((count for count in counts if count not in ("", str(num_devices))), "")
+
+
+def fast_compile_flags() -> tuple[str, ...]:
+    """Returns `FAST_COMPILE_FLAGS`, or none for a JAX newer than those tried."""
+    return FAST_COMPILE_FLAGS if jax_version() <= NEWEST_JAX_TRIED else ()
 
 
 def refused_flags(env) -> str:

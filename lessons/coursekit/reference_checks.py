@@ -45,9 +45,9 @@ from .outcomes import Wrong, current, statement
 from .traced_program import added
 
 OF_PROGRAM = {"collectives", "sent", "put_in", "arrays", "own_rows"}
-# Times what the solution sends, builds and computes is still like it.
+# An answer may send, build and compute at most so many times what the solution does.
 SENT, ARRAYS, FLOPS = 1.02, 1.25, 1.5
-SHARE = 4  # times its FLOPs on eight devices: half of what all rows take
+SHARE = 4  # times its FLOPs on a device of eight: all rows on each would take 8
 LARGEST = 1e30  # of what an altered case gives
 LIKE_SOLUTION = "what the solution gives here, up to rounding"  # values stay hidden
 NOISE = 8  # times what rounding the inputs does to the solution's result

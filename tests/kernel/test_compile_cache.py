@@ -6,6 +6,8 @@ from pathlib import Path
 import printed
 import pytest
 
+from coursekit import environment
+from coursekit.environment import FAST_COMPILE_FLAGS
 from grader.containment.limits import Limits
 from grader.kernel import compile_cache
 from grader.kernel.session import Session
@@ -66,7 +68,12 @@ def test_both_sides_compile_without_optimization(folder, contained_here, trusted
     code = JAX.replace("NUMBER", "1") + "import os; print(os.environ['XLA_FLAGS'])"
     with Session(LIMITS, trusted=trusted, compiled=folder) as session:
         said = printed.run(session, code)
-    assert {*compile_cache.FAST_COMPILE_FLAGS} <= set(said.text.split())
+    assert {*FAST_COMPILE_FLAGS} <= set(said.text.split())
+
+
+def test_a_jax_that_nobody_tried_gets_no_flags_that_xla_may_not_know(monkeypatch):
+    monkeypatch.setattr(environment, "jax_version", lambda: (0, 99))
+    assert compile_cache.variables()["XLA_FLAGS"] == ""
 
 
 def test_untrusted_code_can_write_nothing_there(folder, contained_here):
