@@ -16,7 +16,7 @@ from grader.workers.jobs import ExecutorError, FinishedJob, Job
 from grader.workers.local_executor import LocalExecutor, usable_cores
 
 MIN_JOBS_TO_PRECOMPILE = 6  # submissions of one lesson
-WORKER_MIB = 1000  # the peak of a learner's kernel and a judge
+WORKER_MIB = 1200  # the peak of a learner's kernel and a judge, in lesson 5
 
 
 def open_executor(
