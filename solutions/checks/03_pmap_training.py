@@ -449,7 +449,7 @@ def cases_of_accumulated_step():
         expect_held(seen, int(1.5 * single.most_held), layers)  # of 6, not of one
 
 
-def reference_evaluation(params, x, y):  # mean loss and accuracy
+def reference_evaluation(params, x, y):  # what evaluate returns
     hidden_layer = np.tanh(np.float64(x) @ params["w1"] + params["b1"])
     said = (hidden_layer @ params["w2"] + params["b2"]).argmax(1)
     return reference_perceptron(params, x, y)[0], np.mean(said == y)

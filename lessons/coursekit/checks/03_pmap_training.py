@@ -310,7 +310,7 @@ def examples_of_accumulated_step():
                 expect_arrays(seen, never=shape)
 
 
-def reference_evaluation(params, x, y):  # mean loss and accuracy
+def reference_evaluation(params, x, y):  # what evaluate returns
     hidden_layer = np.tanh(np.float64(x) @ params["w1"] + params["b1"])
     said = (hidden_layer @ params["w2"] + params["b2"]).argmax(1)
     return reference_perceptron(params, x, y)[0], np.mean(said == y)
