@@ -1230,8 +1230,8 @@ def _():
 # %% [markdown]
 # ## 11. Collectives by hand
 #
-# A ring, a pipeline, or a collective that the compiler places in the wrong loop is
-# written with `jax.shard_map`, as in lesson 2.
+# You write a ring, a pipeline, or a collective that the compiler puts into the wrong
+# loop, with `jax.shard_map`, as in lesson 2.
 
 # %% [markdown]
 # ### Exercise 4.7: sharded_matmul
@@ -1322,9 +1322,9 @@ def _():
 # %% [markdown]
 # ## 12. A step that crosses the network once
 #
-# Where do the collectives of a step belong? Gathers of weights inside the loop over
-# layers, along `"gpu"`; `jax.grad` turns each of them into a reduce-scatter of the
-# gradients by itself. What crosses the network belongs after all loops.
+# Where do the collectives of a step belong? Weights are gathered inside the loop over
+# layers, along `"gpu"`; `jax.grad` turns each gather into a reduce-scatter of the
+# gradients by itself. What crosses the network comes after all loops.
 #
 # By default, all gathered weights are kept for the backward pass.
 # `jax.checkpoint(layer)` keeps only the layer's arguments, among them its own blocks of
