@@ -560,8 +560,8 @@ for program in (add_up, one_sync):
         print(f"{sent.bytes_moved:,.0f} bytes from each device: {sent}")
 
 # %% [markdown]
-# Four times: each round's gradient contains a `psum`. Which gradients send nothing (section
-# 3's table)? Their running total varies, so `scan` must start from zeros cast by `varying`.
+# Four times: each round's gradient contains a `psum`. Section 3's table says which gradients
+# send nothing. They vary, so `scan` must start from zeros that vary, too: `varying(zeros)`.
 
 # %% [markdown]
 # ### Exercise 3.3: accumulated_step
@@ -650,7 +650,7 @@ def accumulated_step(params, x, y, lr, num_devices):
 # ### Eight devices, the same model
 #
 # Now all three together, on 384 digits in each step, `accumulated_step` in four
-# microbatches. **Predict, then run**: which curves and which columns will differ?
+# microbatches. **Predict, then run**: what will differ, the loss, the bytes sent or the rows held?
 
 
 # %%
@@ -727,7 +727,7 @@ def _():
 #
 # <details><summary>Lower the learning rate until the curves agree</summary>
 #
-# This hides the factor until clipping or a different number of devices shows it.
+# This hides the factor until a different number of devices shows it.
 #
 # </details>
 # <details><summary>Compare one step's gradient with one device</summary>

@@ -709,9 +709,9 @@ def _():
 # With FSDP and "both" a device holds an eighth of the state; with temporary arrays,
 # "both" needs the least. Data parallelism all-reduces the gradients: 56 MiB leave each
 # device in a step. FSDP gathers the weights twice and reduce-scatters the gradients
-# once, 28 MiB each time: 84 MiB, half as much again. (The output says 112 instead of
-# 84, and for ZeRO-1 84 instead of 56, because the CPU's compiler writes a
-# reduce-scatter as an all-reduce.) Tensor parallelism sends activations, which are
+# once, 28 MiB each time: 84 MiB, half as much again. (The CPU's compiler
+# writes a reduce-scatter as an all-reduce, 28 MiB more: hence 112, and ZeRO-1's 84
+# instead of 56.) Tensor parallelism sends activations, which are
 # small for 64 rows and grow with the batch.
 #
 # The next cell trains with your `init_sharded` and your `fsdp_step`, on one device and
@@ -820,8 +820,8 @@ def choose_layout(shapes, nodes, gpus, memory):
 
 
 # %% [markdown] hints="choose_layout"
-# - Shard the batch over all axes of the mesh, and the weights over one whose groups are
-#   as few whole nodes as can hold a copy.
+# - Shard the batch over all mesh axes, and the weights over one that spans as few whole
+#   nodes as can hold a copy.
 # - Try 1, 2, ... nodes for a copy, if the number of nodes is a multiple of it. Your
 #   `predict_layout` says what a GPU then holds of `w1` and `w2`.
 # - With `used` nodes for a copy, `{"replica": nodes // used, "shard": used * gpus}` is
@@ -906,8 +906,8 @@ def _():
 # machines 6 GB of gradients from each GPU also cross the network, layer by layer.
 #
 # From how many tokens on does computing take as long as sending? A token costs 6 FLOPs
-# per parameter, FSDP sends three times 7/8 of the weights, and the number of parameters
-# cancels.
+# per parameter (2 forward, 4 backward), FSDP sends three times 7/8 of the weights, and
+# the number of parameters cancels.
 
 
 # %%
@@ -1414,7 +1414,7 @@ def hsdp_step(params, xs, ys, lr, mesh):
 # %% [markdown] hints="hsdp_step"
 # - Write the layer first: two `jax.lax.all_gather(..., "gpu", axis=..., tiled=True)`,
 #   then the products. `jax.checkpoint(layer)` goes into the scan over layers.
-# - Divide the mean over own rows by the number of all GPUs and of microbatches: then
+# - Divide the mean over own rows by the number of GPUs times that of microbatches: then
 #   sums over devices are means. No `psum` inside the function that you differentiate.
 # - Accumulate as `accumulated_step` does. After the loop, `psum` the gradients over
 #   `"node"` and the loss over both axes.
@@ -1622,6 +1622,6 @@ def _():
 # %% [markdown]
 # Your step sends a twelfth of what FSDP does over the network. With a card for each GPU
 # it still loses, 5.0 s against 4.4, since it computes each layer's forward pass twice:
-# what sends least is not always fastest. HSDP by `jit` sends less, too, and takes
-# longest. With a shared card your step is twice as fast. So plan, see what bounds the
+# what sends least is not always fastest. HSDP by `jit` sends less, too, and is slowest
+# there. With a shared card your step is twice as fast. So plan, see what bounds the
 # step, and write by hand what the compiler misses.

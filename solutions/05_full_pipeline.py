@@ -322,7 +322,7 @@ prediction("bytes of the loop, in all-reduces of the gradients", round(times, 1)
 #   leaves the gradients local, as under `pmap`;
 # - keep the tracking, but turn the parameters into values that may differ between
 #   devices, before you differentiate: `jax.lax.pcast(params, "data", to="varying")` (in
-#   JAX 0.7: `jax.lax.pvary`). The loss that your scan adds up must begin as varying, too.
+#   JAX 0.7: `jax.lax.pvary`). Cast the zero from which your scan adds up the loss, too.
 #
 # The step should also **donate** its state: the new parameters are written where the
 # old ones were. For 8 billion parameters, weights and Adam's moments are 96 GB: sharded
@@ -413,8 +413,8 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
 # %% check="make_train_step"
 
 # %% [markdown] built="make_train_step"
-# Since JAX 0.10 types can do the same under plain `jit`: parameters that are `reduced`
-# get gradients that are `unreduced`. In
+# Since JAX 0.10, types can do the same under plain `jit`: `reduced` parameters get
+# `unreduced` gradients, not yet summed. In
 # [MaxText](https://github.com/AI-Hypercomputer/maxtext/pull/5056), in 2026, code lost
 # that type. The gradients stayed the same, but one all-reduce per step became one per
 # microbatch: only a count of bytes, as below, shows it.
@@ -629,8 +629,8 @@ with open_manager(tempfile.mkdtemp()) as manager:
 #
 # **What if a checkpoint cannot be read?** Perhaps the file is damaged; perhaps the
 # host's memory is full, or somebody changed `hidden` from 1024 to 1042. *The program
-# cannot know which case it is*, and one that guesses can destroy a run: while the
-# memory is full, each restart deletes one sound checkpoint more.
+# cannot know which*: if it deletes what it cannot read, each restart with a full memory
+# destroys one sound checkpoint more.
 #
 # So a careful trainer stops, says which checkpoint it could not read and why, and
 # touches nothing. Only a person takes an older one.
@@ -1301,8 +1301,8 @@ def _():
 
 
 # %% [markdown]
-# Read at once, the two times add up. Read one step late, they overlap (here it took 0.6
-# to 0.9 of the time; the simulated devices share your cores).
+# Read at once, the two times add up. Read one step late, they overlap: at best,
+# only the longer one counts (here it took 0.6 to 0.9 of the time).
 #
 # Where a step itself is slow, look inside: `jax.profiler.trace(directory)` records what
 # each device did.
