@@ -69,8 +69,11 @@ def test_its_solution_is_right_and_the_published_one_gets_nothing(
             run(text, f"<{cell.id}>", namespace)
     # As learners have it.
     context = Context(lesson=source.stem, namespaces=[namespace])
-    promotion = jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow")
-    with within(context), promotion[0], promotion[1]:
+    with (
+        within(context),
+        jax.numpy_dtype_promotion("standard"),
+        jax.numpy_rank_promotion("allow"),
+    ):
         judge = JudgeHere(namespace, material(with_check_of(own, exercise)), context)
         found = judge.verdict(exercise)
         assert found.outcome == "right", found

@@ -763,10 +763,13 @@ def test_an_environment_is_tried_in_one_process_only():
         started.append(env)
         return env.get("n", "JAX did not start")
 
-    count = remembered(count_devices, {})
+    known = {}
+    count = remembered(count_devices, known)
     assert [count({"n": n}) for n in (4, 8, 8, 2, 8)] == [4, 8, 8, 2, 8]
     assert started == [{"n": 4}, {"n": 8}, {"n": 2}]
     # What went wrong may go right another time.
     for _ in range(2):
         assert count({}) == "JAX did not start"
     assert started[3:] == [{}, {}]
+    count({"TOKEN": "of a learner", "n": 4})
+    assert "learner" not in repr(known)  # which is kept in a file

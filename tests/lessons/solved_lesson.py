@@ -150,9 +150,10 @@ class Lesson:
         self.free_programs()
         check, before = self.checks.checks[exercise], dict(self.namespace)
         context = dataclasses.replace(self.context, known=self.known_draws)
-        drawn, programs = self.drawn_comparisons(exercise), KeptPrograms()
-        kept = observe if exercise in SAVING else programs.observe
-        context.observe_solution = observe if exercise in SAVING else self.kept.observe
+        drawn, kept = self.drawn_comparisons(exercise), observe
+        context.observe_solution = observe
+        if exercise not in SAVING:
+            kept, context.observe_solution = KeptPrograms().observe, self.kept.observe
         no_program = mock.patch.multiple(reference_checks, COMPARE={}, OF_PROGRAM=set())
         try:
             run(source, f"<{name}>", self.namespace)
