@@ -976,7 +976,9 @@ def launch(arguments: list[str], num_processes: int) -> int:
             ended.callback(child.wait)
             ended.callback(child.kill)
         signal.signal(signal.SIGINT, handle)
-        while any(child.poll() is None for child in children):
+        # The last pass sees those that ended within one interval with all others.
+        codes: list[int | None] = [None]
+        while None in codes:
             codes = [child.poll() for child in children]
             fine = (None, 0, STOPPED)
             failed = {n: code for n, code in enumerate(codes) if code not in fine}
@@ -994,7 +996,6 @@ def launch(arguments: list[str], num_processes: int) -> int:
                 )
                 return 1
             time.sleep(0.1)
-    codes = [child.returncode for child in children]
     return STOPPED if asked or STOPPED in codes else int(any(codes))
 
 

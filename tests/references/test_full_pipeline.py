@@ -739,6 +739,20 @@ def test_a_process_that_raises_ends_though_others_still_run(
     assert "Of 2 processes ended process 1 with code 1" in said
 
 
+def test_processes_that_end_at_once_are_all_named(tmp_path, monkeypatch, capfd):
+    start = subprocess.Popen
+
+    def start_and_wait(line):
+        child = start([sys.executable, "-c", "raise SystemExit(3)"])
+        child.wait()
+        return child
+
+    monkeypatch.setattr(subprocess, "Popen", start_and_wait)
+    assert full_pipeline.launch(["--directory", str(tmp_path)], 2) == 1
+    said = capfd.readouterr().err
+    assert "Of 2 processes ended process 0 with code 3, process 1 with code 3" in said
+
+
 def test_a_mesh_that_cannot_be_read_is_shown(tmp_path):
     done = command("--directory", tmp_path, "--mesh", "8")
     assert (done.returncode, done.stdout) == (2, "")
