@@ -82,7 +82,7 @@ prediction("the shape of y", str(y.shape), guess)
 # - [rows in order] Device 0 gets the first `B / num_devices` rows, device 1 the next
 #   ones, and so on.
 # - [same structure] The same dicts, lists and tuples come back, or a single array. Each
-#   array keeps its dtype. (No 64-bit arrays are tried.)
+#   array keeps its dtype. (64-bit arrays, which JAX would shorten, are not tried.)
 # - [uneven batch] If `B` is not a multiple of `num_devices`, it raises a `ValueError`
 #   rather than lose rows.
 
@@ -266,8 +266,7 @@ def _():
 # `draw_array` draw it.
 #
 # This layout gets a name: **one row per device**. Row `d` is computed on device `d`,
-# which is `jax.devices()[d]`, and it stays there. With fewer rows than devices, `pmap`
-# uses the first devices only.
+# which is `jax.devices()[d]`, and it stays there.
 
 # %%
 for shard in y.addressable_shards:
@@ -316,7 +315,8 @@ draw_trace("g", program, num_devices)
 
 # %% [markdown]
 # Read the shapes: `pmap`'s program computes on `f32[2]`, one row, and every device runs
-# it. `vmap`'s would compute on `f32[8, 2]`, all rows, on one device.
+# it. `vmap`, too, shows `g` one row, but its program computes on `f32[8, 2]`, all rows, on
+# one device (look: `jax.make_jaxpr(jax.vmap(g))(x)`).
 #
 # The checks read the traced program, so from here on JAX must be able to trace your
 # functions: compute with `jnp` on the arrays that you are given. A NumPy function
@@ -343,10 +343,10 @@ def total(params, x):
 
 
 params = {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)}
-x = np.ones((num_devices, 4, 3), np.float32)
-totals = jax.pmap(total, in_axes=(None, 0))(params, x)
+batch = np.ones((num_devices, 4, 3), np.float32)
+totals = jax.pmap(total, in_axes=(None, 0))(params, batch)
 print("totals:", totals.shape, "one number per device:", totals)
-draw_pmap("total", {"x": x}, {"totals": totals}, {"params": params})
+draw_pmap("total", {"x": batch}, {"totals": totals}, {"params": params})
 
 # %% [markdown]
 # **Common mistake: no `in_axes`.** Then `pmap` looks for a device axis in the
@@ -402,7 +402,7 @@ prediction("traces of a function made anew", traced, guess)
 #   over that axis of the mesh, and `P()` broadcasts it. They are `in_axes` of 0 and
 #   `None`, with a name.
 # - **`out_specs`** say how the devices' results are joined into one array.
-# - **`jax.jit`** goes around `shard_map`: without it, each call compiles anew.
+# - **`jax.jit`** goes around `shard_map`: without it, JAX runs one operation at a time.
 #
 # One thing is different: what a device's block looks like. **Predict, then run.**
 # `pmap` gave each device an `x` of shape `(4, 3)`. What shape does `shard_map` give it?
@@ -427,7 +427,7 @@ today = jax.shard_map(
     in_specs=(P(), P("devices")),
     out_specs=P("devices"),
 )
-print("same as pmap:", np.allclose(jax.jit(today)(params, x), totals))
+print("same as pmap:", np.allclose(jax.jit(today)(params, batch), totals))
 
 # %% [markdown]
 # `pmap` takes the mapped axis away. `shard_map` **cuts** it, so a block keeps it, here
@@ -448,9 +448,9 @@ print("same as pmap:", np.allclose(jax.jit(today)(params, x), totals))
 # 8B](https://arxiv.org/abs/2407.21783) take 16 GB, so each of eight H100s (80 GB) can
 # hold a full copy.
 #
-# A server compiles once, when it starts. Write `make_parallel_predict(num_devices)`;
-# `jax.shard_map` is the direct way. It returns a function `serve(params, x)`, which
-# runs `predict` of section 4 on the mesh `make_mesh(num_devices)`. The batch `x: (B,
+# A server compiles once, when it starts. Write `make_parallel_predict(num_devices)`. It
+# returns a function `serve(params, x)`, which runs `predict` of section 4 on the mesh
+# `make_mesh(num_devices)`; `jax.shard_map` is the direct way. The batch `x: (B,
 # F)` has no device axis; `B` is a multiple of `num_devices`.
 #
 # ```python
@@ -560,8 +560,8 @@ start = {
 # <!-- 7e9 x 4 bytes = 28 GB; 2 x 7/8 of it is 49 GB; NVLink 4 450 GB/s in each
 # direction (NVIDIA's data sheet of the H100): 0.11 s; 400 Gbit/s = 50 GB/s. Read in
 # November 2026. -->
-# To average the gradients of 7 billion parameters over eight GPUs takes a tenth of a
-# second within one machine, but a whole second over a fast network, in every step.
+# To average the gradients of 7 billion parameters (28 GB) over eight GPUs takes a tenth of
+# a second within one machine, but a whole second over a fast network, in every step.
 # **Local SGD** (stochastic gradient descent; [Stich,
 # 2018](https://arxiv.org/abs/1805.09767)) lets the replicas (the copies of the model)
 # drift for several steps, and then averages their parameters.
@@ -659,9 +659,9 @@ def _():
 # %% [markdown]
 # ## 7. All eight at work
 #
-# Now everything together, on your functions: the points are sharded, eight replicas
-# train apart, and their average is served from all devices. **Predict, then run.**
-# Which has the lower loss on all points, the best replica or the average?
+# Now all together: the points are sharded, eight replicas train apart, and their average
+# is served from all devices. **Predict, then run.** Which has the lower loss on all
+# points, the best replica or the average?
 
 
 # %%
@@ -683,7 +683,7 @@ def _():
         compiled = jax.jit(serve).lower(model, points).compile()
         flops = compiled.cost_analysis()["flops"]
         print(f"of the average, on {count} device(s): {loss:.3f}", end="")
-        print(f" ({flops:.0f} operations on each)")
+        print(f" (each runs {flops:.0f} operations)")
     draw_array(line, "Predictions of the average model, from all devices")
 
 
@@ -784,8 +784,7 @@ def _():
 
 # %% [markdown]
 # **Your score.** The scorecard shows what the checks said last; after the second part,
-# run it again. `make grade` in a terminal grades the saved notebook as a class's work
-# is graded.
+# run it again. `make grade` in a terminal grades the saved notebook.
 
 # %% scorecard=true
 

@@ -27,9 +27,9 @@
 # names the axis over which it talks: `lax.psum(x, "i")` is the sum of `x` over all
 # devices, and `lax.axis_index("i")` is the number of this one.
 #
-# In this lesson every array has one row per device. The helper `spmd` takes the split
-# axis, of size 1 in a block, off before `f` and puts it back afterwards, so that `f` is
-# simply what one device does with its row.
+# In this lesson every array has one row per device. The helper `spmd` removes a block's
+# first axis, of size 1, before `f` and restores it afterwards, so that `f` is simply what
+# one device does with its row.
 
 # %%
 from jax import lax
@@ -224,10 +224,10 @@ def _():
 
 
 # %% [markdown]
-# The next exercise is part of a loss, and so is differentiated. `psum` has a
-# derivative, `pmax` and `pmin` have none: JAX refuses. Where the maximum cancels out of
-# the result, it needs no derivative, and `lax.stop_gradient` says so. Put it around
-# what goes *in*; around the result it comes too late.
+# The next exercise is part of a loss, and so is differentiated. `psum` has a derivative,
+# `pmax` and `pmin` have none: JAX refuses. A maximum that is subtracted only against
+# overflow does not change the result: it needs no derivative, and `lax.stop_gradient`
+# says so. Put it around what goes *in*; around the result it comes too late.
 
 # %%
 for name, top in (
@@ -525,7 +525,8 @@ for name, f, check_vma in (
 
 # %% [markdown]
 # The average loss is the same number everywhere, but each device asks how it changes
-# with *its* copy, and no other device's gradient is in the answer. **Averaging losses
+# with *its* copy (`2 d / D`, the second line), and no other device's gradient is in the
+# answer. **Averaging losses
 # does not average gradients.** The last line is what training needs: take gradients
 # first, then average them.
 #
@@ -533,13 +534,13 @@ for name, f, check_vma in (
 # whether it *varies* over the axis ("vma": varying manual axes): `jax.typeof(w)` is
 # `float32[]{V:i}`, and that of `lax.psum(w, "i")` is `float32[]`. So JAX could prove
 # that a mean is replicated (section 1), and counts the D averages here as one: `2 d /
-# D`. It also refuses a loop whose carry starts as a constant and becomes varying ("carry
-# input and carry output must have equal types"); `jax.lax.pcast(0.0, "i",
-# to="varying")`, `pvary` in JAX 0.7, is the remedy.
+# D`. (Where a loop's total starts as a constant and becomes varying, JAX refuses: "carry
+# input and carry output must have equal types". `jax.lax.pcast(0.0, "i", to="varying")`,
+# `pvary` in JAX 0.7, is the remedy.)
 #
-# `spmd` and `check` pass `check_vma=False`: all that runs under `pmap` runs here. The
-# price: JAX counts a `psum` or `pmean` once per device, so gradients *through* it come
-# out D times as large: `2 d`.
+# `spmd` and `check` pass `check_vma=False`: all that runs under `pmap` runs here. Then
+# `jax.grad` differentiates the *sum* of what all devices return. An averaged loss is in it
+# D times, so its gradient is D times as large: `2 d`.
 
 # %% [markdown]
 # ## 5. The optimizer's state, an eighth on each device
@@ -652,8 +653,8 @@ def _():
 # that has its class.
 #
 # The loss is reduced before `jax.grad`, which section 4 warns against. Here it is
-# right: the `psum` in `masked_mean` gives each device D times its own share of the
-# gradient, so that the mean in `sharded_update` is the sum of all shares, the whole
+# right: all D devices return the same loss, so each gets D times its own share of the
+# gradient, and the mean in `sharded_update` is the sum of all shares, the whole
 # gradient.
 
 # %%
@@ -661,7 +662,7 @@ rng, classes, tokens = np.random.default_rng(0), 4 * num_devices, 32
 x = np.float32(rng.normal(size=(num_devices, tokens, 2 * num_devices)))
 true = rng.normal(size=(2 * num_devices, classes))
 target = np.eye(classes, dtype=np.float32)[(x @ true).argmax(axis=-1).ravel()]
-is_word = (np.arange(tokens) < tokens // (1 + numbers[:, None])).ravel()  # no padding
+is_word = (np.arange(tokens) < tokens // (1 + numbers[:, None])).ravel()  # else padding
 start = np.zeros(true.shape, np.float32)
 
 
@@ -708,10 +709,11 @@ def _():
 # %% [markdown]
 # Two lines, one curve, although no device ever held all of the logits or the velocity.
 #
-# **How long does it take?** The bytes of your step, for 16 GB of gradients, travel over
-# [NVLink](https://www.nvidia.com/en-us/data-center/h100/) inside a machine of H100s, or
-# over a network card between machines. Computing a step of Llama 3 8B on 8,192 tokens
-# per GPU takes about a second (6 x 8 billion x 8,192 operations, at 400 TFLOP/s).
+# **How long does it take?** The bytes of your step, for 16 GB of gradients and as much of
+# weights, travel over [NVLink](https://www.nvidia.com/en-us/data-center/h100/) inside a
+# machine of H100s, or over a network card between machines. Computing a step of Llama 3
+# 8B on 8,192 tokens per GPU takes about a second (6 x 8 billion x 8,192 operations, at
+# 400 TFLOP/s).
 #
 # <!-- NVIDIA's data sheet of the H100 SXM, read in November 2026: NVLink 900 GB/s in both
 # directions together, 989 TFLOP/s in bfloat16 without sparsity, of which 40 % are taken
@@ -821,17 +823,16 @@ def _():
 # **Next**: [lesson 3](03_pmap_training.ipynb), training with several devices.
 
 # %% [markdown]
-# **Your score.** The scorecard shows what the checks above said last; run it again
-# after the second part. Save the notebook, then run `make grade` in a terminal, in the
-# course's folder: it grades the saved file as a class's work is graded.
+# **Your score.** Run the scorecard again after the second part. Save the notebook, then
+# run `make grade` in a terminal: it grades the saved file as a teacher would.
 
 # %% scorecard=true
 
 # %% [markdown]
 # ## Going further
 #
-# **28 GB from each GPU in every step: must it be so much?** You build the ring behind
-# an all-reduce, one that sends a quarter of the bytes, and a layer that sends sums
+# **28 GB from each GPU in every step: must it be so much?** You build the ring behind an
+# all-reduce, one that sends a quarter of float32's bytes, and a layer that sends sums
 # instead of a batch; together they train a network. First run all cells above again.
 
 # %% [markdown]
@@ -851,10 +852,11 @@ titles = ["at first", *(f"after send {number}" for number in range(1, 4))]
 draw_steps(parts, titles, complete=4, row="chunk", ring=True)
 
 # %% [markdown]
-# These three sends are a reduce-scatter: each device holds one finished chunk (device
-# `d` chunk `d + 1`, not `d` as after `psum_scatter`). Three more hand the finished
-# chunks on: an all-gather. Number the sends through both halves, from `s = 0` to `2 D -
-# 3`: in each, device `d` sends chunk `d - s` and receives chunk `d - s - 1`, modulo D.
+# These three sends are a reduce-scatter: each device holds one finished chunk (device `d`
+# chunk `d + 1`, not `d` as after `psum_scatter`). Three more hand the finished chunks on:
+# an all-gather. Number the sends through both halves, from `s = 0` (the picture's send 1)
+# to `2 D - 3`: in each, device `d` sends chunk `d - s` and receives chunk `d - s - 1`,
+# modulo D.
 
 # %% [markdown]
 # ### Exercise 2.5: ring_all_reduce
@@ -1069,14 +1071,14 @@ def _():
 
 # %% [markdown]
 # ## 9. Statistics of the whole batch
-
-# %% [markdown]
-# ### Exercise 2.7: sync_batch_norm
 #
 # BatchNorm normalises each feature by the batch's mean and variance. Split a batch of
 # 32 images over 16 devices, and each device normalises by the statistics of *two*: it
 # is now a different model, and usually a worse one. **Synchronised** statistics are the
 # remedy: PyTorch's `SyncBatchNorm`, Flax's `BatchNorm(axis_name="i")`.
+
+# %% [markdown]
+# ### Exercise 2.7: sync_batch_norm
 #
 # Write `sync_batch_norm(x, axis_name, eps)`. It gets this device's rows, `x: (B, F)`,
 # as many on each device, and returns `(y, mean, var)`: mean and variance (as `jnp.var`)
@@ -1140,9 +1142,9 @@ def _():
     print("Two images on each device. Distance from one device's features, on average:")
     print(f"  each device by its own two images: {np.abs(alone - right).mean():.2f}")
     print(f"  by your sync_batch_norm:           {np.abs(found - right).mean():.2f}")
-    print("Of two images, a feature that differs becomes -1 and 1, whatever it was:")
-    print("  own: ", *(f"{value:5.2f}" for value in alone[0, :, :3].ravel()))
-    print("  sync:", *(f"{value:5.2f}" for value in found[0, :, :3].ravel()))
+    print("Of two images, a feature becomes -1 and 1. Three features, in pairs:")
+    print("  own: ", *(f"{value:5.2f}" for value in alone[0, :, :3].T.ravel()))
+    print("  sync:", *(f"{value:5.2f}" for value in found[0, :, :3].T.ravel()))
 
 
 # %% [markdown]

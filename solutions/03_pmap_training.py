@@ -73,7 +73,8 @@ zeros = Line(*np.zeros((2, num_devices), np.float32))
 step = jax.pmap(line_step, axis_name="devices")
 line = step(zeros, line_x, line_y)
 shown = {"weight": zeros.weight, "x": line_x}  # and likewise bias and y
-draw_pmap("line_step", shown, {"weight": line.weight}, sync="pmean of the\ngradients")
+sync = "pmean of the\ngradients, then\nthe update"
+draw_pmap("line_step", shown, {"weight": line.weight}, sync=sync)
 
 # %% [markdown]
 # **Predict, then run.** After 1000 steps, how far apart are the eight replicas? And how
@@ -418,12 +419,13 @@ prediction("the gradient, in times that of one device", round(float(ratio), 1), 
 # |---|---|---|
 # | `pmap` | this device's own | the **gradients** |
 # | `shard_map`, parameters replicated | **summed** over all devices | the **loss** that you differentiate |
-# | `shard_map`, parameters cast before you differentiate | this device's own | the **gradients** |
+# | `shard_map`, `own = varying(params)` first, gradients for `own` | this device's own | the **gradients** |
 # | `shard_map(..., check_vma=False)` | this device's own | the **gradients** |
 #
-# For the second line, *differentiate what you mean*, the loss averaged over all devices: put
-# `pmean` inside the function that you differentiate. With `check_vma=False`, as in `pmap`,
-# a `pmean` inside the loss does not sync the gradients.
+# For the second line, *differentiate what you mean*, the loss averaged over all devices:
+# put `pmean` inside the function that you differentiate. Then each contribution carries a
+# factor 1/8, and the sum is the average. `check_vma=False` turns off the tracking of what
+# varies: as in `pmap`, a `pmean` inside the loss then syncs no gradients.
 #
 # Whenever you port a step, **compare one step's gradient with one device**.
 #
@@ -528,16 +530,17 @@ def _():
 # ## 4. A large batch in small pieces
 #
 # 8 devices x 64 rows = 512 rows: the **effective batch size**. More devices with 64 rows
-# each change the training; a rule of thumb for SGD is to raise the learning rate by the
-# same factor ([Goyal et al., 2017](https://arxiv.org/abs/1706.02677)).
+# each change the training; a rule of thumb for SGD is to raise the learning rate in
+# proportion ([Goyal et al., 2017](https://arxiv.org/abs/1706.02677)).
 #
 # The other way round, a recipe may ask for a large batch. The forward pass keeps
-# *activations* for the gradient, and those of so many rows may not fit into memory.
-# **Gradient accumulation** takes a device's rows in *microbatches*, one after the other,
-# adds up their gradients, and syncs once at the end.
+# intermediate results, the *activations*, for the gradient, and those of so many rows may
+# not fit into memory. **Gradient accumulation** takes a device's rows in *microbatches*,
+# one after the other, adds up their gradients, and syncs once at the end.
 #
-# **Predict, then run.** Below, a loop adds up four gradients of `w @ row`, 100 numbers
-# each, for replicated `w`. How many times the bytes of one sync does a device send?
+# **Predict, then run.** Below, a loop (`scan` hands `total` from row to row) adds up four
+# gradients of `w @ row`, 100 numbers each, for replicated `w`. How many times the bytes
+# of one sync does a device send?
 
 
 # %%
@@ -560,8 +563,9 @@ for program in (add_up, one_sync):
         print(f"{sent.bytes_moved:,.0f} bytes from each device: {sent}")
 
 # %% [markdown]
-# Four times: each round's gradient contains a `psum`. Section 3's table says which gradients
-# send nothing. They vary, so `scan` must start from zeros that vary, too: `varying(zeros)`.
+# Four times: each round's gradient contains a `psum`. Gradients that are the device's own
+# (section 3's table) send nothing. They vary, so `scan` must start from zeros that vary,
+# too: `varying(zeros)`.
 
 # %% [markdown]
 # ### Exercise 3.3: accumulated_step
@@ -650,7 +654,8 @@ def accumulated_step(params, x, y, lr, num_devices):
 # ### Eight devices, the same model
 #
 # Now all three together, on 384 digits in each step, `accumulated_step` in four
-# microbatches. **Predict, then run**: what will differ, the loss, the bytes sent or the rows held?
+# microbatches. **Predict, then run**: what will differ, the loss, the bytes sent or the
+# rows held?
 
 
 # %%
@@ -737,16 +742,16 @@ def _():
 # </details>
 
 # %% [markdown]
-# ## Now in the wild
+# ## Whole programs
 #
-# - Whole programs are in the repository's `solutions/references/`:
-#   `pmap_linear_regression.py` is section 1, `keras_digits.py` section 6; `ensemble.py`
-#   trains eight CNNs *without* a sync.
+# In the repository's `solutions/references/`, `pmap_linear_regression.py` is section 1,
+# `keras_digits.py` section 6; `ensemble.py` trains eight CNNs
+# *without* a sync.
 #
 # **Next**: [lesson 4](04_sharding_api.ipynb), where the compiler inserts the collectives.
 #
 # **Your score.** Run the scorecard again after the second part. Save the notebook, then
-# run `make grade` in a terminal: it grades the saved file as a class's work is graded.
+# run `make grade` in a terminal: it grades the saved file as a teacher would.
 
 # %% scorecard=true
 
@@ -755,16 +760,15 @@ def _():
 #
 # Your step is right on eight devices. **Is the rest of the trainer?** Its evaluation ends
 # with a short batch, some layers depend on the whole batch, and eight machines wait
-# for their network in every step. Here you port it all.
+# for their network in every step.
 
 # %% [markdown]
 # ## 5. Every row once
 #
-# The size of a data set is rarely a multiple of the number of devices: 1,797 images on 8
-# devices leave 5 over. In evaluation every row must be counted exactly once. PyTorch's
-# `DistributedSampler` repeats rows so that every process gets equally many, and your
-# accuracy depends on the number of GPUs. Better pad the batch, and carry a *mask* that
-# says which rows are valid.
+# Divide 1,797 images over 8 devices, and 5 are left. In evaluation every row must be
+# counted exactly once. PyTorch's `DistributedSampler` repeats rows so that every process
+# gets equally many, and your accuracy depends on the number of GPUs. Better pad the
+# batch, with a *mask* of the valid rows.
 # <!-- torch.utils.data.DistributedSampler, drop_last=False (PyTorch 2.x): "padding_size"
 # indices from the beginning are added. -->
 #
@@ -884,7 +888,8 @@ def _():
 # - Its **BatchNorm** normalises each channel with the mean and variance of the batch, its
 #   *moments*, then applies a learned scale and shift. For predictions it keeps *running*
 #   moments, `stats`: `0.9 * old + 0.1 * new`.
-# - Its **dropout** keeps a random half of the units, `keep`.
+# - Its **dropout** zeroes a random half of the units and doubles the others: `keep` says
+#   which.
 
 
 # %%
@@ -1050,10 +1055,10 @@ def cnn_step(state, key, step, x, y, lr, num_devices):
 # %% check="cnn_step"
 
 # %% [markdown] built="cnn_step"
-# SyncBatchNorm puts an all-reduce into the forward pass of *every* BatchNorm; that is one
-# reason why newer models normalise each token by itself (LayerNorm, RMSNorm). Under
-# `jax.jit` with a sharded batch (lesson 4) you would write neither function: `h.mean()`
-# is global, and one key draws one global mask.
+# SyncBatchNorm puts two all-reduces into the forward pass of *every* BatchNorm, more into
+# the backward pass. Newer models normalise each token by itself (LayerNorm, RMSNorm),
+# which needs none. Under `jax.jit` with a sharded batch (lesson 4) you would write
+# neither function: `h.mean()` is global, and one key draws one global mask.
 
 # %% [markdown]
 # **Predict, then run.** Your step trains on one device, then on all, with the same key.
@@ -1090,9 +1095,9 @@ def _():
 # %% [markdown]
 # ## 7. Sending ten times less
 #
-# What if the devices step alone, `H` times, and only then agree? Replicas that see different
-# rows drift apart (lesson 1). But if they meet again in time, their average is a good
-# model.
+# What if the devices step alone, `H` times, and only then agree? Replicas that see
+# different rows drift apart (lesson 1). But if they meet again in time, their average is
+# a good model.
 #
 # [DiLoCo](https://arxiv.org/abs/2311.08105) adds an *outer* optimizer. After `H` steps
 # from `params`, a replica holds `own`. Treat `params - own` as a gradient, the *outer
@@ -1216,8 +1221,8 @@ def _():
 
 
 # %% [markdown]
-# Ten times fewer bytes, and no accuracy lost. Momentum lowers the loss: plain
-# averages of the replicas end at 0.12, as lockstep does. Your trainer now works on many
-# devices, and you know how to show that it is right.
+# Ten times fewer bytes, and no accuracy lost. The lower loss is not due to fewer syncs:
+# the outer momentum lengthens the steps. Without it both end at 0.12. Your trainer now
+# works on many devices, and you know how to show that it is right.
 # <!-- The same 20 rounds with params - g in place of the outer step: held-out loss 0.116,
 # against 0.120 in lockstep; measured in 2026-11. -->

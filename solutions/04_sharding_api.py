@@ -203,8 +203,9 @@ def _():
 #
 # When the output of one layer has a different sharding from the one that the next layer
 # needs, the compiler has to move data, which is called *resharding*. The **compiled**
-# program tells you what it costs: `compiled(f, *arrays)` below lists its collectives. (In plain JAX, `jax.jit(f).lower(...).compile().as_text()` shows them.)
-# `out_shardings=` of `jax.jit` says how a result must be sharded.
+# program tells you what it costs: `compiled(f, *arrays)` below lists its collectives. (In
+# plain JAX, `jax.jit(f).lower(...).compile().as_text()` shows them.) `out_shardings=` of
+# `jax.jit` says how a result must be sharded.
 #
 # **Predict, then run.** A matrix of 64 KiB is on 8 devices, sharded or replicated.
 # Which of the three moves costs nothing, and which costs most?
@@ -711,8 +712,8 @@ def _():
 # device in a step. FSDP gathers the weights twice and reduce-scatters the gradients
 # once, 28 MiB each time: 84 MiB, half as much again. (The CPU's compiler
 # writes a reduce-scatter as an all-reduce, 28 MiB more: hence 112, and ZeRO-1's 84
-# instead of 56.) Tensor parallelism sends activations, which are
-# small for 64 rows and grow with the batch.
+# instead of 56.) Tensor parallelism sends 8 MiB of gradients along `"data"`, and 1.5 MiB
+# of activations, which grow with the batch.
 #
 # The next cell trains with your `init_sharded` and your `fsdp_step`, on one device and
 # on eight.
@@ -745,10 +746,10 @@ def _():
 # %% [markdown]
 # ## 8. Choose a layout
 #
-# Eight GPUs of one machine, a *node*, send each other 450 GB/s over NVLink. Between
-# nodes a GPU has its share of the network: [50 GB/s in a DGX
-# H100](https://docs.nvidia.com/dgx/dgxh100-user-guide/introduction-to-dgxh100.html),
-# with a card for every GPU, and less in some clouds. So what crosses the network?
+# Eight GPUs of one machine, a *node*, send each other 450 GB/s over NVLink. Between nodes
+# a GPU has its share of the network: [50 GB/s in a DGX
+# H100](https://docs.nvidia.com/dgx/dgxh100-user-guide/introduction-to-dgxh100.html), with
+# a card for every GPU, and less in some clouds.
 #
 # <!-- DGX H100 user guide, read in November 2026: eight ConnectX-7 of 400 Gbit/s. -->
 #
@@ -860,8 +861,8 @@ def _():
 # figures.)
 #
 # **Predict, then run.** The cell plans your `fsdp_step` in the layout of your
-# `choose_layout`, for 8 and for 64 H100s, with 4,096 tokens for each GPU. Does it fit?
-# Is the step bound by computing, by NVLink or by the network?
+# `choose_layout`, for 8 and for 64 H100s, with 4,096 tokens (rows of `x`) for each GPU.
+# Does it fit? Is the step bound by computing, by NVLink or by the network?
 
 
 # %%
@@ -885,7 +886,7 @@ def show_plan(found):
     for link, seconds in found.links.items():
         over = f"over {names[link]}: {seconds:.2f} s"
         print(f"  sends {sent_over(link, found):.1f} GB {over}")
-    print(f"  computes {found.compute:.2f} s; a step takes {found.seconds:.2f} s")
+    print(f"  products take {found.compute:.2f} s; a step takes {found.seconds:.2f} s")
 
 
 # %%
@@ -902,8 +903,9 @@ def _():
 # %% [markdown]
 # It fits. Each GPU holds 10.5 GB of state, 0.3 GB of batch and 13.4 GB of temporary
 # arrays: 3.5 GB of gradients, the rest mostly activations. Computing takes longest,
-# 0.43 s, but the step takes 0.56 s, because not all sending hides behind it. On eight
-# machines 6 GB of gradients from each GPU also cross the network, layer by layer.
+# 0.43 s, but the step takes 0.56 s, because little of the sending hides behind it. On
+# eight machines 6 GB of gradients from each GPU also cross the network, layer by layer,
+# and none of that hides.
 #
 # From how many tokens on does computing take as long as sending? A token costs 6 FLOPs
 # per parameter (2 forward, 4 backward), FSDP sends three times 7/8 of the weights, and
@@ -911,14 +913,14 @@ def _():
 
 
 # %%
-def tokens_to_hide(chip, passes, num_devices, bytes_per_number=4):
+def tokens_to_match(chip, passes, num_devices, bytes_per_number=4):
     sent = passes * (num_devices - 1) / num_devices * bytes_per_number  # a parameter
     # FLOPs a second of float32 products, and the share of them that programs reach.
     return sent / chip.link_rate * chip.flops_32 * chip.reached / 6
 
 
 for name, passes in (("data parallel", 2), ("FSDP", 3)):
-    tokens = tokens_to_hide(CHIPS["h100"], passes, 8)
+    tokens = tokens_to_match(CHIPS["h100"], passes, 8)
     print(f"{name}: {math.ceil(tokens)} tokens per GPU")
 
 
@@ -933,7 +935,7 @@ def _():
 
 # %% [markdown]
 # The plan of your program agrees with the formula: what is sent does not grow with the
-# tokens. A network that is nine times slower than NVLink would need nine times as many.
+# tokens. Over a network nine times slower than NVLink, it would take nine times as many.
 # This answers the opening question: no line of the step changed, and the losses stayed
 # the same (section 7). What it costs:
 #
@@ -941,7 +943,7 @@ def _():
 # |---|---|---|
 # | weights, gradients, Adam on a GPU | 112 GB: does not fit | 14 GB |
 # | sent per step and GPU, in float32 | 49 GB | 73 GB |
-# | tokens per GPU that hide it | 1,026 | 1,539 |
+# | tokens per GPU from which computing takes longer | 1,026 | 1,539 |
 
 # %% [markdown]
 # ## Recap
@@ -1019,8 +1021,7 @@ def _():
 # - [Flax on many
 #   devices](https://flax.readthedocs.io/en/latest/guides/flax_gspmd.html); its model is
 #   in `solutions/references/dot_relu_dot.py`.
-# - [How to Scale Your Model](https://jax-ml.github.io/scaling-book/), the book to read
-#   next.
+# - [How to Scale Your Model](https://jax-ml.github.io/scaling-book/), a book.
 #
 # Older code has other names: `pjit` for `jax.jit`, `in_axis_resources=` for
 # `in_shardings=`, `with mesh:` for `jax.set_mesh(mesh)`, `ShardedDeviceArray` for
@@ -1029,9 +1030,8 @@ def _():
 # **Next**: [lesson 5](05_full_pipeline.ipynb), or the second part below.
 
 # %% [markdown]
-# **Your score.** The scorecard shows what the checks above said last; run it again
-# after the second part. Save the notebook, then run `make grade` in a terminal, in the
-# course's folder: it shows the same cards.
+# **Your score.** Run the scorecard again after the second part. Save the notebook, then
+# run `make grade` in a terminal: it shows the same cards.
 
 # %% scorecard=true
 
@@ -1326,9 +1326,10 @@ def _():
 # layers, along `"gpu"`; `jax.grad` turns each gather into a reduce-scatter of the
 # gradients by itself. What crosses the network comes after all loops.
 #
-# By default, all gathered weights are kept for the backward pass.
-# `jax.checkpoint(layer)` keeps only the layer's arguments, among them its own blocks of
-# the weights: the backward pass runs the layer again, gathers included.
+# Under `jit` the compiler gathered again for the backward pass. Here, `jax.grad` keeps
+# all gathered weights for it. `jax.checkpoint(layer)` keeps only the layer's arguments,
+# among them its own blocks of the weights: the backward pass runs the layer again,
+# gathers included.
 #
 # The frame below maps with `check_vma=False`, so that JAX adds no `psum` of its own
 # (lesson 3).
@@ -1414,8 +1415,9 @@ def hsdp_step(params, xs, ys, lr, mesh):
 # %% [markdown] hints="hsdp_step"
 # - Write the layer first: two `jax.lax.all_gather(..., "gpu", axis=..., tiled=True)`,
 #   then the products. `jax.checkpoint(layer)` goes into the scan over layers.
-# - Divide the mean over own rows by the number of GPUs times that of microbatches: then
-#   sums over devices are means. No `psum` inside the function that you differentiate.
+# - Divide the mean over own rows by the number of all GPUs (`mesh.size`) times that of
+#   microbatches: then sums over devices are means. No `psum` inside the function that you
+#   differentiate.
 # - Accumulate as `accumulated_step` does. After the loop, `psum` the gradients over
 #   `"node"` and the loss over both axes.
 
@@ -1454,7 +1456,8 @@ def _():
 # holds *while* the next piece travels around the ring: D products and D - 1 sends.
 #
 # **Predict, then run.** One product of a layer with `w: (4096, 4096)` in bfloat16,
-# sharded over eight H100s, with 2,048 rows on each. How much time do pieces save: about
+# sharded over eight H100s, with 2,048 rows on each: a piece takes 9 microseconds to send
+# and 11 to multiply. How much time do pieces save: about
 # 1/8, 1/2 or 7/8?
 
 # %%
@@ -1478,8 +1481,7 @@ title = "A product with w sharded over 8 devices, 2,048 rows: device 0"
 draw_timeline(bars, "microseconds", title)
 
 # %% [markdown]
-# A piece takes about as long to send as to multiply, so almost half of the time goes
-# away, on paper.
+# Almost half of the time goes away, on paper.
 #
 # What can overlap is decided by **data flow**, not by the order of your lines: a
 # product and a send, neither of which needs the other's result.
@@ -1496,7 +1498,7 @@ draw_timeline(bars, "microseconds", title)
 # rows of `X`, `x: (M, D * K)`. Write `overlapped_matmul(x, w, axis_name)`, which runs
 # on each device, under `pmap` or `shard_map`, and returns that device's rows of `X @
 # W`. In each of `D` rounds, multiply the piece that is here by the columns of `x` that
-# belong to it, and send the piece on.
+# belong to it; in all but the last, also send the piece on.
 #
 # ```python
 # # 8 devices, on each: x: f32[2, 24], w: f32[3, 5]; W is f32[24, 5]

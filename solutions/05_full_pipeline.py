@@ -4,7 +4,7 @@
 # COLAB_BADGE
 #
 # Training Llama 3 405B took 16,384 GPUs. In 54 days it was interrupted 466 times, 419
-# of them unplanned: a GPU, a network card or a host had failed ([the
+# of them unplanned, mostly because a GPU, a network card or a host had failed ([the
 # paper](https://arxiv.org/abs/2407.21783), section 3.3.4). That is one surprise every
 # three hours. What must a training program look like for such a run to finish all the
 # same, with exactly the model that it would have had without a failure?
@@ -195,7 +195,8 @@ def batches(data, batch_size, sharding, seed, start_step):
 # %% [markdown] hints="batches"
 # - Batch k holds `batch_size` positions of the endless line, from `k * batch_size` on;
 #   `np.divmod(places, N)` gives each place's epoch and its index there.
-# - Write a function `ready(step)` that makes one batch; then `now, ahead = ahead, ready(step)`, then `yield now`.
+# - Write a function `ready(step)` that makes one batch; then `now, ahead = ahead,
+#   ready(step)`, then `yield now`.
 
 # %% check="batches"
 
@@ -341,8 +342,8 @@ prediction("bytes of the loop, in all-reduces of the gradients", round(times, 1)
 # Write `make_train_step(loss_fn, optimizer, mesh, num_microbatches)`. It returns a
 # compiled function `step(state, batch) -> (state, metrics)`. The state is `{"params",
 # "opt_state"}`, replicated; a batch is a tuple of arrays, split by rows over `"data"`.
-# `loss_fn(params, *batch)` is a mean over rows. `microbatches_of` and `updated` are
-# yours to use, inside or outside of a `shard_map`.
+# `loss_fn(params, *batch)` is a mean over rows. `microbatches_of` (inside a
+# `shard_map`: outside, it would move rows between devices) and `updated` are yours to use.
 #
 # ```python
 # step = make_train_step(digits_loss, make_sgd(), mesh, num_microbatches=4)
@@ -904,8 +905,8 @@ def _():
 # - **Files of your own are written by process 0**, into a folder that all can see.
 #
 # Below, section 1's pipeline keeps a copy of its weights every 20 steps. `write_script`
-# puts it into a file with the call above; `run_script` starts that file once per
-# process.
+# puts it and what it uses into a file with the call above; `run_script` starts that file
+# once per process.
 
 
 # %%
@@ -959,9 +960,9 @@ print(f"largest difference of 120 losses is below 1e-4: {largest < 1e-4}")
 # %% [markdown]
 # The survivor can only wait: the compiled program needs all eight devices. In the end it
 # is aborted, because its partner has sent no *heartbeat*, its sign of life, for 100
-# seconds. A *launcher* (here `run_script`; else SLURM, Kubernetes, `torchrun`) ends it sooner
-# and starts all processes again. So the unit that fails is the whole job; it goes on at
-# step 40.
+# seconds. A *launcher* (here `run_script`; else SLURM, Kubernetes, `torchrun`) ends it
+# sooner and starts all processes again. So the unit that fails is the whole job; it goes
+# on at step 40.
 #
 # The losses agree up to rounding: two processes add up in a different order than one.
 # *Bit for bit* holds for the same devices in the same processes (on GPUs with
@@ -972,10 +973,9 @@ print(f"largest difference of 120 losses is below 1e-4: {largest < 1e-4}")
 # %% [markdown]
 # ## 7. The training program
 #
-# What is left is the program around all this, and one thing that has been missing since
-# lesson 4: here the state is **sharded**, weights and Adam's moments alike, as in FSDP.
-# Where the `shard_map` of your step asks for replicated parameters, `jit` gathers them
-# (all at once, not layer by layer). These functions are given:
+# From here on, the state is **sharded** as in lesson 4: weights and Adam's moments alike,
+# as in FSDP. Where the `shard_map` of your step asks for replicated parameters, `jit`
+# gathers them (all at once, not layer by layer). These functions are given:
 #
 # | function | what it does |
 # |---|---|
@@ -1149,11 +1149,12 @@ def open_log(config, step):  # returns write(step, metrics) and flush()
 # a restart loses nothing but the steps since the last checkpoint: that is what you
 # build now.
 #
-# Write `fit(config)`. It trains to step `config["num_steps"]` and returns the
-# parameters. Use your `batches` (with `config["seed"]`, sharded by rows over the mesh's
-# "data"), `make_train_step` (inside `keep_layout`), `save_state` and, by `resume`,
-# `restore_state`; `write` the metrics of each step. Checkpoints go to `directory/checkpoints`, with
-# `settings_of(config)` as facts; `open_manager` creates that folder.
+# Write `fit(config)`. It trains to step `config["num_steps"]` and returns the parameters.
+# Use your `batches` (with `config["seed"]`, sharded by rows over the mesh's "data"),
+# `make_train_step` (inside `keep_layout`), `save_state` and, by `resume`,
+# `restore_state`; `write` the metrics of each step. Checkpoints go to
+# `directory/checkpoints`, with `settings_of(config)` as facts; `open_manager` creates
+# that folder.
 #
 # ```python
 # config = config_of("/tmp/run", num_steps=200)  # 64 rows a batch, saves every 50 steps
@@ -1194,8 +1195,8 @@ def fit(config):
     # A first start and a restart run the same lines: a separate path for resuming would be
     # the path that nobody tests. Flush before save, so that no checkpoint is ahead of the
     # log.
-    mesh, optimizer = make_mesh(config["num_devices"]), make_optimizer(config)
     (data, loss_fn, init), count = make_task(config), config["num_microbatches"]
+    mesh, optimizer = make_mesh(config["num_devices"]), make_optimizer(config)
     with open_manager(f"{config['directory']}/checkpoints", config["keep"]) as manager:
         start, state = resume(manager, config, init, optimizer, mesh)
         train_step = make_train_step(loss_fn, optimizer, mesh, count)
@@ -1213,7 +1214,7 @@ def fit(config):
 
 
 # %% [markdown] hints="fit"
-# - Order: mesh, task, manager, `resume`, step, log, stream, loop.
+# - Order: task, mesh, manager, `resume`, step, log, stream, loop.
 # - `resume` covers the first start, too: step 0 and the first state. In the loop: step,
 #   write; where a save is due, flush, then save.
 # - Leaving `with open_manager(...) as manager:` waits until the last save is complete.
@@ -1245,7 +1246,8 @@ def _():
 
 # %% [markdown]
 # `write_script("pipeline.py", run_fit)` turns it into a script for one GPU, or for a
-# cluster with `num_devices` devices in all processes:
+# cluster with `num_devices` devices in all processes (`cluster` makes it call
+# `jax.distributed.initialize()`):
 #
 # ```
 # python pipeline.py '{"directory": "/tmp/run", "num_devices": 1}'
@@ -1259,10 +1261,10 @@ def _():
 # %% [markdown]
 # ## 8. What takes the time?
 #
-# **Predict, then run.** Below, the host takes 20 ms to make each batch, and your step
-# about as long or longer. One loop reads each loss at once, as `print(float(loss))`
-# does; the other reads it one step late, as `write` does. What share of the first
-# loop's time does the second one take?
+# **Predict, then run.** Below, the host takes 20 ms to make each batch, and your step its
+# own time. One loop reads each loss at once, as `print(float(loss))` does; the other
+# reads it one step late, as `write` does. What share of the first loop's time does the
+# second one take?
 
 
 # %%
@@ -1301,8 +1303,8 @@ def _():
 
 
 # %% [markdown]
-# Read at once, the two times add up. Read one step late, they overlap: at best,
-# only the longer one counts (here it took 0.6 to 0.9 of the time).
+# Read at once, the two times add up. Read one step late, they overlap: at best, only the
+# longer one counts. (Here, on shared cores, 0.6 to 0.9 of the time.)
 #
 # Where a step itself is slow, look inside: `jax.profiler.trace(directory)` records what
 # each device did.
@@ -1323,7 +1325,7 @@ def _():
 
 # %% [markdown]
 # In each step you see your loop (its four microbatches are one bar), then its one sync,
-# where a device that is early waits for the slowest.
+# where a device that is early waits for the slowest, and last the optimizer.
 
 # %% [markdown]
 # ## 9. All together
@@ -1368,8 +1370,9 @@ def _():
 
 
 # %% [markdown]
-# Nothing differs. Before you leave a run of your own alone overnight, go through this
-# list; your checks tick its lines.
+# Nothing differs: a batch depends on the step alone, the checkpoint holds what else a step
+# reads, and equal devices compute equal bits. Before you leave a run alone overnight, go
+# through this list; your checks tick its lines.
 
 # %%
 checklist(
@@ -1458,15 +1461,13 @@ checklist(
 #
 # - On SLURM, Kubernetes and TPU pods: `docs/clusters.md` here.
 # - [MaxText](https://github.com/AI-Hypercomputer/maxtext) trains language models with
-#   these parts; [Orbax](https://orbax.readthedocs.io/) has many more options.
+#   these parts; [Orbax](https://orbax.readthedocs.io/) saves them.
 # - The [scaling book](https://jax-ml.github.io/scaling-book/).
-# - In `solutions/references/`: `sharded_pipeline.py`, the smallest pipeline;
-#   `ensemble.py`; `pmap_linear_regression.py`; `keras_digits.py`.
+# - `solutions/references/sharded_pipeline.py`: the smallest pipeline.
 
 # %% [markdown]
-# **Your score.** The scorecard shows what the checks above said last. Save the notebook,
-# then run `make grade` in a terminal, in the course's folder: it grades the saved file as
-# a class's work is graded.
+# **Your score.** Save the notebook, then run `make grade` in a terminal: it grades the
+# saved file as a teacher would.
 
 # %% scorecard=true
 
@@ -1551,7 +1552,7 @@ def layer_shapes(num_layers, width, heads):
 # For the gradient, a `scan` over layers keeps everything that each layer computed: for
 # 32 layers of width 4,096 and 8,192 tokens in 16 bits, 36.5 GB ([Korthikanti et
 # al.](https://arxiv.org/abs/2205.05198)). Keep only each layer's *input*, and it is 2.1
-# GB. The rest is computed again in the backward pass, for about a third more
+# GB. The rest is computed again in the backward pass, for a quarter to a third more
 # arithmetic. This is **activation checkpointing**, or *remat*.
 #
 # Write `run_layers(layer, params, x)`. It returns the result of applying L layers in
@@ -1646,9 +1647,9 @@ def _():
 
 
 # %% [markdown]
-# The plain scan keeps 5 GB of a layer, not 1.1: attention scores and the steps inside
-# GELU count here, which fused kernels do not store. Your backward pass costs 2.7, not 3:
-# a layer's last product is not needed again.
+# The plain scan keeps 5 GB of a layer, not 36.5 / 32 = 1.1: attention scores and the
+# steps inside GELU count here, which fused kernels do not store. Your backward pass costs
+# 2.7, not 3: a layer's last product is not needed again.
 
 # %% [markdown]
 # ## 11. A pipeline
@@ -1807,12 +1808,11 @@ def most_kept(schedule, s):  # microbatches that stage s keeps at once
 draw_turns(gpipe(4, 6), "GPipe, six microbatches")
 
 # %% [markdown]
-# Every stage keeps all six. So GPipe is in a dilemma: more microbatches of one size make the
-# bubble smaller, and the memory larger. **1F1B**, one forward, one backward
+# Every stage keeps all six. So GPipe is in a dilemma: more microbatches of one size make
+# the bubble smaller, and the memory larger. **1F1B**, one forward, one backward
 # ([PipeDream-Flush](https://arxiv.org/abs/2006.09503),
-# [Megatron](https://arxiv.org/abs/2104.04473)'s default), goes backward over a
-# microbatch as soon as it can. Its bubble is the same. But stage s keeps at most S - s
-# microbatches.
+# [Megatron](https://arxiv.org/abs/2104.04473)'s default), goes backward over a microbatch
+# as soon as it can. Its bubble is the same. But stage s keeps at most S - s microbatches.
 #
 # `run_schedule` below puts stage s on device s and does what each tick says.
 

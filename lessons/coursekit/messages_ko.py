@@ -396,6 +396,7 @@ MESSAGES = {
     '**A good place for a pause.** Save the notebook. When you come back, first run all cells above again: what follows needs their names.': '**쉬어 가기 좋은 곳입니다.** 노트북을 저장하세요. 돌아오면 먼저 위의 셀을 모두 다시 실행하세요. 다음 내용에는 그 셀들의 이름이 필요합니다.',
     'data parallel': '데이터 병렬',
     'same numbers': '같은 값',
+    '**Your score.** Run the scorecard again after the second part. Save the notebook, then run `make grade` in a terminal: it grades the saved file as a teacher would.': '**점수.** 둘째 부분을 마치면 점수표를 다시 실행하세요. 노트북을 저장하고 터미널에서 `make grade`를 실행하세요. 저장된 파일을 강사처럼 채점합니다.',
     '*About 20 minutes. Difficulty 2 of 3. 2 points.*': '*약 20분. 난이도 2/3. 2점.*',
     'After this lesson you can': '이 강의를 마치면 할 수 있는 것',
     'no recompilation': '다시 컴파일하지 않음',
