@@ -180,6 +180,20 @@ class Lesson:
             self.namespace.clear()
             self.namespace.update(before)
 
+    def failed_in_classes(self, exercise, source, seeds, name="answer"):
+        """Returns the sets of statements that whole checks of these seeds fail."""
+        context, failed = self.judge.context, set()
+        before = context.seed
+        try:
+            for context.seed in seeds:
+                found = self.verdicts(exercise, source, name, judged=True)[exercise]
+                failed.add(
+                    tuple(s.name for s in found.statements if s.standing == FAILS)
+                )
+        finally:
+            context.seed = before
+        return failed
+
     def drawn_comparisons(self, exercise):
         """Lists the arguments of a check's calls of `expect_like_solution`.
 

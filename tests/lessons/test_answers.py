@@ -175,6 +175,9 @@ class Answers:
             seeds = seeds[: FEWER_DRAWS.get(drawn.exercise)]
         given = drawn.exercise, drawn.source, seeds, str(drawn)
         failed = {*lesson.failed_by_draw(*given)}
+        if drawn.kind == "wrong" and len(failed) > 1:
+            # The check's own cases, which no class draws, may decide all the same.
+            failed = lesson.failed_in_classes(*given)
         assert failed == {()} if drawn.kind == "right" else len(failed) == 1
 
     @pytest.mark.parametrize("seed", SEEDS)
