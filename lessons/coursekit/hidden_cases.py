@@ -27,6 +27,7 @@ class Case:
             `expect_like_solution` says of all cases.
         mentions: values that the error's text must name, where the solution raises.
         rtol, atol: tolerance of the values, where rounding alone does not decide it.
+            An `atol` alone is added to what rounding the arguments explains.
         is_altered: whether it is another case with larger or smaller numbers.
     """
 

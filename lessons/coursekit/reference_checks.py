@@ -290,11 +290,13 @@ def compare_value(
             pieces = seen.layout.get(path, ())
             return leaf_difference(name, found[path], leaf, *close, pieces)
 
+        atol = case.atol or 0
         if case.rtol is not None or not is_float(leaf):
-            problem = differs(case.atol or 0)
-        elif problem := differs(tolerance(leaf, [])):
+            problem = differs(atol)
+        elif problem := differs(atol + tolerance(leaf, [])):
             moved = moved or rounded_results(name, case)
-            problem = differs(tolerance(leaf, [result.get(path) for result in moved]))
+            others = [result.get(path) for result in moved]
+            problem = differs(atol + tolerance(leaf, others))
         if problem:
             general = cause_of_nan_and_inf(seen.value, solved.value)
             rows = {"seen": problem[1], "expected": LIKE_SOLUTION}

@@ -12,6 +12,7 @@ from unittest import mock
 
 import jax
 import nbformat
+import numpy as np
 
 from coursekit import materials, reference_checks
 from coursekit.checks import CheckModule, Solutions
@@ -244,7 +245,8 @@ class KeptPrograms:
             return result
 
         case = Case(*arguments, axis=axis)
-        fixed = [one for one in jax.tree.leaves(arguments) if type(one) is float]
+        scalars = float | np.generic  # what a program is traced for
+        fixed = [x for x in jax.tree.leaves(arguments) if isinstance(x, scalars)]
         key = function, case.shapes, *fixed
         try:
             compiled = self.programs.setdefault(key, jax.jit(program))

@@ -46,16 +46,19 @@ JUDGED = {*(CHOSEN if EVERY else CHOSEN[::5])}  # by both paths
 # In `make test`, which has three minutes.
 QUICK = {one for one in CHOSEN[::20] if one.exercise != "fit"}
 SEEDS = range(100, 108) if EVERY else ()
-# Of classes: right answers differ most from the solution by the rounding of the first.
-DRAWS = [24827953497020452807013752337905280633, *range(150 if EVERY else 24)]
+# Of classes. Right answers differ from the solution most by the rounding of those in
+# ROUNDED.
+ROUNDED = [24827953497020452807013752337905280633, 25]
+DRAWS = range(150 if EVERY else 24)
 # Each of its programs is compiled for several meshes: by default, so many classes draw.
 FEWER_DRAWS = {"make_train_step": 6}
-DECIDED_BY_DRAW = (  # once, by a distance of 0, by two signs of rounding that cancel
+DECIDED_BY_DRAW = (  # once: by a distance of 0, by signs of rounding, by cancellation
     *(
         "pairwise_distances: centred expansion",
         "pairwise_distances: expands the square",
     ),
     *("make_parallel_predict: forgets the bias", "shard_map_step: via sum and count"),
+    "diloco_round: fori loop",
 )
 
 
@@ -170,7 +173,7 @@ class Answers:
         assert not lesson.judge or untranslated(verdict, lesson) == []
 
     def test_no_draw_of_a_class_decides_about_a_statement(self, drawn, lesson):
-        seeds = DRAWS if drawn.kind == "right" else DRAWS[1:25]
+        seeds = [*ROUNDED, *DRAWS] if drawn.kind == "right" else [*DRAWS[:24]]
         if not EVERY:
             seeds = seeds[: FEWER_DRAWS.get(drawn.exercise)]
         given = drawn.exercise, drawn.source, seeds, str(drawn)
