@@ -530,7 +530,7 @@ def cases_of_fsdp_step():
     def cases(rng):
         for num_devices, sizes, *specs in (
             (2, (4, 2, 2, 1), whole, split, 7),
-            (3, (9, 3, 6, 2), other),
+            (3, (9, 3, 6, 3), other),
             (3, (9, 3, 6, 2), split),
             (3, (9, 3, 6, 2), split),
         ):
@@ -754,6 +754,8 @@ def cases_of_choose_layout():
             shapes = square(int(rng.integers(1, 9)), width)
             all_bytes = 16.0 * sum(map(math.prod, shapes.values()))
             yield Case(shapes, nodes, gpus, all_bytes / parts)
+        for parts in (8, 16):  # what fits depends on the memory
+            yield Case(square(1, 64), 4, 8, 16.0 * 2 * 64**2 / parts)
         for nodes, gpus in ((1, 8), (2, 4), (3, 2), (16, 8)):
             shapes = square(2, 3 * nodes * gpus)
             own = 16.0 * sum(map(math.prod, shapes.values())) / (nodes * gpus)

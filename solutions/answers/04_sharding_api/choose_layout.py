@@ -108,7 +108,7 @@ def choose_layout(shapes, nodes, gpus, memory):
     return axes, rules
 
 
-# %% wrong="remembers the first" fails="too large"
+# %% wrong="remembers the first" fails="fits; too large"
 """Chooses once for each shape of model and cluster, whatever the memory is."""
 
 chosen = {}

@@ -445,7 +445,7 @@ def fit(config):
     return state["params"]
 
 
-# %% wrong="starts over" fails="goes on; work is shared; refuses bad settings"
+# %% wrong="starts over" fails="goes on; refuses bad settings"
 """Never restores: it ends with the same bits, all steps later."""
 
 
