@@ -364,7 +364,7 @@ def test_the_pages_pods_start_workers_in_the_courses_folder():
         "DaskCluster",
     )
     [worker] = found["spec"]["worker"]["spec"]["containers"]
-    assert worker["workingDir"] == "/course"
+    assert worker["workingDir"] == "/opt/course"
     assert worker["args"][:3] == ["python", "-m", "distributed.cli.dask_worker"]
     assert understood(worker["args"][3:])["nthreads"] == 1
     [scheduler] = found["spec"]["scheduler"]["spec"]["containers"]
