@@ -28,8 +28,8 @@
 # devices, and `lax.axis_index("i")` is the number of this one.
 #
 # In this lesson every array has one row per device. The helper `spmd` removes a block's
-# first axis, of size 1, before `f` and restores it afterwards, so that `f` is simply what
-# one device does with its row.
+# first axis, of size 1, before `f` and restores it afterwards, so `f` is what one device
+# does with its row.
 
 # %%
 from jax import lax
@@ -89,7 +89,7 @@ with_pmap = jax.pmap(average, axis_name="i")(tree)
 same = [np.allclose(with_shard_map[key], with_pmap[key]) for key in tree]
 print("same numbers:", all(same))
 print("a mean on each device:", jax.tree.map(np.shape, with_shard_map))
-# In one mean the split axis stays, of size 1, as in a block.
+# Without spmd, the mean keeps the block's first axis, of size 1.
 once = jax.shard_map(average, mesh=mesh, in_specs=P("i"), out_specs=P())
 print("out_specs=P(), one mean: ", jax.tree.map(np.shape, jax.jit(once)(tree)))
 
@@ -524,11 +524,10 @@ for name, f, check_vma in (
     print(f"{name}:", np.asarray(spmd(f, check_vma=check_vma)(weights)))
 
 # %% [markdown]
-# The average loss is the same number everywhere, but each device asks how it changes
-# with *its* copy (`2 d / D`, the second line), and no other device's gradient is in the
-# answer. **Averaging losses
-# does not average gradients.** The last line is what training needs: take gradients
-# first, then average them.
+# The average loss is the same number everywhere, but each device asks how it changes with
+# *its* copy (`2 d / D`, the second line; the first: below), and no other device's
+# gradient is in the answer. **Averaging losses does not average gradients.** The last
+# line is what training needs: take gradients first, then average them.
 #
 # **What `check_vma` is.** By default, `shard_map` tracks in the type of each value
 # whether it *varies* over the axis ("vma": varying manual axes): `jax.typeof(w)` is
@@ -573,7 +572,7 @@ for name, f, check_vma in (
 # slice of the velocity, `(n / D, ...)`, the `d`-th on device `d`. `n` is a multiple of
 # `D`. With `g_d` the `d`-th slice of the mean gradient, it returns the new `(weights,
 # velocity)`: its own slice of the velocity, `beta * velocity + g_d`, and all slices of
-# the weights, of which the `d`-th is the old one less `lr` times that new velocity.
+# the new weights: the `d`-th is the old one less `lr` times device `d`'s new velocity.
 #
 # ```python
 # # 8 devices: weights, grads: f32[16, 3]; velocity: f32[2, 3]
@@ -652,10 +651,9 @@ def _():
 # your functions. The logits are resharded by classes, so each word counts on the device
 # that has its class.
 #
-# The loss is reduced before `jax.grad`, which section 4 warns against. Here it is
-# right: all D devices return the same loss, so each gets D times its own share of the
-# gradient, and the mean in `sharded_update` is the sum of all shares, the whole
-# gradient.
+# The loss is reduced before `jax.grad`, which section 4 warns against. Here it is right:
+# all D devices return the same loss, so each gets D times its own share of the gradient,
+# and the mean in `sharded_update` is the sum of all shares.
 
 # %%
 rng, classes, tokens = np.random.default_rng(0), 4 * num_devices, 32
@@ -738,10 +736,9 @@ def _():
 
 
 # %% [markdown]
-# On eight GPUs, 62 milliseconds inside a machine are a footnote; over a network card
-# the same bytes take half as long as the computing. There, one hides them behind the
-# backward pass, or sends less, as in "Going further". And no: of Adam's 64 GB, a GPU
-# need keep only 8.
+# On eight GPUs, 62 milliseconds inside a machine are a footnote; over a network card the
+# same bytes take half as long as the computing. There, one hides them behind the backward
+# pass, or sends less. And no: of Adam's 64 GB, a GPU need keep only 8.
 
 # %% [markdown]
 # ## Recap
@@ -775,7 +772,8 @@ def _():
 
 # %% [markdown]
 # **2. Each device has its own copy of equal weights, and its own batch. The loss is
-# averaged with `pmean` before `jax.grad`. What happens to the copies?**
+# averaged with `pmean` before `jax.grad`, and each device steps by its own gradient. What
+# happens to the copies?**
 #
 # <details><summary>They stay equal: the loss is the same everywhere</summary>
 #
@@ -1127,8 +1125,8 @@ def sync_batch_norm(x, axis_name, eps):
 # %% check="sync_batch_norm"
 
 # %% [markdown] built="sync_batch_norm"
-# Sending `F` numbers instead of `B x F` is the pattern of this lesson: reduce first,
-# then communicate.
+# Reducing `2 F` numbers instead of sending `B x F` is the pattern of this lesson: reduce
+# first, then communicate.
 
 
 # %%

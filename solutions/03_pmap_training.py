@@ -73,7 +73,7 @@ zeros = Line(*np.zeros((2, num_devices), np.float32))
 step = jax.pmap(line_step, axis_name="devices")
 line = step(zeros, line_x, line_y)
 shown = {"weight": zeros.weight, "x": line_x}  # and likewise bias and y
-sync = "pmean of the\ngradients, then\nthe update"
+sync = "pmean of the\ngradients; then each\nupdates its own copy"
 draw_pmap("line_step", shown, {"weight": line.weight}, sync=sync)
 
 # %% [markdown]
@@ -544,7 +544,7 @@ def _():
 
 
 # %%
-def add_up(weights, rows):  # f32[100], replicated; on each device f32[4, 100]
+def add_up(weights, rows):  # f32[100], replicated, and f32[4, 100] on each device
     def add(total, row):
         gradient = jax.grad(lambda w: varying(w) @ row)(weights)
         return total + gradient, None
@@ -653,9 +653,9 @@ def accumulated_step(params, x, y, lr, num_devices):
 # %% [markdown]
 # ### Eight devices, the same model
 #
-# Now all three together, on 384 digits in each step, `accumulated_step` in four
-# microbatches. **Predict, then run**: what will differ, the loss, the bytes sent or the
-# rows held?
+# Now all three on 384 digits in each step, `accumulated_step` in four microbatches.
+# **Predict, then run**: what will differ, the loss, the bytes sent or the hidden layer's
+# size?
 
 
 # %%
@@ -674,7 +674,7 @@ def _():
         curves[name], _ = curve(step, params, digits(60, *shape), 1.0)
         seen = observe(step, params, *next(digits(1, *shape)), 1.0, traced=True)
         total = sum(one.bytes_moved for one in seen.collectives)
-        held = max({s[0] for s in seen.array_shapes if s[1:] == (32,)} - {64})  # w1
+        held = max({s[0] for s in seen.array_shapes if s[1:] == (32,)} - {64})  # w1 is 64 x 32
         print(f"{name:18} {total:9,.0f} bytes   {held:8} rows")
     draw_losses(curves, "loss", f"{rows} digits in each step", log=False)
     apart = np.ptp([*curves.values()], axis=0).max()
@@ -682,7 +682,8 @@ def _():
 
 
 # %% [markdown]
-# Only the last column: in microbatches, a device holds a quarter of the rows at once.
+# Only the last column: in microbatches, a device holds the hidden layer of a quarter of
+# its rows at once.
 
 # %% [markdown]
 # ## Recap
@@ -766,9 +767,9 @@ def _():
 # ## 5. Every row once
 #
 # Divide 1,797 images over 8 devices, and 5 are left. In evaluation every row must be
-# counted exactly once. PyTorch's `DistributedSampler` repeats rows so that every process
-# gets equally many, and your accuracy depends on the number of GPUs. Better pad the
-# batch, with a *mask* of the valid rows.
+# counted exactly once. PyTorch's `DistributedSampler` repeats rows to give processes
+# equally many, and your accuracy depends on the number of GPUs. Better pad the batch,
+# with a *mask* of the valid rows.
 # <!-- torch.utils.data.DistributedSampler, drop_last=False (PyTorch 2.x): "padding_size"
 # indices from the beginning are added. -->
 #
@@ -1222,7 +1223,8 @@ def _():
 
 # %% [markdown]
 # Ten times fewer bytes, and no accuracy lost. The lower loss is not due to fewer syncs:
-# the outer momentum lengthens the steps. Without it both end at 0.12. Your trainer now
-# works on many devices, and you know how to show that it is right.
+# the outer momentum lengthens the steps. Plain averages of the replicas end at 0.12, like
+# lockstep. Your trainer now works on many devices, and you know how to show that it is
+# right.
 # <!-- The same 20 rounds with params - g in place of the outer step: held-out loss 0.116,
 # against 0.120 in lockstep; measured in 2026-11. -->

@@ -1,6 +1,6 @@
 """Writes grades as CSV, or fills them into a file that Canvas or Moodle exported.
 
-Only in exports do names join the ids on which grading works.
+Grading works on ids. Names are joined to them here, on pages and in the formgrader.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class Classroom:
             ) from None
 
     def time_text(self, time: datetime.datetime) -> str:
-        """Writes a time, in UTC if it has no zone, as it is where the class is."""
+        """Writes a time in the class's zone; one without a zone is taken as UTC."""
         aware = time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
         return f"{aware.astimezone(self.zone):%Y-%m-%d %H:%M} {self.zone.key}"
 
@@ -259,7 +259,7 @@ class Classroom:
         return self.store.get(self.publication(submission).key)
 
     def names(self) -> dict[str, str]:
-        """Maps learners' ids to names, which only exports and pages show."""
+        """Maps learners' ids to their names; grading itself uses only the ids."""
         return read_names(self.roster)
 
     def earlier_path(self, submission: Submission) -> Path:

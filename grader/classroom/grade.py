@@ -225,7 +225,7 @@ def regrade(
     scheduler: str = "",
     apply: bool = False,
 ) -> int:
-    """Grades again what has a result, and lists each difference before it applies any.
+    """Grades submissions again, and lists all differences before it applies any.
 
     With `exercise` it grades those who tried it, and lists the differences in it. To
     `apply` these, the other exercises are checked, too, unless nothing that decides

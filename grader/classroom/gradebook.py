@@ -245,7 +245,7 @@ def save(
     is_new_file: bool = False,
     lost: Publication | None = None,
 ) -> None:
-    """Writes one result: the automatic scores, never a person's.
+    """Writes one result: the automatic scores, and a person's only where `lost`.
 
     Without a score (NEEDS_REVIEW) the scores stay open until a person gives them. Those
     that a person gave for an earlier file are kept, and marked to be looked at again,

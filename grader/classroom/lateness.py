@@ -110,7 +110,7 @@ def remember_earlier(
 
 
 class Lateness:
-    """The rules for late work of a class; `extensions` say until when who may submit.
+    """The rules for late work; `extensions` hold until when a learner may submit.
 
     Raises:
         ValueError: extensions.csv cannot be read, or names nobody; the setting of a
@@ -180,7 +180,7 @@ class Lateness:
     ) -> Late:
         """Brings the gradebook's facts up to date; returns how late it is.
 
-        The time of the newest file is no time of an earlier one that counts instead.
+        If an earlier file counts, the time of the newest file is not used.
         """
         submitted, due = row.assignment, row.assignment.assignment.duedate
         text, is_readable = small_text(submission.folder / TIME), True

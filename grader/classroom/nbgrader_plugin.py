@@ -1,7 +1,7 @@
 """Makes nbgrader's commands and formgrader grade, and write feedback, as `grade` does.
 
 nbgrader converts each submission twice: it cleans the file, then runs it. Here the
-first only reads it, whatever it holds, and the second is the whole of our grading.
+first step gives the released lesson, and the second is the whole of our grading.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class GradingExporter(NotebookExporter):
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **_: Any
     ) -> tuple[str, dict[str, Any]]:
-        """Returns the graded notebook's text; the gradebook then has the scores."""
+        """Returns the released lesson at first, then the graded notebook."""
         submission = submission_of(self.classroom, resources)
         lesson = self.classroom.lessons[submission.lesson]
         notebook = release(lesson)

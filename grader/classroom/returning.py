@@ -160,7 +160,7 @@ def release_to_exchange(
 
 
 def received_name(classroom: Classroom, submission: Submission) -> list[str]:
-    """Returns the path of a submission in its download; [] where it is not known."""
+    """Returns a submission's path in its download; [""] where it is not known."""
     return read_text(classroom.received_path(submission)).split("/")
 
 

@@ -170,7 +170,7 @@ def contradict(one: Row, other: Row) -> bool:
 def match(
     people: Iterable[Person], known: Set[str], roster: Mapping[str, Row]
 ) -> dict[str, Person]:
-    """Finds the person behind each known id, at most one for each, and for one each.
+    """Finds the person behind each known id; no two ids have the same person.
 
     What people.csv says decides: there an id may stand beside an e-mail address or a
     login that the people have.
@@ -298,7 +298,7 @@ def read_sections(path: Path) -> dict[str, set[str]]:
 
 
 def find_student(path: Path, text: str) -> str:
-    """Returns the id of the learner in whose line of people.csv alone this text is.
+    """Returns the id of the only learner whose line of people.csv has this text.
 
     A text that fits none, or several, comes back as it is; a section is nobody's.
     """

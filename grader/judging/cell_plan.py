@@ -71,9 +71,9 @@ def kind_of(cell: NotebookNode) -> str:
 
 
 def are_independent(own: Sequence[Step]) -> bool:
-    """Tells whether no cell of these can be to blame where another's exercise fails.
+    """Tells whether a failed exercise can only be the fault of its own cell.
 
-    That takes answers that only define, each name with one meaning in all of the cells.
+    It is so if answers only define, and each name has one meaning in all of the cells.
     """
     known = dict.fromkeys(dir(builtins), "builtin")
     for step in own:

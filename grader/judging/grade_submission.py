@@ -1,4 +1,4 @@
-"""Grades one submission: the pure function in the middle of everything."""
+"""Grades one submission by its solved lesson; stores and publishes nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The judge: a clean process that runs the checks and never a learner's code.
 
 Messages are JSON objects, which it reads from its standard input and writes to its
-standard output. The checks, with their hidden tests, are in here and nowhere else.
+standard output. A learner's session gets the visible checks, never the hidden cases.
 Learners' programs run in children of this process.
 """
 

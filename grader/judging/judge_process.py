@@ -37,7 +37,7 @@ class JudgeProcess:
 
     Contained unless `trusted`: its children run untrusted programs. The process ends
     with the thread that started it. It need not compile again what is in the folder
-    `compiled`; a trusted judge adds to it. Nor need it run solutions whose results are
+    `compiled`; a trusted judge adds to it. It need not run solutions whose results are
     in the file `known`.
     """
 
@@ -105,7 +105,7 @@ class JudgeProcess:
             raise self.failed("The judge has ended.") from None
 
     def receive(self) -> dict[str, Any]:
-        """Returns the next message, for which a program may run as long as it may."""
+        """Returns the next message; waits longer than any program may run."""
         longest = LONGEST * self.wall_s + MAX_SILENCE_S
         if not self.python.replies.poll(longest):
             raise self.failed(f"The judge gave no answer in {longest:g} s.")

@@ -1,6 +1,6 @@
 """Notes code that looks like an attack on the checking, or like honest debugging.
 
-It changes neither points nor status: checks run elsewhere, and an attack earns nothing.
+The points stay: checks run elsewhere, and an attack earns nothing. A sign is a note.
 It is found in imports and dotted names; one that is hidden better is not noted.
 """
 

@@ -94,7 +94,7 @@ class Trial:
         self.cleanup = contextlib.ExitStack()
         self.stopped: dict[str, CheckedExercise] = {}  # exercises that ended a session
         self.endings = collections.Counter[str]()  # how many sessions a cell has ended
-        self.limits_hit: dict[str, None] = {}  # by the learner's process
+        self.limits_hit: dict[str, None] = {}  # by learners' code, in any process
         self.evidence: dict[str, None] = {}  # answers that no honest process gives
         self.packages: dict[str, None] = {}  # that cells import and that are missing
         self.keyboard: dict[str, None] = {}  # cells that ask it for input
@@ -218,8 +218,8 @@ class Trial:
     ) -> dict[str, list[str]]:
         """Runs what comes before the learner's answers; returns the learner's errors.
 
-        Of the lesson's cells only the definitions run, unless they are to run `whole`,
-        with the cells that were left out.
+        The set-up runs, and the definitions of the lesson's other cells. With `whole`,
+        these cells run in full, and so do the cells that were left out.
 
         Raises:
             SessionEnded: a learner's cell ended the session.
@@ -288,8 +288,8 @@ class Trial:
     def source(self, step: Step, alone: str) -> str:
         """Returns what of a learner's cell runs.
 
-        Only its definitions, if it has ended a session or belongs to another exercise
-        than the one `alone`; nothing, if the definitions have ended a session, too.
+        All of it, unless it has ended a session or belongs to another exercise than
+        `alone`: then its definitions, or nothing if those ended a session, too.
         """
         endings = self.endings[step.name]
         is_other = alone and step.kind == "exercise" and step.name != alone

@@ -447,7 +447,7 @@ class Collection:
     def place(
         self, student: str, lesson: str, new: Version, versions: list[Version]
     ) -> None:
-        """Writes the new file into its place, unless the one there supersedes it.
+        """Writes the new file where there is none, or where it supersedes the one there.
 
         Raises:
             OSError: the file cannot be written.

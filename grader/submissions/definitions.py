@@ -33,7 +33,7 @@ def parse_cell(source: str) -> ast.Module:
 def definitions(source: str) -> str:
     """Keeps a cell's imports, functions and classes: what other cells may call.
 
-    One called `_` nobody calls: below `@needs(...)` it is what a cell does.
+    Nobody calls one named `_`: below `@needs(...)` it is what a cell does.
     """
     body = [
         node

@@ -57,7 +57,7 @@ def owners(
 
 
 def is_candidate(path: Sequence[str]) -> bool:
-    """Tells whether a file may be a submission: no other says whose folder it is in."""
+    """Tells whether a file may be a submission: only these show whose a folder is."""
     name = path[-1].lower()
     return ".ipynb" in name or name.endswith(".zip")
 
@@ -148,8 +148,8 @@ class Search:
     def read_names(self, files: Mapping[int, str], above: tuple[str, ...]) -> None:
         """Finds learners in the names of files side by side.
 
-        They are before the lesson or behind it: where more are told apart. A day is no
-        learner, unless another name is a number and no day.
+        They are taken from before or after the lesson, wherever more learners are
+        found. A date is no learner, unless another name is a number but no date.
         """
         stems = {number: stem(name) for number, name in files.items()}
         found = [
@@ -199,7 +199,7 @@ class Search:
         return rest
 
     def are_groups(self, folders: Mapping[str, Paths], is_sole: bool) -> bool:
-        """Tells whether folders are around several learners, and not one's each.
+        """Tells whether folders hold several learners, rather than belong to one each.
 
         Side by side they are, if each file names a learner beside its lesson, and there
         are more of these than folders. Of one alone the folders in it count as well.

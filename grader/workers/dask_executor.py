@@ -39,7 +39,7 @@ class DaskExecutor:
 
     If a worker dies, Dask gives its job to another one, and gives up after a few.
 
-    Attributes:
+    Args:
         address: of the scheduler, like "tcp://10.0.0.1:8786"; "": a cluster of this
             machine's processes.
         workers: use no more than these; 0: all that the cluster has.

@@ -71,8 +71,8 @@ class LocalExecutor:
     def slots(self) -> int:
         """Returns how many jobs may be running.
 
-        These are `workers`, but one more than now where a look, at most once a second,
-        finds an idle core.
+        The number is `workers`, or one more than are running now if a look at the
+        cores, at most once a second, finds an idle one.
         """
         now, running = time.monotonic(), len(self.running)
         if running < self.workers or now - self.looked < LOOK_S:

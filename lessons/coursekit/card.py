@@ -59,7 +59,7 @@ def worth(verdict: Verdict, points: float, is_bonus: bool) -> str:
 
 
 def in_parts(points: float, bonus: float, most: float) -> tuple[float, float]:
-    """Splits a sum of points, with a `bonus` in it: of at most `most`, and beyond."""
+    """Splits points that include `bonus` into those up to `most` and the others."""
     own = min(points - min(bonus, points), most)
     return round(own, 2), round(points - own, 2)
 

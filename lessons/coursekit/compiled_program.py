@@ -36,8 +36,8 @@ class CompiledProgram:
             compiler may merge several into one, and a backend may choose others than
             one expects: the CPU's makes no reduce-scatter of its own.
         shapes: shape of every array that one device computes, in numbers.
-        flops: floating-point operations of one device; in a loop that runs an unknown
-            number of times, those of one round.
+        flops: floating-point operations of one device: XLA's count, with one round of
+            each loop, or that of matrix products in all known rounds, if it is larger.
         computations: the operations of each computation, in the compiler's order.
         named: the same, each by its name.
         entry: the name of the computation that runs first.

@@ -18,7 +18,7 @@ class Context:
             statements; else all of them must hold.
         language: one that counts more than the environment's, or "".
         seed: of the generated cases.
-        namespaces: of the notebook: whose lines a learner knows.
+        namespaces: of the notebook, and of the solutions that it is compared with.
         functions: what the learner's names mean.
         solved: what the solutions' cells define; see `CheckModule.compare_with`.
         solutions: the same, below the check module's own functions on solutions.

@@ -74,7 +74,7 @@ def refused_flags(env) -> str:
 def environment_of_a_child() -> dict[str, str]:
     """Returns this process's environment without what sets up its own JAX.
 
-    How programs are compiled stays: with it a child computes the same bits.
+    The settings of the compilation cache stay, so that it need not compile anew.
     """
     kept = ("JAX_COMPILATION_CACHE_", "JAX_PERSISTENT_CACHE_")
     return {

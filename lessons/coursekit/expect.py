@@ -308,7 +308,7 @@ def expect_close(
 
 
 def cause_of_nan_and_inf(value: Any, expected: Any) -> str:
-    """Names where nan or inf comes from that `expected` lacks; "" without any."""
+    """Explains a nan or inf that `expected` lacks; "" if there is none."""
 
     def holds(test: Callable, tree: Any) -> bool:
         return any(

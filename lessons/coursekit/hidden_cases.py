@@ -81,8 +81,8 @@ def altered(
     """Yields cases again with other numbers.
 
     Float arrays are scaled, all and one by one. A float that is not an array, a
-    learning rate maybe, is halved, then set to 0 (with scales): so an answer is found
-    that remembers what all other arguments gave. Keys become others.
+    learning rate maybe, is halved, and with scales also set to 0: this finds an answer
+    that remembers what all other arguments gave. With scales, keys become other keys.
     """
     scales = tuple(scales)
     zero = [0.0] if scales else []

@@ -21,7 +21,7 @@ ENDING = re.compile(r"(?<=[A-Za-z])\{\d+\}")  # for the s of an English plural
 
 
 def language() -> str:
-    """Names the language: COURSE_LANGUAGE, else the notebook's folder, else "en"."""
+    """Names the language: the context's, COURSE_LANGUAGE's, the folder's, else "en"."""
     return (
         current_context().language
         or os.environ.get("COURSE_LANGUAGE")

@@ -132,8 +132,8 @@ def verdict_of(
 def needs(*exercises: str) -> Callable[[Callable[[], None]], None]:
     """Runs the function below it, at once, with what a learner wrote for exercises.
 
-    It waits until their last checks have found all essential statements to hold. Until
-    then it says which of them are missing, so that a notebook runs from top to bottom.
+    It runs only if their last checks found that all essential statements hold. If not,
+    it says which of them are missing, so that a notebook runs from top to bottom.
     """
     results = current_context().results
     missing = [one for one in exercises if one not in results or not results[one].share]

@@ -27,7 +27,7 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """A collective in a traced program, as one device takes part in it.
+    """A collective in a traced or compiled program, as one device takes part in it.
 
     Attributes:
         kind: XLA's name: all-reduce, all-gather, reduce-scatter, all-to-all,
@@ -53,7 +53,7 @@ class Collective:
 
     @property
     def numbers(self) -> float:
-        """Numbers that a device puts in, in all; of 64 bits counts as two."""
+        """Counts the numbers that a device puts in; one of 64 bits counts as two."""
         each = max(1, self.bits // 32)
         return each * math.prod(self.shape) * (self.times or math.inf)
 

@@ -172,7 +172,7 @@ def traced_facts(program: TracedProgram) -> dict[str, Any]:
 
 
 def facts_as_traced(program: TracedProgram) -> dict[str, Any]:
-    """Reads what is not known of a compiled program, but of how it was traced."""
+    """Reads the facts that only the traced program holds, not the compiled one."""
     facts = {"steps": program.steps, "pairs": tuple(sorted(program.pairs))}
     return facts | {"whole_inputs": program.whole_inputs}
 
@@ -200,7 +200,7 @@ def on_devices(function: Callable, axis: str) -> Callable:
 def over_devices(function: Callable, axis: str, num_devices: int) -> Callable:
     """Maps a function of arrays: each device gets its row, without the leading axis.
 
-    What varies over the devices is not checked, so that all maps that `pmap` maps.
+    `check_vma` is off, so that it maps every function that `pmap` maps.
     """
 
     def one_device(*blocks):

@@ -178,8 +178,8 @@ class Run:
     def stumble(self, names: Sequence[str], error: Exception) -> None:
         """Notes statements on which the check's own code failed.
 
-        After a failure they cannot be tried; but no essential one is lost without a
-        reason: where none has failed, a person looks at it.
+        They are skipped after a failure, unless one is essential and no essential one
+        has failed yet. Otherwise the check is broken, and a person looks at it.
         """
         if self.failures and not self.is_first_essential(names):
             self.skip(names)

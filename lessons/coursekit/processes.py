@@ -37,8 +37,8 @@ def run_script(
         settings: plain values, by name.
         num_processes: how many processes to start; they share the devices.
         num_devices: simulated CPU devices in all.
-        timeout_s: seconds after which all are ended; on Linux those do not count in
-            which a process waited for a processor.
+        timeout_s: seconds after which all are ended; on Linux, time in which a process
+            waited for a processor does not count.
 
     Raises:
         ValueError: the devices do not divide among the processes.

@@ -42,9 +42,9 @@ def with_devices(
             statements; else all of them must hold.
 
     Raises:
-        SetupError: Python, JAX or a flag of XLA_FLAGS is not supported, jit is off, JAX
-            had already started with another number of devices, or there is one real
-            device alone.
+        SetupError: Python, JAX, the language or an XLA flag is not supported, jit is
+            off, the platform has no device, JAX has already started with another number
+            of devices, or there is only one real device.
     """
     check_python(sys.version_info[:2])
     check_language(language())

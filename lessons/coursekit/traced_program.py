@@ -446,7 +446,7 @@ def returned(block: Any) -> list[Any]:
 
 
 def inputs_of(operation: Any) -> list[Any]:
-    """Lists the values that an operation is given: the branches of a condition, all."""
+    """Lists what an operation is given; of a condition, also what its branches use."""
     is_condition = operation.name in BRANCHES
     return [*(used(operation) if is_condition else operation.operands)]
 

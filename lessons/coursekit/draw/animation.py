@@ -118,7 +118,7 @@ def _is_call(value: Any) -> bool:
 def _scan(line: Any, taken: list, steps: list, axis: str | None) -> list:
     """Runs a scan round by round."""
     body, length = line.params["jaxpr"], line.params["length"]
-    # Versions differ in how they count: what has an axis more inside is scanned.
+    # Versions count these differently: what has one axis more outside is scanned.
     outer = [one.aval.ndim for one in line.invars]
     scanned = [out > inn.ndim for out, inn in zip(outer, body.in_avals, strict=True)]
     results = [one.aval.ndim for one in line.outvars]

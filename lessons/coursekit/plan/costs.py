@@ -427,7 +427,7 @@ class Costs:
         return {dtype: convolution(line[4], shape, kernel, result)}
 
     def only_sliced(self, name: str, result: str, seen: bool = False) -> bool:
-        """Tells whether of a result nothing but slices are used."""
+        """Tells whether only slices of a result are used."""
         users = self.uses[name][result]
         for user in users:
             if user[3] in ("dynamic-slice", "slice"):

@@ -1,4 +1,4 @@
-"""Plans one step: does it fit, what bounds it, what does it send, how long it takes."""
+"""Plans one step: whether it fits, what bounds it, what it sends, how long it takes."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def meshes(shapes: Any) -> list[Mesh | AbstractMesh]:
 
 
 def placed(shapes: Any, on: Cluster, there: list, moves: bool) -> tuple[Any, list]:
-    """Returns shapes on devices for which can be compiled, and these in mesh order.
+    """Returns shapes on devices that can be compiled for, and these in mesh order.
 
     Args:
         shapes: as the caller gave them.
