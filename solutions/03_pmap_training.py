@@ -674,7 +674,7 @@ def _():
         curves[name], _ = curve(step, params, digits(60, *shape), 1.0)
         seen = observe(step, params, *next(digits(1, *shape)), 1.0, traced=True)
         total = sum(one.bytes_moved for one in seen.collectives)
-        held = max({s[0] for s in seen.array_shapes if s[1:] == (32,)} - {64})  # w1 is 64 x 32
+        held = max({s[0] for s in seen.array_shapes if s[1:] == (32,)} - {64})  # w1
         print(f"{name:18} {total:9,.0f} bytes   {held:8} rows")
     draw_losses(curves, "loss", f"{rows} digits in each step", log=False)
     apart = np.ptp([*curves.values()], axis=0).max()

@@ -447,7 +447,7 @@ class Collection:
     def place(
         self, student: str, lesson: str, new: Version, versions: list[Version]
     ) -> None:
-        """Writes the new file where there is none, or where it supersedes the one there.
+        """Writes the new file if there is none, or if it supersedes the one there.
 
         Raises:
             OSError: the file cannot be written.
