@@ -1125,7 +1125,7 @@ def sync_batch_norm(x, axis_name, eps):
 # %% check="sync_batch_norm"
 
 # %% [markdown] built="sync_batch_norm"
-# Reducing `2 F` numbers instead of sending `B x F` is the pattern of this lesson: reduce
+# Reducing `2 F` numbers instead of sending `B x F` is this lesson's pattern: reduce
 # first, then communicate.
 
 

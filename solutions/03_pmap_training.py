@@ -653,9 +653,8 @@ def accumulated_step(params, x, y, lr, num_devices):
 # %% [markdown]
 # ### Eight devices, the same model
 #
-# Now all three on 384 digits in each step, `accumulated_step` in four microbatches.
-# **Predict, then run**: what will differ, the loss, the bytes sent or the hidden layer's
-# size?
+# Now all three on 384 digits a step, `accumulated_step` in four microbatches. **Predict,
+# then run**: what will differ, the loss, the bytes sent or the hidden layer's size?
 
 
 # %%
@@ -1223,8 +1222,7 @@ def _():
 
 # %% [markdown]
 # Ten times fewer bytes, and no accuracy lost. The lower loss is not due to fewer syncs:
-# the outer momentum lengthens the steps. Plain averages of the replicas end at 0.12, like
-# lockstep. Your trainer now works on many devices, and you know how to show that it is
-# right.
+# the outer momentum lengthens the steps. Plain averages end at 0.12, like lockstep. Your
+# trainer now works on many devices, and you can show that it is right.
 # <!-- The same 20 rounds with params - g in place of the outer step: held-out loss 0.116,
 # against 0.120 in lockstep; measured in 2026-11. -->

@@ -849,7 +849,7 @@ def cases_of_diloco_round():
         for rows in (6, 6):  # two of a kind: what is kept shows
             trees = random_params(rng, 2), random_params(rng, 2)
             data = mlp_data(rng.integers(999), 3, rows)
-            # What steps of size 0.01 leave of parameters of size 1 is rounded on the way.
+            # What steps of 0.01 leave of parameters of size 1 is rounded on the way.
             yield Case(*trees, *data, 0.1, 3, atol=4e-6)
         params = init_mlp(9, 1, outputs=2)
         velocity = jax.tree.map(np.zeros_like, params)

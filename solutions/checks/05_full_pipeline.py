@@ -2027,7 +2027,7 @@ def cases_of_pipeline_forward():
         what = "nothing is remembered"
         other = jax.tree.map(jnp.asarray, pipeline_case(3, 1, 2, 1, seed=1))
         yield Case("tanh", *other, **close, statements=what)
-        params, x = pipeline_case(2, 9, 1, 2)  # not the smallest, whose errors are shown
+        params, x = pipeline_case(2, 9, 1, 2)  # not the smallest: its errors are shown
         for scale in (1, 0):
             yield Case("tanh", params, np.float32(scale) * x, **close)
 
