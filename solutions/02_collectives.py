@@ -525,7 +525,7 @@ for name, f, check_vma in (
 
 # %% [markdown]
 # The average loss is the same number everywhere, but each device asks how it changes with
-# *its* copy (`2 d / D`, the second line; the first: below), and no other device's
+# *its* copy (`2 d / D`, the second line; the first follows), and no other device's
 # gradient is in the answer. **Averaging losses does not average gradients.** The last
 # line is what training needs: take gradients first, then average them.
 #

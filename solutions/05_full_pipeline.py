@@ -343,7 +343,7 @@ prediction("bytes of the loop, in all-reduces of the gradients", round(times, 1)
 # compiled function `step(state, batch) -> (state, metrics)`. The state is `{"params",
 # "opt_state"}`, replicated; a batch is a tuple of arrays, split by rows over `"data"`.
 # `loss_fn(params, *batch)` is a mean over rows. `microbatches_of` (inside a
-# `shard_map`: outside, it would move rows between devices) and `updated` are yours to use.
+# `shard_map`: outside, it would move rows between devices) and `updated` are yours.
 #
 # ```python
 # step = make_train_step(digits_loss, make_sgd(), mesh, num_microbatches=4)
@@ -1261,8 +1261,7 @@ def _():
 # %% [markdown]
 # ## 8. What takes the time?
 #
-# **Predict, then run.** Below, the host takes 20 ms to make each batch, and your step its
-# own time. One loop reads each loss at once, as `print(float(loss))` does; the other
+# **Predict, then run.** Below, the host takes 20 ms to make each batch, and your step takes time, too. One loop reads each loss at once, as `print(float(loss))` does; the other
 # reads it one step late, as `write` does. What share of the first loop's time does the
 # second one take?
 
@@ -1461,7 +1460,7 @@ checklist(
 #
 # - On SLURM, Kubernetes and TPU pods: `docs/clusters.md` here.
 # - [MaxText](https://github.com/AI-Hypercomputer/maxtext) trains language models with
-#   these parts; [Orbax](https://orbax.readthedocs.io/) saves them.
+#   these parts; [Orbax](https://orbax.readthedocs.io/) saves checkpoints.
 # - The [scaling book](https://jax-ml.github.io/scaling-book/).
 # - `solutions/references/sharded_pipeline.py`: the smallest pipeline.
 
