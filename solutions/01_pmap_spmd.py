@@ -82,7 +82,7 @@ prediction("the shape of y", str(y.shape), guess)
 # - [rows in order] Device 0 gets the first `B / num_devices` rows, device 1 the next
 #   ones, and so on.
 # - [same structure] The same dicts, lists and tuples come back, or a single array. Each
-#   array keeps its dtype. (64-bit arrays, which JAX would shorten, are not tried.)
+#   array keeps its dtype.
 # - [uneven batch] If `B` is not a multiple of `num_devices`, it raises a `ValueError`
 #   rather than lose rows.
 
@@ -186,10 +186,10 @@ print("set before its first use: ", run_child(IN_TIME, clean), "device(s)")
 # %% [markdown]
 # ### Exercise 1.2: launch_env
 #
-# [JAX's `shard_map` notebook](https://docs.jax.dev/en/latest/201/shard-map.html) begins
-# by simulating eight devices. The trouble is that `XLA_FLAGS` is one string for all
-# flags: a launcher that overwrites it, as both processes above do, throws away a
-# colleague's debugging flags.
+# This is how code for eight GPUs is tested where there are none, on a laptop or in CI:
+# the test is launched on simulated devices. But `XLA_FLAGS` is one string for all flags.
+# A launcher that overwrites it, as both processes above do, throws away a colleague's
+# debugging flags.
 #
 # <!-- JAX_NUM_CPU_DEVICES goes before the flag: jax/_src/xla_bridge.py of JAX 0.7.2,
 # 0.10.2 and 0.12.0; run on all three in November 2026. -->
@@ -242,17 +242,22 @@ def launch_env(num_devices, env):
 # %% check="launch_env"
 
 # %% [markdown] built="launch_env"
-# On a machine with GPUs, set `JAX_PLATFORMS=cpu` as well, and JAX uses the CPU's
-# devices: a laptop can test what a program does on 256 devices, never how fast it is.
+# On a machine with GPUs, set `JAX_PLATFORMS=cpu` as well, and JAX uses the CPU's devices.
+# So a laptop can test whether a program is right on 256 devices, but not how fast it is.
 
 
 # %%
 @needs("launch_env")
 def _():
-    program = f"import jax; print({COUNT})"
-    count = run_child(program, launch_env(16, clean))
-    print(f"The process that you launched has {count} CPU devices.")
-    print(f"This notebook's process still has {jax.device_count()}.")
+    test = (
+        "import jax, jax.numpy as jnp\n"
+        "y = jax.pmap(jnp.sin)(jnp.arange(16.0))\n"
+        "assert len(y.sharding.device_set) == 16\n"
+        "print('passed')"
+    )
+    said = run_child(test, launch_env(16, clean)) or "failed"
+    print(f"A test that needs 16 devices, in the process that you launched: {said}")
+    print(f"Devices of this notebook's process: {jax.device_count()}, as before")
 
 
 # %% [markdown]
@@ -265,7 +270,7 @@ def _():
 # `jax.debug.visualize_array_sharding(y)` (with the package `rich`) and this course's
 # `draw_array` draw it.
 #
-# This layout gets a name: **one row per device**. Row `d` is computed on device `d`,
+# We call this layout **one row per device**. Row `d` is computed on device `d`,
 # which is `jax.devices()[d]`, and it stays there.
 
 # %%
@@ -315,8 +320,8 @@ draw_trace("g", program, num_devices)
 
 # %% [markdown]
 # Read the shapes: `pmap`'s program computes on `f32[2]`, one row, and every device runs
-# it. `vmap`, too, shows `g` one row, but its program computes on `f32[8, 2]`, all rows, on
-# one device (look: `jax.make_jaxpr(jax.vmap(g))(x)`).
+# it. `vmap`, too, shows `g` one row, but its program computes on `f32[8, 2]`, all rows
+# (look: `jax.make_jaxpr(jax.vmap(g))(x)`), on one device, because `x` is on one.
 #
 # The checks read the traced program, so from here on JAX must be able to trace your
 # functions: compute with `jnp` on the arrays that you are given. A NumPy function
@@ -389,13 +394,13 @@ prediction("traces of a function made anew", traced, guess)
 # %% [markdown]
 # ## 5. Today's way: shard_map
 #
-# **New code should not use `pmap`.** Since JAX 0.8 it is in maintenance mode, and
-# inside it is now `jax.jit` around `jax.shard_map`. This lesson begins with it all the
-# same: nothing shows more simply what *SPMD* (single program, multiple data) means, and
-# old code is full of it, from [Flax's
+# **New code should not use `pmap`.** Since JAX 0.8 it is in maintenance mode, and inside
+# it is now `jax.jit` around `jax.shard_map`. This lesson begins with it all the same:
+# nothing shows more simply what *SPMD* (single program, multiple data) means, and old
+# code is full of it, from [Flax's
 # `jax_utils`](https://flax.readthedocs.io/en/v0.8.3/_modules/flax/jax_utils.html) to
-# [Brax](https://github.com/google/brax). All that you have learned carries over. Four
-# things that `pmap` took for granted are now said:
+# [Brax](https://github.com/google/brax). All of this carries over. You now state four
+# things that `pmap` assumed:
 #
 # - The **mesh** says which devices take part, and gives their axis a name: `"devices"`.
 # - **`in_specs`** say how each argument is split. `P("devices")` splits its first axis
@@ -408,7 +413,7 @@ prediction("traces of a function made anew", traced, guess)
 # `pmap` gave each device an `x` of shape `(4, 3)`. What shape does `shard_map` give it?
 
 # %%
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 
@@ -448,10 +453,11 @@ print("same as pmap:", np.allclose(jax.jit(today)(params, batch), totals))
 # 8B](https://arxiv.org/abs/2407.21783) take 16 GB, so each of eight H100s (80 GB) can
 # hold a full copy.
 #
-# A server compiles once, when it starts. Write `make_parallel_predict(num_devices)`. It
-# returns a function `serve(params, x)`, which runs `predict` of section 4 on the mesh
-# `make_mesh(num_devices)`; `jax.shard_map` is the direct way. The batch `x: (B,
-# F)` has no device axis; `B` is a multiple of `num_devices`.
+# A server should compile at its first request, and not again. Write
+# `make_parallel_predict(num_devices)`. It returns a function `serve(params, x)`, which
+# runs `predict` of section 4 on the mesh `make_mesh(num_devices)`; `jax.shard_map` is the
+# direct way. The batch `x: (B, F)` has no device axis; `B` is a multiple of
+# `num_devices`.
 #
 # ```python
 # serve = make_parallel_predict(8)
@@ -515,6 +521,8 @@ def make_parallel_predict(num_devices):
 def _():
     serve, rng = make_parallel_predict(num_devices), np.random.default_rng(0)
     model = {"w": np.float32(rng.normal(size=(784, 10))), "b": np.zeros(10, np.float32)}
+    # Once: NumPy arrays would travel to all devices with each request.
+    model = jax.device_put(model, NamedSharding(make_mesh(num_devices), P()))
     for request in range(3):
         x = np.float32(rng.normal(size=(16 * num_devices, 784)))
         scores = serve(model, x)
@@ -531,9 +539,8 @@ def _():
 # ## 6. Training without talking
 #
 # You can now split data and share parameters. Is that enough to train? The data: `y =
-# 2x - 1` plus noise, 8 points for each device. All devices start with the line that
-# fits all points together best, so that you see the drift alone, and take steps of
-# gradient descent on **their own** points.
+# 2x - 1` plus noise, 8 points for each device. All devices start from zero, and take
+# steps of gradient descent on **their own** points.
 #
 # **Predict, then solve.** Will every device's loss fall? Will the eight models agree at
 # the end?
@@ -548,10 +555,9 @@ rng = np.random.default_rng(0)
 points = np.float32(rng.normal(size=(8 * num_devices, 1)))  # no device axis yet
 noise = 0.5 * rng.normal(size=8 * num_devices)
 targets = np.float32(2 * points[:, 0] - 1 + noise)
-slope, constant = np.polyfit(points[:, 0], targets, 1)
 start = {
-    "w": np.full((num_devices, 1), slope, np.float32),
-    "b": np.full(num_devices, constant, np.float32),
+    "w": np.zeros((num_devices, 1), np.float32),
+    "b": np.zeros(num_devices, np.float32),
 }
 
 # %% [markdown]
@@ -571,8 +577,8 @@ start = {
 # Write the drifting part. `local_sgd_steps(params, x, y, lr, num_steps)` takes
 # `num_steps` steps of gradient descent on `mse` on every device, without communication.
 # The learning rate `lr` and `num_steps` (at least 1) are Python numbers. `pmap` is the
-# shorter way here; `shard_map` counts too. The function may compile in each call: this
-# toy can afford it.
+# shorter way here; `shard_map` counts too. A call runs many steps, so it may compile
+# anew.
 #
 # ```python
 # data = shard_batch({"x": points, "y": targets}, 8)
@@ -648,52 +654,63 @@ def _():
 
 
 # %% [markdown]
-# **Common mistake: replicas that drift apart.** Every loss fell, so the log looks
-# healthy. But these are now eight different models, each fitted to its own eight
-# points. Code that saves `params["w"][0]` keeps the model of device 0, throws seven
-# away, and reports success.
+# **Common mistake: replicas that drift apart.** Each replica's loss on its own points
+# fell, and that is what the log shows. But these are now eight different models, each
+# fitted to its own eight points. Code that saves `params["w"][0]` keeps the model of
+# device 0, throws seven away, and reports success.
 #
-# The cure is to average over the devices. That takes a *collective* (`lax.pmean`,
-# lesson 2); here NumPy does it once.
+# The cure is to average over the devices, now and then. That takes a *collective*
+# (`lax.pmean`, lesson 2). Here NumPy does it.
 
 # %% [markdown]
 # ## 7. All eight at work
 #
-# Now all together: the points are sharded, eight replicas train apart, and their average
-# is served from all devices. **Predict, then run.** Which has the lower loss on all
-# points, the best replica or the average?
+# Your replicas train twice, 60 steps each: alone, and as Local SGD, which gives all of
+# them their average after every five steps. **Predict, then run.** On *all* points, how
+# do the two compare with the best line that there is?
+
+
+# %%
+def averaged(models):  # all replicas become their average
+    means = jax.tree.map(lambda rows: np.asarray(rows).mean(axis=0), models)
+    return jax.tree.map(lambda mean: np.stack([mean] * num_devices), means)
+
+
+def losses_on_all(models):  # each replica's, on everybody's points
+    lines = points @ np.asarray(models["w"]).T + np.asarray(models["b"])
+    return np.mean((lines - targets[:, None]) ** 2, axis=0)
 
 
 # %%
 @needs("shard_batch", "local_sgd_steps", "make_parallel_predict")
 def _():
     data = shard_batch({"x": points, "y": targets}, num_devices)
-    models = local_sgd_steps(start, data["x"], data["y"], 0.1, 60)
-    w, b = np.asarray(models["w"]), np.asarray(models["b"])
-    at_start = np.mean((points[:, 0] * slope + constant - targets) ** 2)
-    of_each = np.mean((points @ w.T + b - targets[:, None]) ** 2, axis=0)
-    print(
-        f"loss at the start: {at_start:.3f}, of the best replica: {of_each.min():.3f}"
-    )
-    model = {"w": w.mean(axis=0)[:, None], "b": b.mean(axis=0)[None]}
+    alone = together = start
+    for _ in range(12):
+        alone = local_sgd_steps(alone, data["x"], data["y"], 0.1, 5)
+        together = local_sgd_steps(together, data["x"], data["y"], 0.1, 5)
+        together = averaged(together)
+    best = np.polyval(np.polyfit(points[:, 0], targets, 1), points[:, 0])
+    print(f"the best line: {np.mean((best - targets) ** 2):.3f}")
+    low, high = losses_on_all(alone).min(), losses_on_all(alone).max()
+    print(f"replicas that trained alone: {low:.3f} to {high:.3f}")
+    print(f"Local SGD, on all devices: {losses_on_all(together)[0]:.3f}")
+    model = {"w": together["w"][0][:, None], "b": together["b"][0][None]}
     for count in (1, num_devices):
         serve = make_parallel_predict(count)
-        line = serve(model, points)
-        loss = np.mean((np.asarray(line)[:, 0] - targets) ** 2)
-        compiled = jax.jit(serve).lower(model, points).compile()
-        flops = compiled.cost_analysis()["flops"]
-        print(f"of the average, on {count} device(s): {loss:.3f}", end="")
-        print(f" (each runs {flops:.0f} operations)")
+        line, program = serve(model, points), jax.jit(serve).lower(model, points)
+        flops = program.compile().cost_analysis()["flops"]
+        print(f"{count} device(s) serve it, each with {flops:.0f} operations")
     draw_array(line, "Predictions of the average model, from all devices")
 
 
 # %% [markdown]
-# The average is better than every replica: much of their drift cancels. No line can
-# beat the start, the best one for all points.
+# With twelve averages, eight devices that see eight points each found the line that
+# fits all 64.
 #
 # **How do you know that all eight work?** Ask three questions.
 #
-# - *Are the numbers right?* The loss is the same on one device and on eight.
+# - *Are the numbers right?* The loss is that of the best line.
 # - *Where are they?* `line.sharding` and the picture say: each device holds its own
 #   rows.
 # - *Who computed them?* `jax.jit(serve).lower(model, points).compile()` is the program
@@ -828,7 +845,7 @@ print("a key for each: ", " ".join(f"{value:.2f}" for value in np.asarray(own)))
 # Several models that differ only in their initial weights make better predictions
 # together, and where they disagree they say how unsure they are: a [deep
 # ensemble](https://arxiv.org/abs/1612.01474), most simply with one member on each
-# device. Eight equal members would tell no more than one.
+# device. Eight identical members tell you nothing that one does not.
 #
 # Write `init_ensemble(keys, sizes)`. On each device it draws the parameters of one
 # multi-layer perceptron from that device's key. It may compile in each call.
@@ -994,7 +1011,8 @@ def pairwise_distances(points, queries):
 
 # %% [markdown] built="pairwise_distances"
 # On paper a device holds `N x Q x F` differences. But XLA fuses the subtraction, the
-# square and the sum into one loop that stores the sums only.
+# square and the sum into one loop that stores the sums only. Searches on GPUs expand the
+# square, `|p|² - 2 p·q + |q|²`: one matrix product, and the third row fails.
 
 # %% [markdown]
 # Do both alarms ring in the same places?

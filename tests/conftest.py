@@ -83,10 +83,11 @@ LONG = (
     *("05_full_pipeline.ipynb", "test_grade_submission.py", "test_dask_executor.py"),
 )
 PROGRAMS = "COURSE_PROGRAMS"  # the variable with the folder of a run's programs
+TEMPROOT = "PYTEST_DEBUG_TEMPROOT"  # pytest's variable for where `tmp_path` is
 
 
 def pytest_configure(config):
-    """Makes a folder of compiled programs, one for all processes of a run."""
+    """Makes a folder for temporary files and compiled programs, one for a whole run."""
     missing = [name for name in SLOW if not (ROOT / name.split("::")[0]).exists()]
     if missing:
         raise pytest.UsageError(
@@ -94,9 +95,14 @@ def pytest_configure(config):
         )
     config.pluginmanager.register(Kernels())
     if PROGRAMS not in os.environ:
-        os.environ[PROGRAMS] = folder = tempfile.mkdtemp(prefix="programs-")
-        config.add_cleanup(lambda: os.environ.pop(PROGRAMS))
+        patch = pytest.MonkeyPatch()
+        patch.setenv(TEMPROOT, tempfile.gettempdir())  # pytest keeps it after the run
+        folder = tempfile.mkdtemp(prefix="tests-")
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        patch.setenv(PROGRAMS, tempfile.mkdtemp(prefix="programs-"))
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        config.add_cleanup(patch.undo)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects

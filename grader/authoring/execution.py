@@ -47,5 +47,5 @@ def execute(
             resources={"metadata": {"path": folder}},
             on_cell_executed=lambda **_: on_cell(),
         )
-        client.execute(env=environment(folder))
+        client.execute(env=environment(folder) | {"TMPDIR": folder})
     return notebook

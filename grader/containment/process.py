@@ -76,7 +76,8 @@ class PythonProcess:
 
     def start(self, command: list[str], *streams: int | socket.socket) -> None:
         if self.home:
-            self.words, env, folder = command, self.trusted, self.home.name
+            self.words, folder = command, self.home.name
+            env = {**self.trusted, "TMPDIR": folder}
         else:
             self.words, folder = contained(command, self.box, self.name), "/"
             env = {name: os.environ[name] for name in HOST if name in os.environ}

@@ -1,5 +1,8 @@
 """A check module runs as it is written, on whatever its names are bound to."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from coursekit.checks import CheckModule, Solutions
@@ -101,6 +104,18 @@ def test_the_same_module_serves_one_answer_after_the_other():
     assert made.run("double").outcome == "wrong"
     made.bind({"double": double})
     assert made.run("double").outcome == "right"
+
+
+def test_what_a_check_writes_is_removed_when_it_ends():
+    before, found = tempfile.gettempdir(), []
+
+    def double(x):
+        found.append(Path(tempfile.mkdtemp()))
+        return 2 * x
+
+    assert module(double=double).run("double").outcome == "right"
+    assert len(found) == 2 and not any(folder.exists() for folder in found)
+    assert tempfile.gettempdir() == before
 
 
 def test_a_class_may_ask_for_all_or_nothing(context):

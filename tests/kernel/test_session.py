@@ -562,6 +562,13 @@ def test_a_trusted_kernel_runs_with_the_users_rights(folder):
     assert [*folder.iterdir()] == []
 
 
+def test_what_a_trusted_kernel_writes_to_the_temporary_folder_is_removed():
+    with Session(LIMITS, trusted=True) as session:
+        made = printed.run(session, "import tempfile\nprint(tempfile.mkdtemp())").text
+        assert Path(made.strip()).is_dir()
+    assert not Path(made.strip()).exists()
+
+
 # Docker and Podman.
 
 

@@ -14,9 +14,11 @@ import dataclasses
 import inspect
 import io
 import linecache
+import tempfile
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 from .. import learner
 from ..context import Context, current_context, within
@@ -162,7 +164,8 @@ class CheckModule:
         if with_hidden:
             cases = self.hidden.get(exercise, lambda: None)  # examples may be all
             parts[True] = in_namespace(cases, self.namespace)
-        return carry_out(run, parts)
+        with temporary_files_removed():
+            return carry_out(run, parts)
 
     def text_of(self, exercise: str) -> str:
         """Returns the source of an exercise's visible examples."""
@@ -173,6 +176,19 @@ class CheckModule:
             if getattr(node, "name", "") == name
         )
         return next(found)
+
+
+@contextlib.contextmanager
+def temporary_files_removed() -> Iterator[None]:
+    """Puts what is made by `tempfile` into a folder, which is removed at the end.
+
+    A check of checkpoints makes dozens of folders.
+    """
+    # Threads of a checkpoint manager may still write.
+    how = {"prefix": "check-", "ignore_cleanup_errors": True}
+    with tempfile.TemporaryDirectory(**how) as folder:
+        with mock.patch.object(tempfile, "tempdir", folder):
+            yield
 
 
 def hidden_of(source: str, name: str, namespace: dict) -> dict[str, Callable]:
