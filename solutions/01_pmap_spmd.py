@@ -270,7 +270,7 @@ def _():
 # `jax.debug.visualize_array_sharding(y)` (with the package `rich`) and this course's
 # `draw_array` draw it.
 #
-# We call this layout **one row per device**. Row `d` is computed on device `d`,
+# **One row per device** means more than this layout: row `d` is computed on device `d`,
 # which is `jax.devices()[d]`, and it stays there.
 
 # %%
@@ -312,20 +312,21 @@ def g(x):
     return jnp.sin(x) * x
 
 
-print("By pmap, on all devices:")
+print("Traced once by pmap, for all devices:")
 jax.pmap(g)(x)
-print("For the record alone:")
-program = jax.make_jaxpr(g)(x[0])
+print("Traced again, for the record, and by vmap:")
+program, of_vmap = jax.make_jaxpr(g)(x[0]), jax.make_jaxpr(jax.vmap(g))(x)
 draw_trace("g", program, num_devices)
+print("the record of vmap(g):", of_vmap)
 
 # %% [markdown]
 # Read the shapes: `pmap`'s program computes on `f32[2]`, one row, and every device runs
-# it. `vmap`, too, shows `g` one row, but its program computes on `f32[8, 2]`, all rows
-# (look: `jax.make_jaxpr(jax.vmap(g))(x)`), on one device, because `x` is on one.
+# it. `vmap`, too, shows `g` one row, but its program computes on `f32[8, 2]`, all rows,
+# on one device: JAX puts `x`, a NumPy array, on the first.
 #
 # The checks read the traced program, so from here on JAX must be able to trace your
-# functions: compute with `jnp` on the arrays that you are given. A NumPy function
-# raises a `TracerArrayConversionError` there, or leaves nothing to record.
+# functions: compute with `jnp`. A NumPy function raises a `TracerArrayConversionError`
+# there.
 
 # %% [markdown]
 # ## 4. Share the model, compile it once
@@ -409,7 +410,7 @@ prediction("traces of a function made anew", traced, guess)
 # - **`out_specs`** say how the devices' results are joined into one array.
 # - **`jax.jit`** goes around `shard_map`: without it, JAX runs one operation at a time.
 #
-# One thing is different: what a device's block looks like. **Predict, then run.**
+# **Predict, then run.**
 # `pmap` gave each device an `x` of shape `(4, 3)`. What shape does `shard_map` give it?
 
 # %%
@@ -521,13 +522,13 @@ def make_parallel_predict(num_devices):
 def _():
     serve, rng = make_parallel_predict(num_devices), np.random.default_rng(0)
     model = {"w": np.float32(rng.normal(size=(784, 10))), "b": np.zeros(10, np.float32)}
-    # Once: NumPy arrays would travel to all devices with each request.
-    model = jax.device_put(model, NamedSharding(make_mesh(num_devices), P()))
+    # A copy on each device (P()), once: else NumPy arrays travel with each request.
+    placed = jax.device_put(model, NamedSharding(make_mesh(num_devices), P()))
     for request in range(3):
         x = np.float32(rng.normal(size=(16 * num_devices, 784)))
-        scores = serve(model, x)
+        scores = serve(placed, x)
         same = np.allclose(scores, predict(model, x), rtol=1e-3, atol=1e-3)
-        print(f"request {request}: {scores.shape}, as on one device: {same}")
+        print(f"request {request}: {scores.shape}, as by NumPy: {same}")
     draw_array(scores, "What your server returned")
 
 
@@ -565,20 +566,19 @@ start = {
 #
 # <!-- 7e9 x 4 bytes = 28 GB; 2 x 7/8 of it is 49 GB; NVLink 4 450 GB/s in each
 # direction (NVIDIA's data sheet of the H100): 0.11 s; 400 Gbit/s = 50 GB/s. Read in
-# November 2026. -->
-# To average the gradients of 7 billion parameters (28 GB) over eight GPUs takes a tenth of
-# a second within one machine, but a whole second over a fast network, in every step.
-# **Local SGD** (stochastic gradient descent; [Stich,
+# November 2026. --> To average the gradients of 7 billion parameters (28 GB in float32)
+# over eight GPUs takes a tenth of a second within one machine, but a whole second over a
+# fast network, in every step. **Local SGD** (stochastic gradient descent; [Stich,
 # 2018](https://arxiv.org/abs/1805.09767)) lets the replicas (the copies of the model)
 # drift for several steps, and then averages their parameters.
-# [DiLoCo](https://arxiv.org/abs/2311.08105) trains language models in this way, with
-# 500 steps between two averages.
+# [DiLoCo](https://arxiv.org/abs/2311.08105) trains language models in this way, with 500
+# steps between two averages.
 #
 # Write the drifting part. `local_sgd_steps(params, x, y, lr, num_steps)` takes
 # `num_steps` steps of gradient descent on `mse` on every device, without communication.
 # The learning rate `lr` and `num_steps` (at least 1) are Python numbers. `pmap` is the
-# shorter way here; `shard_map` counts too. A call runs many steps, so it may compile
-# anew.
+# shorter way here; `shard_map` counts too. Your function may compile in each call; real
+# code would not.
 #
 # ```python
 # data = shard_batch({"x": points, "y": targets}, 8)
@@ -681,6 +681,10 @@ def losses_on_all(models):  # each replica's, on everybody's points
     return np.mean((lines - targets[:, None]) ** 2, axis=0)
 
 
+best = np.polyval(np.polyfit(points[:, 0], targets, 1), points[:, 0])
+print(f"loss of the best line on all points: {np.mean((best - targets) ** 2):.3f}")
+
+
 # %%
 @needs("shard_batch", "local_sgd_steps", "make_parallel_predict")
 def _():
@@ -690,10 +694,8 @@ def _():
         alone = local_sgd_steps(alone, data["x"], data["y"], 0.1, 5)
         together = local_sgd_steps(together, data["x"], data["y"], 0.1, 5)
         together = averaged(together)
-    best = np.polyval(np.polyfit(points[:, 0], targets, 1), points[:, 0])
-    print(f"the best line: {np.mean((best - targets) ** 2):.3f}")
-    low, high = losses_on_all(alone).min(), losses_on_all(alone).max()
-    print(f"replicas that trained alone: {low:.3f} to {high:.3f}")
+    losses = np.sort(losses_on_all(alone))
+    print(f"replicas that trained alone: {losses[0]:.3f} to {losses[-1]:.3f}")
     print(f"Local SGD, on all devices: {losses_on_all(together)[0]:.3f}")
     model = {"w": together["w"][0][:, None], "b": together["b"][0][None]}
     for count in (1, num_devices):
@@ -701,6 +703,7 @@ def _():
         line, program = serve(model, points), jax.jit(serve).lower(model, points)
         flops = program.compile().cost_analysis()["flops"]
         print(f"{count} device(s) serve it, each with {flops:.0f} operations")
+    print("line.sharding:", line.sharding)
     draw_array(line, "Predictions of the average model, from all devices")
 
 
@@ -714,8 +717,8 @@ def _():
 # - *Where are they?* `line.sharding` and the picture say: each device holds its own
 #   rows.
 # - *Who computed them?* `jax.jit(serve).lower(model, points).compile()` is the program
-#   that each device runs. `cost_analysis()` counts its operations: an eighth of what
-#   one device alone needs. `compiled.as_text()` prints it.
+#   that each device runs. `cost_analysis()` counts its operations, a product and a sum
+#   for each row: 2 x 64 on one device, 2 x 8 on each of eight. `as_text()` prints it.
 
 # %% [markdown]
 # ## Recap
@@ -918,7 +921,7 @@ def init_ensemble(keys, sizes):
 
 # %%
 def curve(layers, x):  # x: f32[B, 1] -> f32[B]
-    x = 2 * jnp.concatenate([x, jnp.ones_like(x)], axis=1)  # and a constant
+    x = 2 * jnp.concatenate([x, jnp.ones_like(x)], axis=1)  # else all are 0 at x = 0
     for layer in layers[:-1]:
         x = jnp.tanh(x @ layer["w"] + layer["b"])
     return (x @ layers[-1]["w"] + layers[-1]["b"])[:, 0]
@@ -1010,9 +1013,9 @@ def pairwise_distances(points, queries):
 # %% check="pairwise_distances"
 
 # %% [markdown] built="pairwise_distances"
-# On paper a device holds `N x Q x F` differences. But XLA fuses the subtraction, the
-# square and the sum into one loop that stores the sums only. Searches on GPUs expand the
-# square, `|p|² - 2 p·q + |q|²`: one matrix product, and the third row fails.
+# XLA fuses subtraction, square and sum into one loop, so the `N x Q x F` differences are
+# never stored. Searches on GPUs expand the square, `|p|² - 2 p·q + |q|²`: one matrix
+# product, and the third row fails.
 
 # %% [markdown]
 # Do both alarms ring in the same places?
@@ -1033,5 +1036,5 @@ def _():
 
 # %% [markdown]
 # Both are silent among the data, and rise in the gap and beyond the ends. But at `x =
-# 3`, all members are too low by about 1 or more, and differ less than in the gap:
-# members that extrapolate alike agree. The distance still warns.
+# 3`, where the curve is at -0.28, all members are too low by about 1 or more, and differ
+# less than in the gap: members that extrapolate alike agree. The distance still warns.

@@ -328,7 +328,7 @@ def _():
 
 # %% [markdown]
 # **A good place for a pause.** Save the notebook. When you come back, first run all
-# cells above again: what follows needs their names.
+# cells above  again.
 
 # %% [markdown]
 # ## 3. Moving: gather, scatter, permute, exchange

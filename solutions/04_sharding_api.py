@@ -107,17 +107,17 @@ draw_array(both, 'both, P(("data", "model")):')
 # Arrays arrive unsharded, as NumPy arrays or on the default device, unless an exercise
 # says otherwise.
 #
-# Where you compute with arrays, use `jnp`, not NumPy, `float()` or `if`: many checks
-# also trace your function inside `jax.jit`. Two ways to place an array cannot be traced:
-# `jnp.zeros(..., device=)`, and `out_shardings=P(...)` under `jax.set_mesh`.
+# Where you compute with arrays, use `jnp`, not NumPy, `float()` or `if`: many checks also
+# trace your function inside `jax.jit`. Two ways to place an array do nothing or fail
+# there: `jnp.zeros(..., device=)`, and `out_shardings=P(...)` under `jax.set_mesh`.
 
 # %% [markdown]
 # ### Exercise 4.1: predict_layout
 #
-# Before you rent 512 GPUs you want to know what each of them will hold. Fortunately a
-# layout is arithmetic. A weight of the MLP in [Llama 3
-# 70B](https://arxiv.org/abs/2407.21783), 8,192 x 28,672, makes 470 MB in bfloat16;
-# sharded by `P("data", "model")` over 8 x 64 devices, each holds 0.9 MB.
+# Before you rent 512 GPUs you want to know what each of them will hold.  A layout is
+# arithmetic. A weight of the MLP in [Llama 3 70B](https://arxiv.org/abs/2407.21783),
+# 8,192 x 28,672, makes 470 MB in bfloat16; sharded by `P("data", "model")` over 8 x 64
+# devices, each holds 0.9 MB.
 #
 # Write `predict_layout(shape, mesh_shape, spec)`. It returns `(shard_shape,
 # num_distinct)`: the shape of one device's block, and how many *different* blocks there
@@ -344,8 +344,9 @@ for name, shape, spec in (
 # ### Exercise 4.2: tensor_parallel_mlp
 #
 # Tensor parallelism sends activations: for 8,192 tokens of Llama 3 70B, every device of
-# eight sends 235 MB per layer in bfloat16. That takes half a millisecond over NVLink,
-# and 4.7 over a network card of 50 GB/s, so it stays inside a machine.
+# eight sends 235 MB in bfloat16 for the forward pass of each MLP. That takes half a
+# millisecond over NVLink, and 4.7 over a network card of 50 GB/s, so it stays inside a
+# machine.
 #
 # Write `tensor_parallel_mlp(params, x, mesh_shape)`, which is called inside `jit`. It
 # computes `mlp(params, x)` on a mesh `("data", "model")` and returns `(params, y)`: the
@@ -431,7 +432,7 @@ def _():
 
 # %% [markdown]
 # **A good place for a pause.** Save the notebook. When you come back, first run all
-# cells above again: what follows needs their names.
+# cells above  again.
 
 # %% [markdown]
 # ## 6. A state that is created in place
@@ -540,7 +541,8 @@ def init_sharded(key, num_layers, width, mesh_shape, axis_names, specs):
 
 # %% [markdown] hints="init_sharded"
 # - `device_put` of a finished state is too late: it was on one device already.
-# - Inside a `jit` with `out_shardings`, each device draws its own part only.
+# - Inside a `jit` with `out_shardings`, each device draws its own part only (with JAX's
+#   default keys).
 # - With `init = lambda key: make_state(key, num_layers, width)`, `jax.eval_shape(init,
 #   key)` gives the shapes that `state_shardings` needs.
 
@@ -901,11 +903,11 @@ def _():
 
 
 # %% [markdown]
-# It fits. Each GPU holds 10.5 GB of state, 0.3 GB of batch and 13.4 GB of temporary
-# arrays: 3.5 GB of gradients, the rest mostly activations. Computing takes longest,
-# 0.43 s, but the step takes 0.56 s, because little of the sending hides behind it. On
-# eight machines 6 GB of gradients from each GPU also cross the network, layer by layer,
-# and none of that hides.
+# It fits. Each GPU holds 10.5 GB of state, 0.3 GB of batch and 20.5 GB of temporary
+# arrays: 3.5 GB of gradients, the rest mostly activations. Computing takes longest, 0.43
+# s, but the step takes 0.56 s, because little of the sending hides behind it. On eight
+# machines 6 GB of gradients from each GPU also cross the network, and in this plan none
+# of that hides.
 #
 # From how many tokens on does computing take as long as sending? A token costs 6 FLOPs
 # per parameter (2 forward, 4 backward), FSDP sends three times 7/8 of the weights, and
@@ -915,7 +917,7 @@ def _():
 # %%
 def tokens_to_match(chip, passes, num_devices, bytes_per_number=4):
     sent = passes * (num_devices - 1) / num_devices * bytes_per_number  # a parameter
-    # FLOPs a second of float32 products, and the share of them that programs reach.
+    # FLOPs a second of float32 products (TF32), and the share that programs reach.
     return sent / chip.link_rate * chip.flops_32 * chip.reached / 6
 
 
@@ -935,7 +937,7 @@ def _():
 
 # %% [markdown]
 # The plan of your program agrees with the formula: what is sent does not grow with the
-# tokens. Over a network nine times slower than NVLink, it would take nine times as many.
+# tokens. With one GPU per node and 50 GB/s, it would take nine times as many.
 # This answers the opening question: no line of the step changed, and the losses stayed
 # the same (section 7). What it costs:
 #
@@ -950,7 +952,9 @@ def _():
 #
 # - A mesh and a spec make a sharding, and computation follows data.
 # - The compiler inserts the collectives. Memory and traffic are for you to check.
-# - FSDP, tensor parallelism and HSDP are tables of rules for one step.
+# - FSDP, tensor parallelism and HSDP are tables of rules for one step. Constrain
+#   activations, too: where they and weights share a mesh axis, the compiler may gather
+#   either.
 
 # %% [markdown]
 # ## Three questions
@@ -1083,9 +1087,7 @@ for name, axes in (("FSDP", ("node", "gpu")), ("HSDP", "gpu")):
 # %% [markdown]
 # For every microbatch FSDP gathers the weights twice and reduce-scatters the gradients
 # once, 3.05 GB over the network each time: 8 x 3 x 3.05 = 73 GB. HSDP gathers within
-# the nodes, but the compiler all-reduces the gradients between them in every
-# microbatch: eight times what is needed. At the end of this part your own step crosses
-# the network once.
+# the nodes, but this compiler all-reduces the gradients between them in every microbatch: eight times what is needed. (A GPU's or a TPU's has [a pass](https://github.com/openxla/xla/issues/6750) that moves simple cases out of the loop.) 
 
 # %% [markdown]
 # ## 10. Explicit axes: layouts in types
@@ -1237,9 +1239,9 @@ def _():
 # ### Exercise 4.7: sharded_matmul
 #
 # The row-parallel layer of section 5 ended with an all-reduce, after which every device
-# holds the full sum. [Megatron's sequence
-# parallelism](https://arxiv.org/abs/2205.05198) replaces it with a reduce-scatter: each
-# device receives the sum of *its* rows. It sends half as much, and the activations in
+# holds the full sum. [Megatron's sequence parallelism](https://arxiv.org/abs/2205.05198)
+# replaces it with a reduce-scatter: each device receives the sum of *its* rows. It sends
+# half as much (the next layer's all-gather sends the rest), and the activations in
 # between take an eighth of the memory.
 #
 # Write `sharded_matmul(a, b, num_devices)`. It multiplies `a: (M, K)` by `b: (K, N)` on
@@ -1592,8 +1594,9 @@ def _():
 
 # %% [markdown] built="overlapped_matmul"
 # By the plan, pieces save less than a tenth with 512 or 2,048 rows, and with 8,192 they
-# lose more than a third: every piece adds to the result in memory, which costs more
-# than the sending that it hides. So libraries take few and large pieces.
+# lose more than a third: every piece adds to the result in memory, which costs more than
+# the sending that it hides. So libraries take few and large pieces, or split an axis that
+# is not summed over.
 
 # %% [markdown]
 # ## 14. The bill
@@ -1623,7 +1626,8 @@ def _():
 
 # %% [markdown]
 # Your step sends a twelfth of what FSDP does over the network. With a card for each GPU
-# it still loses, 5.0 s against 4.4, since it computes each layer's forward pass twice:
-# what sends least is not always fastest. HSDP by `jit` sends less, too, and is slowest
-# there. With a shared card your step is twice as fast. So plan, see what bounds the
-# step, and write by hand what the compiler misses.
+# it still loses, 5.0 s against 4.4, since it computes each layer's forward pass twice (a
+# policy that saves `x @ w1` would avoid that): what sends least is not always fastest.
+#  With a shared card your step is
+# twice as fast. So plan, see what bounds the step, and write by hand what the compiler
+# misses.

@@ -105,8 +105,8 @@ for name, stride in (("the same 256 rows", 0), ("fresh rows", 256)):
 draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 
 # %% [markdown]
-# The losses look the same. Only the weights tell the runs apart: the first one has
-# never seen 3,840 rows.
+# The losses look the same. The weights tell the runs apart: the first one
+# has never seen 3,840 rows.
 #
 # So every row should come once in each epoch, in an order that is shuffled anew. But a
 # run that is killed at step 1,234,567 must also go on *with the batch that would have
@@ -309,8 +309,7 @@ print(f"a device sends {times:.1f} times the gradient's all-reduce")
 prediction("bytes of the loop, in all-reduces of the gradients", round(times, 1), guess)
 
 # %% [markdown]
-# Under `jit` each microbatch's gradient is that of *all* rows, so each costs an
-# all-reduce inside the loop. For 8 billion parameters in float32, one all-reduce over
+# Under `jit` each microbatch's gradient is that of *all* rows, so each costs an all-reduce inside the loop. (The compilers of GPUs and TPUs move simple cases out of it; one [did so wrongly](https://github.com/openxla/xla/issues/49143) in 2026.) For 8 billion parameters in float32, one all-reduce over
 # eight GPUs sends 56 GB from each, 124 milliseconds over NVLink at 450 GB/s. Four of them
 # take half a second, in every step.
 #
@@ -414,8 +413,8 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
 # %% check="make_train_step"
 
 # %% [markdown] built="make_train_step"
-# Since JAX 0.10, types can do the same under plain `jit`: `reduced` parameters get
-# `unreduced` gradients, not yet summed. In
+# Since JAX 0.10, types do the same under plain `jit`, on Explicit axes (lesson 4):
+# `reduced` parameters get `unreduced` gradients, not yet summed. In
 # [MaxText](https://github.com/AI-Hypercomputer/maxtext/pull/5056), in 2026, code lost
 # that type. The gradients stayed the same, but one all-reduce per step became one per
 # microbatch: only a count of bytes, as below, shows it.
@@ -451,13 +450,12 @@ def _():
 #
 # (A good place for a pause. Afterwards, run all cells above again.)
 #
-# **Mixed precision** computes in bfloat16 and keeps what must not lose digits in
-# float32. An H100 multiplies bfloat16 matrices at 989 TFLOP/s and true float32 at 67
-# ([data sheet](https://www.nvidia.com/en-us/data-center/h100/), without sparsity); a
-# TPU [by default](https://docs.jax.dev/en/latest/201/precision.html) rounds float32
-# factors to bfloat16.
-# On both, activations take half the space, and collectives that carry them send half the
-# bytes.
+# **Mixed precision** computes in bfloat16 and keeps what must not lose digits in float32.
+# An H100 multiplies bfloat16 matrices at 989 TFLOP/s, and float32 ones, rounded to TF32
+# by default, at 495 ([data sheet](https://www.nvidia.com/en-us/data-center/h100/),
+# without sparsity); a TPU [by default](https://docs.jax.dev/en/latest/201/precision.html)
+# rounds float32 factors to bfloat16. On both, activations take half the space, and
+# collectives that carry them send half the bytes.
 #
 # bfloat16 has float32's range, but 8 bits of precision instead of 24. That is enough
 # for a product. Is it enough for everything?
@@ -487,7 +485,7 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.float16):
 # ### Exercise 5.3: mixed_precision_loss
 #
 # This is `dtype=jnp.bfloat16, param_dtype=jnp.float32` of a Flax layer, and
-# `torch.autocast` in PyTorch. Two thirds of the products are in the backward pass, so
+# `torch.autocast` in PyTorch. Most of the products are in the backward pass, so
 # check that both passes are cast.
 #
 # Write `mixed_precision_loss(params, x, y)`: `digits_loss` of section 2 in mixed
@@ -781,8 +779,8 @@ def _():
 #
 # Tomorrow you get four devices instead of eight. A sharded checkpoint does not care: it
 # holds each array in pieces, and a process reads those that its own devices need.
-# **Elastic** training is built on this: after a failure the job restarts at once on the
-# nodes that are left.
+# **Elastic** training is built on this: after a failure the job restarts at once on as
+# many nodes as still divide the batch.
 #
 # One thing is forbidden: to gather an array on one device or host "for a moment". For
 # 70 billion parameters, weights and Adam's moments are 840 GB. No GPU holds that; a
@@ -894,9 +892,10 @@ def _():
 # )
 # ```
 #
-# On SLURM, Kubernetes and TPU pods it needs no arguments: JAX finds them in the
-# environment. From then on `jax.devices()` lists the devices of all processes. What you
-# have written so far runs there unchanged, if it keeps three rules:
+# On TPU pods, Kubernetes and SLURM (there with one process per GPU) it needs no
+# arguments: JAX finds them in the environment. From then on `jax.devices()` lists the
+# devices of all processes. What you have written so far runs there unchanged, if it keeps
+# three rules:
 #
 # - **All processes make the same calls in the same order**, Orbax's `save` included: a
 #   collective that one of them skips makes the others wait. That is also why a process
@@ -929,7 +928,7 @@ def train_regression(directory, num_steps, cut_at=None):
                 np.savez(part := copy.with_suffix(".part.npz"), step=step + 1, w=w)
                 part.replace(copy)
         elif step == cut_at:
-            os.kill(os.getpid(), 9)  # SIGKILL, as by a power cut
+            os.kill(os.getpid(), 9)  # SIGKILL: no handler runs
 
 
 # %% [markdown]
@@ -960,12 +959,12 @@ print(f"largest difference of 120 losses is below 1e-4: {largest < 1e-4}")
 # %% [markdown]
 # The survivor can only wait: the compiled program needs all eight devices. In the end it
 # is aborted, because its partner has sent no *heartbeat*, its sign of life, for 100
-# seconds. A *launcher* (here `run_script`; else SLURM, Kubernetes, `torchrun`) ends it
-# sooner and starts all processes again. So the unit that fails is the whole job; it goes
-# on at step 40.
+# seconds. A *launcher* (here `run_script`; else SLURM, Kubernetes, `torchrun`) can end it
+# sooner and start all processes  again. So the unit that fails is the
+# whole job; it goes on at step 40.
 #
 # The losses agree up to rounding: two processes add up in a different order than one.
-# *Bit for bit* holds for the same devices in the same processes (on GPUs with
+# *Bit for bit* holds for the same devices, processes and versions (on GPUs with
 # `--xla_gpu_deterministic_ops=true` in `XLA_FLAGS`).
 #
 # <!-- 100 s: heartbeat_timeout_seconds of jax.distributed.initialize, JAX 0.10. -->
@@ -973,9 +972,10 @@ print(f"largest difference of 120 losses is below 1e-4: {largest < 1e-4}")
 # %% [markdown]
 # ## 7. The training program
 #
-# From here on, the state is **sharded** as in lesson 4: weights and Adam's moments alike,
-# as in FSDP. Where the `shard_map` of your step asks for replicated parameters, `jit`
-# gathers them (all at once, not layer by layer). These functions are given:
+# From here on, the state is **sharded** as in lesson 4, weights and Adam's moments alike,
+# but only between steps: where the `shard_map` of your step asks for replicated
+# parameters, `jit` gathers them all at once, not layer by layer as in FSDP. These
+# functions are given:
 #
 # | function | what it does |
 # |---|---|
@@ -1143,11 +1143,11 @@ def open_log(config, step):  # returns write(step, metrics) and flush()
 # %% [markdown]
 # ### Exercise 5.6: fit
 #
-# How often should a run save? [Young's rule](https://doi.org/10.1145/361147.361115)
-# says: every √(2 · cost of a save · time between failures). With the 186 minutes of
-# Llama 3's run, and a minute for each save, that is every 19 minutes. The rule holds if
-# a restart loses nothing but the steps since the last checkpoint: that is what you
-# build now.
+# How often should a run save? [Young's rule](https://doi.org/10.1145/361147.361115) says:
+# every √(2 · cost of a save · time between failures). With the 186 minutes of Llama 3's
+# run, and a minute in which each save stops the run, that is every 19 minutes. The rule
+# holds if a restart loses nothing but the steps since the last checkpoint: that is what
+# you build now.
 #
 # Write `fit(config)`. It trains to step `config["num_steps"]` and returns the parameters.
 # Use your `batches` (with `config["seed"]`, sharded by rows over the mesh's "data"),
@@ -1261,9 +1261,10 @@ def _():
 # %% [markdown]
 # ## 8. What takes the time?
 #
-# **Predict, then run.** Below, the host takes 20 ms to make each batch, and your step takes time, too. One loop reads each loss at once, as `print(float(loss))` does; the other
-# reads it one step late, as `write` does. What share of the first loop's time does the
-# second one take?
+# **Predict, then run.** Below, the host takes 20 ms to make each batch, and your step
+# takes time, too. One loop reads each loss at once, as `print(float(loss))` does; the
+# other reads it one step late, as `write` does. What share of the first loop's time does
+# the second one take?
 
 
 # %%
@@ -1548,11 +1549,11 @@ def layer_shapes(num_layers, width, heads):
 # %% [markdown]
 # ### Exercise 5.7: run_layers
 #
-# For the gradient, a `scan` over layers keeps everything that each layer computed: for
-# 32 layers of width 4,096 and 8,192 tokens in 16 bits, 36.5 GB ([Korthikanti et
-# al.](https://arxiv.org/abs/2205.05198)). Keep only each layer's *input*, and it is 2.1
-# GB. The rest is computed again in the backward pass, for a quarter to a third more
-# arithmetic. This is **activation checkpointing**, or *remat*.
+# For the gradient, a `scan` over layers keeps everything that each layer computed: for 32
+# layers of width 4,096 and 8,192 tokens in 16 bits, 36.5 GB without the scores of
+# attention ([Korthikanti et al.](https://arxiv.org/abs/2205.05198)). Keep only each
+# layer's *input*, and it is 2.1 GB. The rest is computed again in the backward pass, for
+# a quarter to a third more arithmetic. This is **activation checkpointing**, or *remat*.
 #
 # Write `run_layers(layer, params, x)`. It returns the result of applying L layers in
 # turn to `x`, as `plain_layers` does. `params` is a tree of stacked arrays (L, ...);
@@ -1974,7 +1975,7 @@ turns = {
     "Yours": {"F": 1.0, "B": 2.0},
     "Split": {"F": 1.0, "B": 1.0, "W": 1.0},
     "Yours, remat": {"F": 1.0, "B": 2.7},
-    "Split, remat": {"F": 1.0, "B": 1.7, "W": 1.7},  # both compute forward again
+    "Split, remat": {"F": 1.0, "B": 1.7, "W": 1.0},  # W uses what B computed again
 }
 
 
@@ -1995,7 +1996,8 @@ def _():
 
 # %% [markdown]
 # The split fills most of the gaps, and now every stage keeps four microbatches, not only
-# the first. With remat it loses: `B` and `W` both compute the forward pass again.
+# the first. With remat it wins only if what `B` has computed again is kept until its `W`
+# is done: memory again.
 
 # %% [markdown]
 # ## 13. The model, trained in your pipeline

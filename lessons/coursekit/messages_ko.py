@@ -393,7 +393,7 @@ MESSAGES = {
     'accurate far from 0': '0에서 먼 값에서도 정확함',
     'Rows in **bold** are essential: together they are worth half of the points, and if one of them fails, the exercise earns nothing. The other rows share the other half.': '**굵은** 행은 필수입니다. 필수 행을 모두 합하면 점수의 절반이고, 하나라도 실패하면 점수를 얻지 못합니다. 나머지 절반은 다른 행들이 나누어 갖습니다.',
     '*About 15 minutes. Difficulty 2 of 3. 2 points.*': '*약 15분. 난이도 2/3. 2점.*',
-    '**A good place for a pause.** Save the notebook. When you come back, first run all cells above again: what follows needs their names.': '**쉬어 가기 좋은 곳입니다.** 노트북을 저장하세요. 돌아오면 먼저 위의 셀을 모두 다시 실행하세요. 다음 내용에는 그 셀들의 이름이 필요합니다.',
+    '**A good place for a pause.** Save the notebook. When you come back, first run all cells above again.': '**쉬어 가기 좋은 곳입니다.** 노트북을 저장하세요. 돌아오면 먼저 위의 셀을 모두 다시 실행하세요.',
     'data parallel': '데이터 병렬',
     'same numbers': '같은 값',
     '**Your score.** Run the scorecard again after the second part. Save the notebook, then run `make grade` in a terminal: it grades the saved file as a teacher would.': '**점수.** 둘째 부분을 마치면 점수표를 다시 실행하세요. 노트북을 저장하고 터미널에서 `make grade`를 실행하세요. 저장된 파일을 강사처럼 채점합니다.',

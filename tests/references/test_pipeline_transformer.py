@@ -181,3 +181,11 @@ def test_a_text_longer_than_a_row_is_the_seed_s():
     assert len(text) == 104 and text.startswith("ada ")
     assert text == task.write(run, "ada ", 100, seed=1)
     assert text != task.write(run, "ada ", 100, seed=2)
+
+
+def test_the_benchmark_of_plans_measures_this_model():
+    from tools.benchmarks.plan_accuracy import transformer_step
+
+    step, shapes = transformer_step(width=64, layers=2, row=16, rows=2)
+    state, loss = jax.eval_shape(step, *shapes)
+    assert loss.shape == () and state["params"]["up"].shape[0] == 2

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -127,6 +128,8 @@ class Costs:
         self.endless: set[str] = set()
         self.callbacks: set[str] = set()
         self.unpriced: set[str] = set()
+        # What loops carry in memory of their own: how it begins, by (computation, name).
+        self.carried: dict[tuple[str, str], str] = {}
         self.uses: dict[str, dict[str, list[re.Match]]] = {}
         for name, lines in program.computations.items():
             users = self.uses[name] = defaultdict(list)
@@ -147,7 +150,7 @@ class Costs:
         if CALLBACK.search(rest):
             self.callbacks.add(self.program.source(line) or "a line unknown")
         one = Operation(line[1], kind, self.origin(line), self.scope(line))
-        one.needs, one.shape = tuple(operands(line)), line[2].split("{")[0]
+        one.needs, one.shape = tuple(operands(line)), line[2].lstrip("(").split("{")[0]
         one.begins, one.awaits = kind.endswith("-start"), kind.endswith("-done")
         plain = kind.removesuffix("-start")
         if kind == "while":
@@ -457,6 +460,12 @@ class Costs:
     def hold(self, name: str, found: list[Operation]) -> None:
         """Finds what each operation allocates, and for how long."""
         places = {one.name: number for number, one in enumerate(found)}
+        taken: dict[str, Operation] = {}
+        for one in found:
+            if one.kind == "while":
+                line = self.program.named[name][one.name]
+                for owner in self.carry(name, line, one, taken):
+                    places[owner] = places[one.name]
         root = self.program.computations[name][-1][1]
         owners = {
             one.name: self.owners(name, one.name)
@@ -469,6 +478,17 @@ class Costs:
                 for owner in owners.get(need, ()):
                     if owner in places:
                         found[places[owner]].last_use = number
+        for (_, owner), like in self.carried.items():
+            if owner in places and owner not in kept:
+                loop = found[places[owner]]
+                size = self.size(name, like)
+                if size > loop.holds:
+                    loop.shape = self.program.named[name][like][2].split("{")[0]
+                loop.holds += size
+        for owner, loop in taken.items():  # zeros say nothing of what they are for
+            if owner in places and not found[places[owner]].source:
+                begin = found[places[owner]]
+                begin.source, begin.scope = loop.source, loop.scope
         for one in found:
             if owners.get(one.name) != {one.name} or one.name in kept:
                 continue
@@ -479,6 +499,44 @@ class Costs:
             if one.begins and one.transfer:
                 one.holds /= 2  # its type names the operand, too
 
+    def carry(
+        self, name: str, line: re.Match, loop: Operation, taken: dict[str, Operation]
+    ) -> Iterator[str]:
+        """Yields what a loop carries in memory of its own, under names made for it.
+
+        It writes over the memory in which an array begins, but for an argument of the
+        program, and where an earlier one has `taken` it: several may begin as the same
+        zeros.
+        """
+        given = self.program.named[name][operands(line)[0]]
+        body = re.search(r"body=%?([\w.-]+)", line[4])[1]
+        root = self.program.computations[body][-1]
+        if given[3] != "tuple" or root[3] != "tuple":
+            return
+        pairs = zip(operands(given), operands(root), strict=True)
+        for place, (like, result) in enumerate(pairs):
+            if self.is_passed_on(body, result, place):
+                continue
+            owners = self.owners(name, like)
+            if not owners and name != self.program.entry:
+                owners = {like}  # an outer loop's, or a caller's
+            if owners and not owners & taken.keys():
+                taken |= dict.fromkeys(owners, loop)
+                continue
+            owner = f"{line[1]}/{place}"
+            self.carried[name, owner] = like
+            yield owner
+
+    def is_passed_on(self, body: str, result: str, place: int) -> bool:
+        """Tells whether a loop's body returns what it got at this place."""
+        line = self.program.named[body][result]
+        while line[3] == "copy":
+            line = self.program.named[body][operands(line)[0]]
+        if line[3] != "get-tuple-element":
+            return False
+        source = self.program.named[body][operands(line)[0]]
+        return source[3] == "parameter" and f"index={place}" in line[4].split(", ")
+
     def owners(self, name: str, result: str, index: int | None = None) -> set[str]:
         """Returns the operations whose memory holds a result."""
         line = self.program.named[name][result]
@@ -487,6 +545,8 @@ class Costs:
             return set()
         if kind == "get-tuple-element":
             place = int(re.search(r"index=(\d+)", line[4])[1])
+            if (name, owner := f"{needs[0]}/{place}") in self.carried:
+                return {owner}
             return self.owners(name, needs[0], place)
         if kind == "tuple":
             needs = needs if index is None else needs[index : index + 1]
