@@ -855,9 +855,9 @@ def _():
 # %% [markdown]
 # ## 9. The model from the beginning, planned
 #
-# `plan` compiles your step for GPUs that are not here, from shapes alone, and prices
-# the program: what a GPU holds, what it sends over which link, and how long the step
-# takes, by [a simple
+# `plan` compiles your step for GPUs that are not here, from shapes alone, and prices the
+# program: what a GPU holds, what it sends over which link, and how long the step takes,
+# by [a simple
 # model](https://github.com/distributed-jax-course/distributed-jax-course/blob/main/docs/planning.md).
 # (In plain JAX, `compile().memory_analysis()` and `.cost_analysis()` give you raw
 # figures.)
@@ -1086,8 +1086,11 @@ for name, axes in (("FSDP", ("node", "gpu")), ("HSDP", "gpu")):
 
 # %% [markdown]
 # For every microbatch FSDP gathers the weights twice and reduce-scatters the gradients
-# once, 3.05 GB over the network each time: 8 x 3 x 3.05 = 73 GB. HSDP gathers within
-# the nodes, but this compiler all-reduces the gradients between them in every microbatch: eight times what is needed. (A GPU's or a TPU's has [a pass](https://github.com/openxla/xla/issues/6750) that moves simple cases out of the loop.) 
+# once, 3.05 GB over the network each time: 8 x 3 x 3.05 = 73 GB. HSDP gathers within the
+# nodes, but this compiler all-reduces the gradients between them in every microbatch:
+# eight times what is needed. (A GPU's or a TPU's has [a
+# pass](https://github.com/openxla/xla/issues/6750) that moves simple cases out of the
+# loop.)
 
 # %% [markdown]
 # ## 10. Explicit axes: layouts in types

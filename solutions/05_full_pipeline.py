@@ -309,9 +309,11 @@ print(f"a device sends {times:.1f} times the gradient's all-reduce")
 prediction("bytes of the loop, in all-reduces of the gradients", round(times, 1), guess)
 
 # %% [markdown]
-# Under `jit` each microbatch's gradient is that of *all* rows, so each costs an all-reduce inside the loop. (The compilers of GPUs and TPUs move simple cases out of it; one [did so wrongly](https://github.com/openxla/xla/issues/49143) in 2026.) For 8 billion parameters in float32, one all-reduce over
-# eight GPUs sends 56 GB from each, 124 milliseconds over NVLink at 450 GB/s. Four of them
-# take half a second, in every step.
+# Under `jit` each microbatch's gradient is that of *all* rows, so each costs an
+# all-reduce inside the loop. (The compilers of GPUs and TPUs move simple cases out of it;
+# one [did so wrongly](https://github.com/openxla/xla/issues/49143) in 2026.) For 8
+# billion parameters in float32, one all-reduce over eight GPUs sends 56 GB from each, 124
+# milliseconds over NVLink at 450 GB/s. Four of them take half a second, in every step.
 #
 # Under `jax.shard_map` the communication is yours to place. But with `check_vma=True`,
 # the default, the gradient of a replicated parameter is already summed over the

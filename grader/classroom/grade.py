@@ -35,9 +35,8 @@ from grader.pages.terminal import differences, print_statuses, summary
 from grader.results import Outcome, Record, Result
 from grader.submissions.collecting import Collection, collect
 from grader.workers.cache_key import lesson_hashes, without_check
-from grader.workers.executor import grade_jobs, open_executor
+from grader.workers.executor import Executor, grade_jobs, open_executor
 from grader.workers.jobs import FinishedJob, Job, infra_error, job_of
-from grader.workers.local_executor import LocalExecutor
 
 POINTS_SHOWN = re.compile(r"(?m)^check\(.*\bpoints\s*=\s*([\d.]+)")
 
@@ -178,7 +177,7 @@ def read_jobs(
     }
 
 
-def graded(executor: LocalExecutor, jobs: Sequence[Job]) -> Iterable[FinishedJob]:
+def graded(executor: Executor, jobs: Sequence[Job]) -> Iterable[FinishedJob]:
     """Grades jobs, and shows from the first second on how far it is."""
     finished = grade_jobs(executor, jobs)
     return with_progress(finished, len(jobs), "submission", delay_s=0)
@@ -250,7 +249,7 @@ def regrade(
         alone = [
             job
             for job in (jobs if exercise else ())
-            if not apply or is_other_check(published[jobs[job]], job, exercise)
+            if not apply or others_unchanged(published[jobs[job]], job, exercise)
         ]
         lessons, found = classroom.lessons, {}
         parts = {n: with_check_of(one, exercise) for n, one in lessons.items()}
@@ -304,7 +303,7 @@ def regrade(
     return 0 if all(one.record for one in found.values()) else 1
 
 
-def is_other_check(earlier: Record | None, job: Job, exercise: str) -> bool:
+def others_unchanged(earlier: Record | None, job: Job, exercise: str) -> bool:
     """Tells whether nothing that decides the other exercises has changed since."""
     now = without_check(job.hashes, exercise)
     return bool(earlier) and without_check(earlier.hashes, exercise) == now

@@ -282,7 +282,7 @@ def seconds_late(
 
 def in_words(seconds: float) -> str:
     """Writes a time roughly: "2 days", "5 hours", "1 minute"."""
-    for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60)):
+    for unit, size in (("day", DAY_S), ("hour", 3600), ("minute", 60)):
         if number := int(seconds // size):
             return f"{number} {unit}{plural(number)}"
     return "less than a minute"

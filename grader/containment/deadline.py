@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 LONGEST = 8  # times the seconds that are given, however long a machine is busy
+LEAST = 0.02  # of these seconds: what was waited less than that adds nothing
 
 
 class Deadline:
@@ -30,8 +31,8 @@ class Deadline:
         self.end, self.latest = self.looked + seconds, self.looked + LONGEST * seconds
         self.waited, self.most_used = 0.0, used() + seconds
 
-    @property
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
+        """Tells whether the time is over; first adds what was only waited."""
         now = time.monotonic()
         if now <= self.end:
             return False
@@ -41,7 +42,7 @@ class Deadline:
         gained = min(waited - self.waited, now - self.looked)
         self.waited, self.looked = max(waited, self.waited), now
         self.end = now + gained
-        return gained < self.seconds / 50
+        return gained < LEAST * self.seconds
 
 
 def waited_s(pid: int) -> float:

@@ -30,7 +30,7 @@ class Limits:
         open_files: open files of any single process.
         disk_mib: size of the private /tmp, and of any file.
         files: number of files in the private /tmp and /dev/shm.
-        output_mib: bytes of answers and errors that are read before it is stopped.
+        output_mib: answers and errors that are read before it is stopped.
     """
 
     wall_s: float = DEFAULT_WALL_S

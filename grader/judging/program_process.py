@@ -102,7 +102,7 @@ def answered(
     with contextlib.suppress(OSError, EOFError):
         connection.send_bytes(question)
         while not connection.poll(POLL_S):
-            if deadline.passed:
+            if deadline.has_passed():
                 return "timed out", b""
         return "", connection.recv_bytes(MAX_LINE)
     return "died", b""  # or it sends too much

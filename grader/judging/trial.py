@@ -227,10 +227,11 @@ class Trial:
         """
         errors = self.run_cells(session, self.first, alone)
         if problem := self.run_lesson(session, whole):
-            if all(self.endings[step.name] > 1 for step in self.first):
+            suspects = [step for step in self.first if self.endings[step.name] < 2]
+            if not suspects:  # nothing of the learner's ran before the lesson's cells
                 raise SessionError(f"The lesson's own cells: {problem}.")
-            for step in self.first:  # the set-up works without them
-                self.endings[step.name] = 2
+            for step in suspects:
+                self.endings[step.name] = 2  # so that it does not run again
             raise SessionEnded(problem)
         if whole:  # now, so that nothing of it replaces what counts
             errors |= self.run_cells(session, self.left_out, alone)

@@ -198,7 +198,7 @@ class Session:
         return bytes(found)
 
     def look(self, deadline: Deadline) -> None:
-        if deadline.passed:
+        if deadline.has_passed():
             self.end("timed out")
 
     def end_of_process(self) -> None:

@@ -60,7 +60,7 @@ MOODLE_MARK = re.compile(r"(?:_(\d+))?_assignsubmission_")
 NUMBER = re.compile(r"\d\d?|[a-z]")
 NUMBER_OF_WORK = re.compile(r"\d{1,4}|[a-z]\d?|\d[a-z]")
 TIMES = "%Y-%m-%d-%H-%M-%S", "%b %d %Y %I%M %p", "%d %b %Y %I%M %p"
-# Words of which the name of no learner consists.
+# A name of these words alone is no learner's.
 WORK = frozenset(
     "section sections sec group groups team teams class classes course courses lesson "
     "lessons lecture notebook notebooks nb week weeks day part exercise exercises "
@@ -83,6 +83,8 @@ WORK = frozenset(
     "강 과제 실습 최종 제출 제출물 복사본 사본 의 무제 コピー のコピー 副本 的副本 "
     "수정 수업 분반 반 조 주차 답안 풀이".split()
 )
+# 강 and 조 are family names, too, and 수정, a revision, a given name.
+KOREAN_NAME = re.compile("[강조반] 수정")
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,8 @@ class LearnerNames:
     def without_work(self, name: str) -> str:
         """Returns what may name a learner in a name: "ada" of "ada's 2nd try"."""
         parts = words_and_numbers(name)
+        if KOREAN_NAME.fullmatch(" ".join(parts)):
+            return " ".join(parts)
         number = NUMBER_OF_WORK if any(map(self.names_work, parts)) else NUMBER
         of_work = [p for p in parts if self.names_work(p) or number.fullmatch(p)]
         return " ".join(part for part in parts if part not in of_work)

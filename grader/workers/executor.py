@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Protocol
 
 import psutil
 from nbformat import NotebookNode
@@ -17,6 +18,16 @@ from grader.workers.local_executor import LocalExecutor, usable_cores
 
 MIN_JOBS_TO_PRECOMPILE = 6  # submissions of one lesson
 WORKER_MIB = 1200  # the peak of a learner's kernel and a judge, in lesson 5
+
+
+class Executor(Protocol):
+    """What grades jobs, as many at a time as it has slots: a process or a cluster."""
+
+    description: str
+
+    def slots(self) -> int: ...
+
+    def submit(self, job: Job, precompile: bool) -> Future[Record]: ...
 
 
 def open_executor(
@@ -52,11 +63,10 @@ def open_executor(
     return contextlib.closing(LocalExecutor(lessons, limits, spare=spare, **how))
 
 
-def grade_jobs(executor: LocalExecutor, jobs: Sequence[Job]) -> Iterator[FinishedJob]:
+def grade_jobs(executor: Executor, jobs: Sequence[Job]) -> Iterator[FinishedJob]:
     """Yields each job when it has finished, in any order.
 
-    `executor` may be a DaskExecutor, too. Each job that failed is retried once, alone,
-    after all others.
+    Each job that failed is retried once, alone, after all others.
     """
     failed = []
     for finished in _run(executor, jobs):
@@ -68,7 +78,7 @@ def grade_jobs(executor: LocalExecutor, jobs: Sequence[Job]) -> Iterator[Finishe
         yield from _run(executor, [job])
 
 
-def _run(executor: LocalExecutor, jobs: Sequence[Job]) -> Iterator[FinishedJob]:
+def _run(executor: Executor, jobs: Sequence[Job]) -> Iterator[FinishedJob]:
     """Runs jobs, never more at a time than the executor has slots.
 
     The others wait here: a job that kills its worker takes no other one with it. A free
@@ -106,7 +116,7 @@ def _next_job(waiting: dict[str, list[Job]], lesson: str) -> Job:
     return job
 
 
-def _start(executor: LocalExecutor, job: Job, precompile: bool) -> Future[Record]:
+def _start(executor: Executor, job: Job, precompile: bool) -> Future[Record]:
     try:
         if isinstance(job.submitted, OSError):
             raise job.submitted

@@ -45,16 +45,20 @@ TASKS = {
     "flax-transformer": "pipeline_flax.py:FlaxTransformer",
     "text": "pipeline_text.py:Text",
 }
-# Dense bfloat16 FLOP/s of a chip, by JAX's name for it. Sources: NVIDIA's data sheets of
-# the A100, H100 SXM and H200 SXM; cloud.google.com/tpu/docs.
+# Dense bfloat16 FLOP/s of a chip, by JAX's name for it: NVIDIA's data sheet of the A100,
+# and the chips of coursekit/plan/chips.py, which this program does not need.
 PEAK_FLOPS = {
     "NVIDIA A100-SXM4-40GB": 312e12,
     "NVIDIA A100-SXM4-80GB": 312e12,
     "NVIDIA H100 80GB HBM3": 989e12,
     "NVIDIA H200": 989e12,
+    "NVIDIA B200": 2250e12,
+    "AMD Instinct MI300X": 1307.4e12,
     "TPU v4": 275e12,
     "TPU v5 lite": 197e12,
     "TPU v5": 459e12,
+    "TPU v6 lite": 918e12,
+    "TPU7x": 2307e12,
 }
 
 

@@ -27,40 +27,40 @@ def machine(monkeypatch):
 def test_on_a_quiet_machine_the_seconds_count(machine):
     own = machine.deadline(60)
     machine.now = 60
-    assert not own.passed
+    assert not own.has_passed()
     machine.now = 60.1
-    assert own.passed
+    assert own.has_passed()
 
 
 def test_what_was_waited_for_a_processor_is_given_again(machine):
     own = machine.deadline(60)
     machine.now, machine.waited = 60.1, 45
-    assert not own.passed
+    assert not own.has_passed()
     machine.now = 104
-    assert not own.passed
+    assert not own.has_passed()
     machine.now, machine.waited = 106, 80  # 35 more
-    assert not own.passed
+    assert not own.has_passed()
     machine.now = 142
-    assert own.passed  # nothing was waited since
+    assert own.has_passed()  # nothing was waited since
 
 
 def test_no_more_is_given_than_has_passed(machine):
     own = machine.deadline(60)
     machine.now, machine.waited = 60.1, 10_000  # by threads of earlier cells
-    assert not own.passed
+    assert not own.has_passed()
     machine.now = 120.3
-    assert own.passed
+    assert own.has_passed()
 
 
 def test_who_keeps_the_processors_busy_is_given_nothing(machine):
     own = machine.deadline(60)
     machine.now, machine.waited, machine.used = 60.1, 50, 61
-    assert own.passed
+    assert own.has_passed()
 
 
 def test_there_is_an_end_on_any_machine(machine):
     own = machine.deadline(60)
-    while not own.passed:
+    while not own.has_passed():
         machine.now += 30
         machine.waited += 30
     assert LONGEST * 60 <= machine.now <= LONGEST * 60 + 2 * 30

@@ -189,3 +189,10 @@ def test_the_benchmark_of_plans_measures_this_model():
     step, shapes = transformer_step(width=64, layers=2, row=16, rows=2)
     state, loss = jax.eval_shape(step, *shapes)
     assert loss.shape == () and state["params"]["up"].shape[0] == 2
+
+
+def test_the_trainer_knows_the_peak_of_each_chip_that_can_be_planned_for():
+    from coursekit.plan import CHIPS
+
+    peaks = {kind: chip.flops for chip in CHIPS.values() for kind in chip.kinds}
+    assert peaks.items() <= pipeline_step.PEAK_FLOPS.items()

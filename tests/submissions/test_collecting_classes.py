@@ -681,6 +681,14 @@ def test_korean_names_in_a_zip(tmp_path, course, encoding, form):
     assert sorted(placed(course).values()) == sorted(KOREAN.values())
 
 
+def test_a_family_and_a_given_name_may_both_be_words_of_work(tmp_path, course):
+    names = {"강_수정": ADA, "조_수정": BOB}  # "lecture", "group" and "revision"
+    contents = {f"1강 과제/{name}/{FIRST}.ipynb": data for name, data in names.items()}
+    found = collect([given_as("zip", tmp_path, contents)], course, LESSONS)
+    assert sorted(found.names.values()) == sorted(names)
+    assert sorted(placed(course).values()) == sorted(names.values())
+
+
 @pytest.mark.parametrize(
     "names",
     [("ps1.ipynb", "ps1 final.ipynb"), ("pmap ada.ipynb", "Ada Lovelace.ipynb")],

@@ -25,6 +25,9 @@ COPIES = {"convert", "copy", "transpose", "reshape", "broadcast"} | FREE
 PASSES = {"bitcast", "copy", "reshape", "transpose", "slice", "dynamic-slice"}
 PASSES |= {"get-tuple-element"}
 PARTS = {"dynamic-slice", "slice", "gather"}
+# What changes no number: of 16-bit ones in 32 bits it makes such ones.
+KEEPS_NUMBERS = COPIES - FREE | PARTS | {"bitcast", "select", "pad"}
+KEEPS_NUMBERS |= {"all-gather", "all-to-all", "collective-permute"}
 # What computes each element from those at its place: compilers fuse these.
 POINTWISE = COPIES - {"tuple", "get-tuple-element"} | {
     *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "negate"),
@@ -128,7 +131,7 @@ class Costs:
         self.endless: set[str] = set()
         self.callbacks: set[str] = set()
         self.unpriced: set[str] = set()
-        # What loops carry in memory of their own: how it begins, by (computation, name).
+        # By (computation, name): the array as which a loop's own memory begins.
         self.carried: dict[tuple[str, str], str] = {}
         self.uses: dict[str, dict[str, list[re.Match]]] = {}
         for name, lines in program.computations.items():
@@ -167,20 +170,20 @@ class Costs:
             parts = list(self.program.collective(name, plain, line))
             groups = tuple(map(tuple, self.program.groups(line)))
             sliced = plain == "all-reduce" and self.only_sliced(name, line[1])
-            small = plain == "all-reduce" and "promoted" in rest
+            promoted = plain == "all-reduce" and "promoted" in rest
             moved = []
             for number, (operand, part) in enumerate(
                 zip(one.needs, parts, strict=False)
             ):
                 dtype = part.dtype
                 given = self.program.named[name][operand]
-                if (
-                    dtype == "f32"
-                    and self.simulated
-                    and (small or self.goes_narrow(name, line[1]))
-                    and (small or self.came_narrow(name, given, ()))
-                ):
-                    dtype = "bf16"
+                if dtype == "f32" and self.simulated:
+                    # Sums of 16-bit numbers that are rounded again go in 16 bits.
+                    is_narrow = promoted or (
+                        self.goes_narrow(name, line[1])
+                        and self.came_narrow(name, given, ())
+                    )
+                    dtype = "bf16" if is_narrow else dtype
                 part = dataclasses.replace(part, dtype=dtype)
                 moved.append(dataclasses.replace(one, name=f"{line[1]}/{number}"))
                 moved[-1].transfer = Transfer(part, sliced, groups)
@@ -369,11 +372,7 @@ class Costs:
             callee = called(line[4])[0]
             root = self.program.computations[callee][-1]
             return self.came_narrow(callee, root, ((name, line), *outer))
-        if kind in COPIES - FREE | PARTS | {"bitcast", "all-gather", "select"} | {
-            "collective-permute",
-            "all-to-all",
-            "pad",
-        }:
+        if kind in KEEPS_NUMBERS:
             argument = named[operands(line)[-1 if kind == "select" else 0]]
             return self.came_narrow(name, argument, outer)
         return False
@@ -429,7 +428,7 @@ class Costs:
         result = arrays(line[2])[0][1]
         return {dtype: convolution(line[4], shape, kernel, result)}
 
-    def only_sliced(self, name: str, result: str, seen: bool = False) -> bool:
+    def only_sliced(self, name: str, result: str) -> bool:
         """Tells whether only slices of a result are used."""
         users = self.uses[name][result]
         for user in users:
