@@ -54,8 +54,8 @@ prediction("the shape of y", str(y.shape), guess)
 #
 # Every function that you write in this lesson must obey two rules.
 #
-# - [arguments stay] It does not modify, delete or donate its arguments. (A *donated*
-#   array's memory is reused by JAX.)
+# - [arguments stay] It does not modify, delete or donate its arguments. (Trainers donate
+#   the old state, whose memory JAX then reuses: lesson 4.)
 # - [nothing is remembered] Its result depends on its arguments alone, not on earlier
 #   calls.
 
@@ -180,8 +180,9 @@ print("set before its first use: ", run_child(IN_TIME, clean), "device(s)")
 
 # %% [markdown]
 # **Common mistake: the flag that comes too late.** Nothing failed in the first process.
-# It would have trained on one device, and nobody would have noticed. So programs are
-# *launched* with the right environment.
+# It would have trained on one device, and nobody would have noticed.
+# (`jax.config.update("jax_num_cpu_devices", 8)` raises there.) So programs are *launched*
+# with the right environment.
 
 # %% [markdown]
 # ### Exercise 1.2: launch_env
@@ -448,13 +449,13 @@ print("same as pmap:", np.allclose(jax.jit(today)(params, batch), totals))
 #
 # <!-- Llama 3 8B: 8.03 billion parameters x 2 bytes; arXiv 2407.21783. H100 SXM: 80 GB,
 # NVIDIA's data sheet. Both read in November 2026. -->
-# Inference on a large batch is the most common program for several devices: the same
+# Inference on a large batch is the simplest program for several devices: the same
 # parameters everywhere, a part of the batch on each device, and no communication. At two
 # bytes each (bfloat16), the 8 billion parameters of [Llama 3
 # 8B](https://arxiv.org/abs/2407.21783) take 16 GB, so each of eight H100s (80 GB) can
 # hold a full copy.
 #
-# A server should compile at its first request, and not again. Write
+# A server should compile once, before its first request. Write
 # `make_parallel_predict(num_devices)`. It returns a function `serve(params, x)`, which
 # runs `predict` of section 4 on the mesh `make_mesh(num_devices)`; `jax.shard_map` is the
 # direct way. The batch `x: (B, F)` has no device axis; `B` is a multiple of
@@ -634,8 +635,8 @@ def local_sgd_steps(params, x, y, lr, num_steps):
 # %% check="local_sgd_steps"
 
 # %% [markdown] built="local_sgd_steps"
-# With one line for the average, your function is Local SGD. With an average after every
-# step it is ordinary data parallelism.
+# With one line for the average, your function is Local SGD. With SGD, an average after
+# every step is ordinary data parallelism.
 
 
 # %%
@@ -708,7 +709,7 @@ def _():
 
 
 # %% [markdown]
-# With twelve averages, eight devices that see eight points each found the line that
+# After twelve averages, eight devices that see eight points each are near the line that
 # fits all 64.
 #
 # **How do you know that all eight work?** Ask three questions.
@@ -811,11 +812,10 @@ def _():
 # %% [markdown]
 # ## Going further
 #
-# **When does a model not know?** A trained network answers everything with the same
-# confidence, also where it has never seen any data. Here you build two alarms, on all
-# devices: an *ensemble*, whose members disagree where they guess, and the *distance* to
-# the nearest training point. (First run all cells above. No later lesson needs this
-# part.)
+# **When does a model not know?** A trained network may be just as confident where it has
+# never seen any data. Here you build two alarms, on all devices: an *ensemble*, whose
+# members disagree where they guess, and the *distance* to the nearest training point.
+# (First run all cells above. No later lesson needs this part.)
 
 # %% [markdown]
 # ## 8. A random key for each device

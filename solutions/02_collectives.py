@@ -3,14 +3,15 @@
 #
 # COLAB_BADGE
 #
-# Llama 3 8B has eight billion parameters. When it trains on eight GPUs, each of them
-# ends its backward pass with 16 GB of gradients (in bfloat16), and before any weight
-# may change, all eight have to agree on their average. How long does that take? And
-# must every GPU keep all of Adam's 64 GB of state (two float32 numbers for each
-# weight), on a card that has 80 GB?
+# Llama 3 8B has eight billion parameters. When it trains on eight GPUs, each of them ends
+# its backward pass with 16 GB of gradients (in bfloat16; Meta sums them in float32), and
+# before any weight may change, all eight have to agree on their average. How long does
+# that take? And must every GPU keep all of Adam's 64 GB of state (two float32 numbers for
+# each weight), on a card that has 80 GB?
 #
-# Devices talk in **collectives**, operations in which all of them take part at once. At
-# the end of the first part, a training step of your own answers both questions.
+# Devices talk in **collectives**, operations in which all of them take part at once. (One
+# that a device skips, in a `lax.cond`, say, makes the others wait for ever.) At the end
+# of the first part, a training step of your own answers both questions.
 #
 # **You need** lesson 1. **Time**: about 90 minutes for four exercises, with a pause.
 # "Going further" takes 80 more, and the bonus after it 65.
@@ -191,7 +192,7 @@ def masked_mean(x, mask, axis_name):
 
 # %% [markdown] hints="masked_mean"
 # - You need two sums over all devices: of the entries that count, and of how many.
-# - `jnp.where(mask, x, 0)` drops what does not count, whatever it is.
+# - `jnp.where(mask, x, 0)` drops what does not count, even `nan`, in the forward pass.
 # - Divide by `jnp.maximum(count, 1)`: 0 / 1 gives the required 0.
 
 # %% check="masked_mean"
@@ -302,7 +303,7 @@ def sharded_log_softmax(logits, axis_name):
 # %% check="sharded_log_softmax"
 
 # %% [markdown] built="sharded_log_softmax"
-# Per position and device two numbers travel, however large the vocabulary is.
+# Forward, two numbers for each position are all-reduced, however large the vocabulary is.
 
 
 # %%
@@ -385,7 +386,8 @@ exchange = spmd(lambda x: lax.all_to_all(x, "i", 0, 0, tiled=True), small)
 draw_collective('lax.all_to_all(x, "i", 0, 0, tiled=True)', columns, exchange(columns))
 
 # %% [markdown]
-# **What they cost.** D devices put in a block of `n` bytes each:
+# **What they cost.** D devices put in a block of `n` bytes each, and no switch adds them
+# up (in machines of H100s, NVLS can):
 #
 # | `lax.` | XLA's name | a device ends with | each device sends |
 # |---|---|---|---|
@@ -526,8 +528,9 @@ for name, f, check_vma in (
 # %% [markdown]
 # The average loss is the same number everywhere, but each device asks how it changes with
 # *its* copy (`2 d / D`, the second line; the first follows), and no other device's
-# gradient is in the answer. **Averaging losses does not average gradients.** The last
-# line is what training needs: take gradients first, then average them.
+# gradient is in the answer. **Averaging losses does not average the gradients** of
+# copies. The last line is what training needs: take gradients first, then average them.
+# (For weights that `P()` replicates under `check_vma`, it does: lesson 3.)
 #
 # **What `check_vma` is.** By default, `shard_map` tracks in the type of each value
 # whether it *varies* over the axis ("vma": varying manual axes): `jax.typeof(w)` is
@@ -564,8 +567,8 @@ for name, f, check_vma in (
 # %% [markdown]
 # ### Exercise 2.4: sharded_update
 #
-# DeepSpeed calls this `"stage": 1`, PyTorch `ZeroRedundancyOptimizer`. You build it for
-# SGD with momentum, which has one moment per weight, the velocity.
+# DeepSpeed calls this `"stage": 1`, Megatron-LM `--use-distributed-optimizer`. You build
+# it for SGD with momentum, which has one moment per weight, the velocity.
 #
 # Write `sharded_update(weights, velocity, grads, axis_name, lr, beta)`. Each device has
 # all `weights: (n, ...)`, the gradients of its own batch, `grads: (n, ...)`, and its
@@ -648,8 +651,8 @@ def _():
 # ## 6. All four in one step
 #
 # A classifier of words, on padded texts split over the devices, trained by nothing but
-# your functions. The logits are resharded by classes, so each word counts on the device
-# that has its class.
+# your functions. Only to use your functions, the logits are resharded by classes: each
+# word counts on the device that has its class.
 #
 # The loss is reduced before `jax.grad`, which section 4 warns against. Here it is right:
 # all D devices return the same loss, so each gets D times its own share of the gradient,
@@ -709,9 +712,9 @@ def _():
 #
 # **How long does it take?** The bytes of your step, for 16 GB of gradients and as much of
 # weights, travel over [NVLink](https://www.nvidia.com/en-us/data-center/h100/) inside a
-# machine of H100s, or over a network card between machines. Computing a step of Llama 3
-# 8B on 8,192 tokens per GPU takes about a second (6 x 8 billion x 8,192 operations, at
-# 400 TFLOP/s).
+# machine of H100s, or over network cards between eight machines with one GPU each.
+# Computing a step of Llama 3 8B on 8,192 tokens per GPU takes about a second (6 x 8
+# billion x 8,192 operations, at 400 TFLOP/s).
 #
 # <!-- NVIDIA's data sheet of the H100 SXM, read in November 2026: NVLink 900 GB/s in both
 # directions together, 989 TFLOP/s in bfloat16 without sparsity, of which 40 % are taken
@@ -944,9 +947,9 @@ def _():
 
 
 # %% [markdown]
-# A single number takes 70 microseconds on either link, nearly all of it latency: 5
-# microseconds for each of 14 messages. So for small arrays libraries use *trees* of
-# pairs, which need only `2 log2(D)` messages, each of all `n` bytes.
+# At 5 microseconds for each of 14 messages, a single number takes 70 on either link,
+# nearly all of it latency. So for small arrays libraries use *trees* of pairs, which need
+# only `2 log2(D)` messages, each of all `n` bytes.
 
 # %% [markdown]
 # ## 8. Eight bits
@@ -987,9 +990,9 @@ prediction("the psum of eight 100s in int8", total, guess)
 # %% [markdown]
 # ### Exercise 2.6: int8_all_reduce
 #
-# **ZeRO++** ([Wang et al., 2023](https://arxiv.org/abs/2306.10209)) averages quantised
-# gradients in this way, and Google's int8 all-reduce in XLA is 1.8 times as fast as one
-# in bfloat16 ([EQuARX, 2025](https://arxiv.org/abs/2506.17615)).
+# **ZeRO++** ([Wang et al., 2023](https://arxiv.org/abs/2306.10209)) averages gradients in
+# this way, with a scale for each block, and Google's int8 all-reduce in XLA is 1.8 times
+# as fast as one in bfloat16 ([EQuARX, 2025](https://arxiv.org/abs/2506.17615)).
 #
 # Write `int8_all_reduce(x, axis_name)`: the approximate sum of `x: (n,)` over the
 # devices, on all of them. `n` is a multiple of D. In both halves of this all-reduce,
@@ -1204,16 +1207,17 @@ def _():
 
 
 # %% [markdown]
-# It does not: three curves, one line. And the 28 GB of bfloat16 need not be so much: in
-# eight bits they are 14.
+# It does not, for 288 weights: three curves, one line. And the 28 GB of bfloat16 need not
+# be so much: in eight bits they are 14.
 
 # %% [markdown]
 # ## Bonus: attention and experts
 #
-# **Attention in a ring.** Each of a million positions looks at all others: 10^12
-# scores, which no device holds. So the *positions* are split over the devices. Queries
-# stay; keys and values travel around the ring, and each device adds what the block at
-# hand contributes to its own rows.
+# **Attention in a ring.** The keys, values and activations of a million positions outgrow
+# one device. (Their 10^12 scores are never stored: FlashAttention computes them in
+# blocks.) So the *positions* are split over the devices. Queries stay; keys and values
+# travel around the ring, and each device adds what the block at hand contributes to its
+# own rows.
 #
 # A 1 in part `b` below: the device has added block `b`.
 
@@ -1315,9 +1319,8 @@ def ring_attention(q, k, v, axis_name):
 # %% check="ring_attention"
 
 # %% [markdown] built="ring_attention"
-# Under a *causal* mask, where a position sees no later ones, devices with early
-# positions have least to do; giving each device an early and a late piece of the text
-# evens that out.
+# Under a *causal* mask, devices with early positions have least to do: give each an early
+# and a late piece of the text.
 
 
 # %%
@@ -1436,9 +1439,9 @@ def expert_layer(params, x, expert, capacity, axis_name):
 # %% check="expert_layer"
 
 # %% [markdown] built="expert_layer"
-# Mixtral and DeepSeek-V3 run such layers. What is missing is the choice: a small matrix
-# scores the experts, each token takes its best few, and the result is weighted by the
-# score so that a gradient reaches it.
+# GShard runs such layers, too; DeepSeek-V3 drops no token. What is
+# missing is the choice: a small matrix scores the experts, each token takes its best few,
+# and the result is weighted by the score so that a gradient reaches it.
 
 
 # %%

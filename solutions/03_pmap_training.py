@@ -203,7 +203,8 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 #
 # This is the step at the heart of DDP. Its price is one all-reduce of all gradients. For
 # 7 billion parameters in bfloat16, each of eight devices sends 24.5 GB (lesson 2's
-# table): half a second over a network card of 400 Gbit/s.
+# table): half a second over a network card of 400 Gbit/s. (Adam's state of such a model
+# needs lesson 4.)
 # <!-- 7e9 x 2 bytes x 2 x 7/8; 400 Gbit/s are 50 GB/s, as of NVIDIA's ConnectX-7 (2022),
 # one for each GPU of a DGX H100. -->
 #
@@ -436,9 +437,10 @@ prediction("the gradient, in times that of one device", round(float(ratio), 1), 
 # %% [markdown]
 # ### Exercise 3.2: shard_map_step
 #
-# Write `compiled_step(num_devices)`: the step of exercise 3.1 as a function
-# `step(params, x, y, lr)` by `jax.jit(jax.shard_map(...))`, on a mesh of the first
-# `num_devices` devices. Global arrays go in and come out; `sgd` is given.
+# Write `compiled_step(num_devices)`: the step of exercise 3.1 as a function `step(params,
+# x, y, lr)` by `jax.jit(jax.shard_map(...))`, on a mesh of the first `num_devices`
+# devices. Global arrays go in and come out (on several hosts,
+# `jax.make_array_from_process_local_data` makes them); `sgd` is given.
 #
 # ```python
 # params, (x, y) = init_mlp(0), mlp_data(1, 512)        # x: f32[512, 10]
@@ -530,8 +532,8 @@ def _():
 # ## 4. A large batch in small pieces
 #
 # 8 devices x 64 rows = 512 rows: the **effective batch size**. More devices with 64 rows
-# each change the training; a rule of thumb for SGD is to raise the learning rate in
-# proportion ([Goyal et al., 2017](https://arxiv.org/abs/1706.02677)).
+# each change the training; a rule of thumb for SGD is to warm up to a learning rate
+# raised in proportion ([Goyal et al., 2017](https://arxiv.org/abs/1706.02677)).
 #
 # The other way round, a recipe may ask for a large batch. The forward pass keeps
 # intermediate results, the *activations*, for the gradient, and those of so many rows may
@@ -563,16 +565,16 @@ for program in (add_up, one_sync):
         print(f"{sent.bytes_moved:,.0f} bytes from each device: {sent}")
 
 # %% [markdown]
-# Four times: each round's gradient contains a `psum`. Gradients that are the device's own
-# (section 3's table) send nothing. They vary, so `scan` must start from zeros that vary,
-# too: `varying(zeros)`.
+# Four times: each round's gradient contains a `psum`, unless XLA can move it out of the
+# loop. Gradients that are the device's own (section 3's table) send nothing. They vary,
+# so `scan` must start from zeros that vary, too: `varying(zeros)`.
 
 # %% [markdown]
 # ### Exercise 3.3: accumulated_step
 #
-# Llama 2 was trained with 1,024 sequences in each step ([Touvron et al.,
-# 2023](https://arxiv.org/abs/2307.09288)). On 64 GPUs each would take 16; if its memory
-# holds two, it needs eight microbatches, and should still send gradients once.
+# Llama 2 was trained with 4 million tokens, about 1,000 sequences, in each step ([Touvron
+# et al., 2023](https://arxiv.org/abs/2307.09288)). On 64 GPUs each would take 16; if its
+# memory holds two, it needs eight microbatches, and should still send gradients once.
 # <!-- Section 2.1 and table 1: a global batch of 4M tokens, context 4,096. -->
 #
 # Write `accumulate`, which takes one step on `M` microbatches on each device; the update
@@ -648,7 +650,7 @@ def accumulated_step(params, x, y, lr, num_devices):
 # %% [markdown] built="accumulated_step"
 # What Hugging Face calls `gradient_accumulation_steps`; under PyTorch's DDP, `no_sync()`
 # keeps the backward passes from syncing. The mean of means is right here only because
-# microbatches are equal (exercise 3.4).
+# microbatches are equal (exercise 3.4). Sums of bfloat16 gradients belong in float32.
 
 # %% [markdown]
 # ### Eight devices, the same model
@@ -933,9 +935,9 @@ def moving_average(old, new):
 
 
 # %% [markdown]
-# **Common mistake: moments of one's own shard.** Below, each device takes the moments of
-# its own four images; the parameters are fixed. **Predict, then run.** Do the running
-# moments of the devices come to agree?
+# **Common mistake: moments of a small shard**, as DDP takes them. Below, each device
+# takes the moments of its own four images; the parameters are fixed. **Predict, then
+# run.** Do the running moments of the devices come to agree?
 
 
 # %%
@@ -1055,10 +1057,10 @@ def cnn_step(state, key, step, x, y, lr, num_devices):
 # %% check="cnn_step"
 
 # %% [markdown] built="cnn_step"
-# SyncBatchNorm puts two all-reduces into the forward pass of *every* BatchNorm, more into
-# the backward pass. Newer models normalise each token by itself (LayerNorm, RMSNorm),
-# which needs none. Under `jax.jit` with a sharded batch (lesson 4) you would write
-# neither function: `h.mean()` is global, and one key draws one global mask.
+# Yours puts two all-reduces (libraries one) into the forward pass of *every* BatchNorm,
+# more into the backward pass. Newer models normalise each token by itself (LayerNorm,
+# RMSNorm), which needs none. Under `jax.jit` with a sharded batch (lesson 4) you would
+# write neither function: `h.mean()` is global, and one key draws one global mask.
 
 # %% [markdown]
 # **Predict, then run.** Your step trains on one device, then on all, with the same key.
@@ -1185,7 +1187,7 @@ def diloco_round(params, velocity, x, y, lr, num_devices):
 
 # %% [markdown] built="diloco_round"
 # The outer optimizer costs two more copies of the parameters: `velocity`, and `params`
-# while the replicas step.
+# while the replicas step. With AdamW inside, each replica also keeps moments of its own.
 
 # %% [markdown]
 # ### The whole trainer

@@ -703,31 +703,44 @@ def first_state(task: Task, mesh: Mesh) -> tuple[Callable, Any]:
     return jax.jit(init, out_shardings=shardings), abstract
 
 
+def axes_of(spec: P) -> dict[str, int]:
+    """Returns which axis of an array each axis of the mesh splits."""
+    entries = [one if isinstance(one, tuple) else (one,) for one in spec]
+    return {name: axis for axis, entry in enumerate(entries) for name in entry if name}
+
+
 def parts_of(abstract: Any) -> Any:
     """Returns, for each parameter, what of its layout the map over "data" sees."""
 
-    def part(entry):
-        axes = entry if isinstance(entry, tuple) else (entry,)
-        return "data" if "data" in axes else None
+    def part(leaf):
+        axis = axes_of(leaf.sharding.spec).get("data")
+        return P() if axis is None else P(*[None] * axis, "data")
 
-    return jax.tree.map(
-        lambda leaf: P(*map(part, leaf.sharding.spec)), abstract["params"]
-    )
+    return jax.tree.map(part, abstract["params"])
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
     """A device's block of a parameter that is sharded over "data" (FSDP).
 
-    `late` are operations on the gathered array alone, such as a cast.
+    `axis` is sharded over "data", `split` over "model". `late` are operations on the
+    gathered array alone, such as a cast.
     """
 
     block: Any
     axis: int
+    split: int | None = None
     late: tuple = ()
 
     def gathered(self) -> Any:
-        array = jax.lax.all_gather(self.block, "data", axis=self.axis, tiled=True)
+        def gather(block):
+            return jax.lax.all_gather(block, "data", axis=self.axis, tiled=True)
+
+        if self.split is not None:  # else the compiler gathers along "model", too
+            spec = P(*[None] * self.split, "model")
+            how = {"in_specs": spec, "out_specs": spec, "axis_names": {"model"}}
+            gather = jax.shard_map(gather, **how, check_vma=False)
+        array = gather(self.block)
         for eqn in self.late:
             [array] = run_equation(eqn, [array])
         return array
@@ -745,7 +758,8 @@ def with_block(value: Any, block: Any, axis: int = 0) -> Any:
     """Returns a part like `value`, whose axes are counted from `axis`, or the block."""
     if not isinstance(value, Part):
         return block
-    return dataclasses.replace(value, block=block, axis=value.axis - axis)
+    split = None if value.split is None else value.split - axis
+    return dataclasses.replace(value, block=block, axis=value.axis - axis, split=split)
 
 
 def gathering(loss: Callable, abstract: Any) -> Callable:
@@ -757,17 +771,17 @@ def gathering(loss: Callable, abstract: Any) -> Callable:
 
     Source: JAX, "Writing custom Jaxpr interpreters"; Zhao et al., "PyTorch FSDP".
     """
-    parts = jax.tree.leaves(parts_of(abstract), is_leaf=lambda p: isinstance(p, P))
-    axes = [part.index("data") if "data" in part else None for part in parts]
-    if not any("data" in part for part in parts):
+    specs = [leaf.sharding.spec for leaf in jax.tree.leaves(abstract["params"])]
+    places = [[axes_of(spec).get(name) for name in ("data", "model")] for spec in specs]
+    if not any(data is not None for data, _ in places):
         return loss
     shapes = shapes_of(abstract["params"])
 
     def of_parts(params, *more):
         traced, shape = jax.make_jaxpr(loss, return_shape=True)(shapes, *more)
         values = [
-            leaf if axis is None else Part(leaf, axis)
-            for leaf, axis in zip(jax.tree.leaves(params), axes, strict=True)
+            leaf if data is None else Part(leaf, data, None if model == data else model)
+            for leaf, (data, model) in zip(jax.tree.leaves(params), places, strict=True)
         ]
         values += jax.tree.leaves(more)
         found = evaluate_parts(traced.jaxpr, traced.consts, values)

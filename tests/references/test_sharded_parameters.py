@@ -18,6 +18,8 @@ import pipeline_step
 import pipeline_tasks
 from pipeline_step import Config, prepare
 
+from coursekit.plan import plan
+
 pytestmark = pytest.mark.usefixtures("usual_promotion")
 
 
@@ -25,9 +27,9 @@ class Layered(pipeline_step.Task):
     """Uses parameters in all ways at once: a loop, a scan, remat, a tied matrix."""
 
     specs = {  # noqa: RUF012
-        "tied": P(None, "data"),
+        "tied": P("model", "data"),
         "layers/*": P("data", "model"),
-        "stack": P(None, "data", None),
+        "stack": P(None, "data", "model"),
         "b": P("data"),
     }
 
@@ -99,6 +101,15 @@ def test_a_stack_that_is_cast_first_is_gathered_one_layer_at_a_time(monkeypatch)
     text = run.step.lower(run.state, run.batch).as_text()
     gathered = re.findall(r"all_gather.*-> tensor<(\w+)>", text)
     assert gathered and not [shape for shape in gathered if shape.startswith("3x16")]
+
+
+def test_weights_are_gathered_along_the_data_axis_alone(monkeypatch):
+    run = prepared(monkeypatch, Layered, mesh={"data": 4, "model": 2}, batch_size=8)
+    found = plan(run.step, run.state, run.batch)
+    gathered = [one for one in found.sent if one.kind == "all-gather"]
+    weights = [one for one in gathered if "pipeline_step" in one.source]
+    matrices = [one for one in weights if "," in one.array]
+    assert {one.axes for one in matrices} == {("data",)}, matrices
 
 
 class Sharded(pipeline_tasks.Digits):

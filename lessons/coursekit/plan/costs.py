@@ -6,20 +6,14 @@ import dataclasses
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 
 import numpy as np
 
 from ..compiled_program import CompiledProgram, arrays, called, operands
 from ..observation import Collective, bits_of
 from ..traced_program import KINDS
+from .memory import FREE, Buffers, most_held
 
-# What neither computes nor moves anything: it names a part, or is written in place.
-FREE = {
-    *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all"),
-    *("partition-id", "replica-id", "iota", "opt-barrier", "optimization-barrier"),
-    *("add-dependency", "domain", "get-dimension-size"),
-}
 # What only copies elements or changes their dtype: the CPU's compiler splits these off.
 COPIES = {"convert", "copy", "transpose", "reshape", "broadcast"} | FREE
 PASSES = {"bitcast", "copy", "reshape", "transpose", "slice", "dynamic-slice"}
@@ -121,9 +115,11 @@ class Costs:
 
     Attributes:
         operations: in the compiler's order, loops with one round in their `body`.
+        buffers: which results take memory.
         endless: where the loops are whose number of rounds is not known.
         callbacks: where the program calls back into Python.
         unpriced: kernels of which the text says nothing.
+        precise: where products ask for more than the default precision.
     """
 
     def __init__(self, program: CompiledProgram, simulated: bool, fused: str = ""):
@@ -131,21 +127,22 @@ class Costs:
         self.endless: set[str] = set()
         self.callbacks: set[str] = set()
         self.unpriced: set[str] = set()
-        # By (computation, name): the array as which a loop's own memory begins.
-        self.carried: dict[tuple[str, str], str] = {}
+        self.precise: set[str] = set()
         self.uses: dict[str, dict[str, list[re.Match]]] = {}
         for name, lines in program.computations.items():
             users = self.uses[name] = defaultdict(list)
             for line in lines:
                 for one in dict.fromkeys(operands(line)):
                     users[one].append(line)
+        self.buffers = Buffers(self)
         self.operations = self.walk(program.entry)
 
-    def walk(self, name: str) -> list[Operation]:
+    def walk(self, name: str, of: str = "program") -> list[Operation]:
+        """Reads a computation: a program's, a loop's body, or what a call runs."""
         found: list[Operation] = []
         for line in self.program.computations[name]:
             found += self.read(name, line)
-        self.hold(name, found)
+        self.buffers.hold(name, found, of)
         return found
 
     def read(self, name: str, line: re.Match) -> list[Operation]:
@@ -161,10 +158,12 @@ class Costs:
             if times is None:
                 self.endless.add(one.source or "a line unknown")
             one.times = times or 0
-            one.body = self.walk(re.search(r"body=%?([\w.-]+)", rest)[1])
-        elif kind in ("call", "conditional"):  # of branches, the one that computes most
-            bodies = [self.walk(callee) for callee in called(rest)]
-            one.body = max(bodies, key=total_flops, default=[])
+            one.body = self.walk(re.search(r"body=%?([\w.-]+)", rest)[1], "loop")
+        elif kind in ("call", "conditional"):  # of branches, the one that does most
+            bodies = [self.walk(callee, "call") for callee in called(rest)]
+            one.body = max(bodies, key=work, default=[])
+            most = max(map(most_held, bodies), default=0.0)
+            one.holds = most - most_held(one.body)
         elif plain in KINDS.values():
             # Its operands share a group: one message, each sent once a call.
             parts = list(self.program.collective(name, plain, line))
@@ -423,6 +422,8 @@ class Costs:
         )
         if dtype == "f32" and self.is_narrow(name, left, outer):
             dtype = "bf16"
+        if dtype == "f32" and re.search(r"operand_precision=\{high", line[4]):
+            self.precise.add(self.program.source(line) or "a line unknown")
         if line[3] == "dot":
             return {dtype: self.program.flops_of_dot(name, line)}
         result = arrays(line[2])[0][1]
@@ -454,122 +455,6 @@ class Costs:
             return False
         return bool(users)
 
-    # Memory ---------------------------------------------------------------------------
-
-    def hold(self, name: str, found: list[Operation]) -> None:
-        """Finds what each operation allocates, and for how long."""
-        places = {one.name: number for number, one in enumerate(found)}
-        taken: dict[str, Operation] = {}
-        for one in found:
-            if one.kind == "while":
-                line = self.program.named[name][one.name]
-                for owner in self.carry(name, line, one, taken):
-                    places[owner] = places[one.name]
-        root = self.program.computations[name][-1][1]
-        owners = {
-            one.name: self.owners(name, one.name)
-            for one in found
-            if one.name in self.program.named[name]
-        }
-        kept = owners.get(root, set())
-        for number, one in enumerate(found):
-            for need in one.needs:
-                for owner in owners.get(need, ()):
-                    if owner in places:
-                        found[places[owner]].last_use = number
-        for (_, owner), like in self.carried.items():
-            if owner in places and owner not in kept:
-                loop = found[places[owner]]
-                size = self.size(name, like)
-                if size > loop.holds:
-                    loop.shape = self.program.named[name][like][2].split("{")[0]
-                loop.holds += size
-        for owner, loop in taken.items():  # zeros say nothing of what they are for
-            if owner in places and not found[places[owner]].source:
-                begin = found[places[owner]]
-                begin.source, begin.scope = loop.source, loop.scope
-        for one in found:
-            if owners.get(one.name) != {one.name} or one.name in kept:
-                continue
-            line = self.program.named[name][one.name]
-            if line[3] == "constant" or self.in_kernel(name, line):
-                continue
-            one.holds = self.size(name, one.name)
-            if one.begins and one.transfer:
-                one.holds /= 2  # its type names the operand, too
-
-    def carry(
-        self, name: str, line: re.Match, loop: Operation, taken: dict[str, Operation]
-    ) -> Iterator[str]:
-        """Yields what a loop carries in memory of its own, under names made for it.
-
-        It writes over the memory in which an array begins, but for an argument of the
-        program, and where an earlier one has `taken` it: several may begin as the same
-        zeros.
-        """
-        given = self.program.named[name][operands(line)[0]]
-        body = re.search(r"body=%?([\w.-]+)", line[4])[1]
-        root = self.program.computations[body][-1]
-        if given[3] != "tuple" or root[3] != "tuple":
-            return
-        pairs = zip(operands(given), operands(root), strict=True)
-        for place, (like, result) in enumerate(pairs):
-            if self.is_passed_on(body, result, place):
-                continue
-            owners = self.owners(name, like)
-            if not owners and name != self.program.entry:
-                owners = {like}  # an outer loop's, or a caller's
-            if owners and not owners & taken.keys():
-                taken |= dict.fromkeys(owners, loop)
-                continue
-            owner = f"{line[1]}/{place}"
-            self.carried[name, owner] = like
-            yield owner
-
-    def is_passed_on(self, body: str, result: str, place: int) -> bool:
-        """Tells whether a loop's body returns what it got at this place."""
-        line = self.program.named[body][result]
-        while line[3] == "copy":
-            line = self.program.named[body][operands(line)[0]]
-        if line[3] != "get-tuple-element":
-            return False
-        source = self.program.named[body][operands(line)[0]]
-        return source[3] == "parameter" and f"index={place}" in line[4].split(", ")
-
-    def owners(self, name: str, result: str, index: int | None = None) -> set[str]:
-        """Returns the operations whose memory holds a result."""
-        line = self.program.named[name][result]
-        kind, needs = line[3], operands(line)
-        if kind == "parameter" or kind in ("constant", "iota"):
-            return set()
-        if kind == "get-tuple-element":
-            place = int(re.search(r"index=(\d+)", line[4])[1])
-            if (name, owner := f"{needs[0]}/{place}") in self.carried:
-                return {owner}
-            return self.owners(name, needs[0], place)
-        if kind == "tuple":
-            needs = needs if index is None else needs[index : index + 1]
-            return {own for one in needs for own in self.owners(name, one)}
-        if kind in ("while", "opt-barrier") or kind.endswith("-done"):
-            return self.owners(name, needs[0], index)
-        if kind in FREE:
-            return self.owners(name, needs[0]) if needs else set()
-        if self.simulated and self.is_copy(line) and needs:
-            biggest = max(needs, key=lambda one: self.size(name, one))
-            if self.size(name, biggest) >= self.size(name, result):
-                return self.owners(name, biggest)
-        if self.melts(name, line):  # so what it takes lives on until then
-            return {own for one in needs for own in self.owners(name, one)}
-        if updates := self.updates(name, line):
-            return {own for one in updates for own in self.owners(name, one)} or (
-                set() if self.is_argument(name, updates) else {result}
-            )
-        return {result}
-
-    def is_argument(self, name: str, results: dict[str, float]) -> bool:
-        """Tells whether results are parameters, whose memory belongs to the caller."""
-        return all(not self.owners(name, one) for one in results)
-
 
 def convolution(text: str, shape: tuple, kernel: tuple, result: tuple) -> float:
     """Counts the FLOPs of a convolution, without those of its padding.
@@ -600,8 +485,11 @@ def convolution(text: str, shape: tuple, kernel: tuple, result: tuple) -> float:
     return flops
 
 
-def total_flops(operations: list[Operation]) -> float:
-    return sum(
-        one.times * (sum(one.flops.values()) + total_flops(one.body))
-        for one in operations
-    )
+def work(operations: list[Operation]) -> tuple[float, float]:
+    """Sums the FLOPs and the bytes of memory of operations, loops with all rounds."""
+    flops = num_bytes = 0.0
+    for one in operations:
+        inner = work(one.body)
+        flops += one.times * (sum(one.flops.values()) + inner[0])
+        num_bytes += one.times * (one.num_bytes + inner[1])
+    return flops, num_bytes

@@ -34,6 +34,9 @@ from .timeline import COMPUTE, Price, Timeline
 
 GIB = 2**30
 TELL_S = 10  # between two lines of progress
+SHORT_S = 1e-3  # a step of which the model knows little
+SMALL = 2**20  # bytes of which nobody need be told
+HOST_KINDS = {"pinned_host", "unpinned_host"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +91,7 @@ class Plan:
         timeline: the events of a step on one chip.
         measured: seconds of a step on the devices that are there, if it was run.
         refused: what the chip's own compiler said when it refused.
-        unpriced: kernels that no text describes, taken to cost nothing.
+        doubts: what the model leaves out of this step, or had to guess.
     """
 
     on: Cluster
@@ -109,7 +112,7 @@ class Plan:
     compute: float = 0.0
     links: dict[str, float] = dataclasses.field(default_factory=dict)
     timeline: Timeline | None = None
-    unpriced: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def num_bytes_held(self) -> float:
@@ -193,6 +196,7 @@ def plan(
         there, why = jax.devices(), "simulated devices have no speed to predict"
     # The program of a real GPU hides its matrix products in libraries.
     moves = not on and target.chip.name != "cpu"
+    given = shapes
     shapes, order = placed(shapes, target, there, moves)
     refused, executable = "", None
     try:
@@ -210,6 +214,7 @@ def plan(
     elif found := re.search(r"\(([\d.]+)G\) exceeds available HBM", refused):
         memory["temporaries"] = float(found[1]) * GIB
     donates = program.pop("donates", True)
+    program["doubts"] = (*unsharded(step, given), *program.get("doubts", ()))
     known = {"refused": refused, "measured": measured, **program}
     found = Plan(target, tuple(order), why, memory, arrays, (), **known)
     if found.fits:
@@ -437,7 +442,7 @@ def price(executable, on, order, shapes, simulated, trips, fused) -> dict[str, A
     scale = temporary / timeline.most if timeline.most else 1.0
     parts = {"outputs": max(0, outputs)}
     arrays = {}
-    local = {local_shape(leaf) for leaf in jax.tree.leaves(shapes)}
+    local = {local_shape(leaf) for leaf in arrays_of(shapes)}
     for (shape, source, scope), size in timeline.held.items():
         numbers = re.search(r"\[([\d,]*)\]", shape)
         part = "temporaries"
@@ -463,8 +468,31 @@ def price(executable, on, order, shapes, simulated, trips, fused) -> dict[str, A
         "temporaries": parts,
         "arrays": {name: arrays[name] for name in largest},
         "donates": stats.alias_size_in_bytes > 0,
-        "unpriced": tuple(sorted(costs.unpriced)),
+        "doubts": tuple(doubts(costs, timeline.seconds)),
     }
+
+
+def doubts(costs: Costs, seconds: float) -> Iterator[str]:
+    """Yields what the prices of a program leave out."""
+    if costs.unpriced:
+        yield f"taken to cost nothing: {', '.join(sorted(costs.unpriced))}"
+    if costs.precise:
+        places = ", ".join(sorted(costs.precise))
+        yield f"priced at the default precision, less than is asked for: {places}"
+    if 0 < seconds < SHORT_S:
+        yield "so short a step is bound by latency, which is left out"
+
+
+def unsharded(step: Callable, shapes: Sequence) -> Iterator[str]:
+    """Yields what is said of arguments that are not sharded as somebody may think."""
+    for name, leaves in leaves_by_name(step, shapes).items():
+        shardings = [getattr(leaf, "sharding", None) for leaf in leaves]
+        pairs = zip(leaves, shardings, strict=True)
+        bare = sum(local_bytes(leaf) for leaf, one in pairs if one is None)
+        if meshes(shapes) and bare > SMALL:
+            yield f"{name} has arrays without a sharding: they are replicated"
+        if HOST_KINDS & {getattr(one, "memory_kind", None) for one in shardings}:
+            yield f"{name} has arrays on the host: they are counted as on the chip"
 
 
 def flat(operations: list[Operation], times: int = 1) -> Iterator:
@@ -488,6 +516,11 @@ def along(found: list[Mesh], groups: Sequence) -> tuple[str, ...]:
     return tuple(name for name in names if name in spread)
 
 
+def arrays_of(tree: Any) -> list:
+    """Lists the arrays of a tree, and not its numbers."""
+    return [leaf for leaf in jax.tree.leaves(tree) if hasattr(leaf, "dtype")]
+
+
 def local_shape(leaf: Any) -> str:
     """Writes the shape of one device's part: `512,128`."""
     shape = leaf.shape
@@ -503,25 +536,29 @@ def local_bytes(leaf: Any) -> float:
 
 def arguments(step: Callable, shapes: Sequence) -> dict[str, float]:
     """Sums the bytes of one chip by argument; of a dict of trees, by its keys."""
+    named = leaves_by_name(step, shapes)
+    return {name: sum(map(local_bytes, leaves)) for name, leaves in named.items()}
+
+
+def leaves_by_name(step: Callable, shapes: Sequence) -> dict[str, list]:
+    """Lists arrays by argument; of a dict of trees, by its keys."""
     try:
         names = list(inspect.signature(step).parameters)
     except (TypeError, ValueError):
         names = []
     names += [f"argument {n}" for n in range(len(names), len(shapes))]
-    found: dict[str, float] = {}
+    found: dict[str, list] = {}
     for name, tree in zip(names, shapes, strict=False):
         deep = isinstance(tree, dict) and not jax.tree_util.all_leaves(tree.values())
         for key, part in tree.items() if deep else [("", tree)]:
-            label = f'{name}["{key}"]' if deep else name
-            leaves = [one for one in jax.tree.leaves(part) if hasattr(one, "dtype")]
-            found[label] = sum(map(local_bytes, leaves))
+            found[f'{name}["{key}"]' if deep else name] = arrays_of(part)
     return found
 
 
 def advice(on: Cluster, memory: dict, shapes: Any, donates: bool) -> Iterator[str]:
     """Yields what would make a step fit that does not, the largest gain first."""
     tips = []
-    given = [one for one in jax.tree.leaves(shapes) if hasattr(one, "dtype")]
+    given = arrays_of(shapes)
     spread = sum(math.prod(one.shape) * one.dtype.itemsize for one in given)
     saved = sum(map(local_bytes, given)) - spread / on.num_chips
     if on.num_chips > 1:
@@ -545,9 +582,10 @@ def lines(found: Plan) -> Iterator[str]:
     held, room = found.num_bytes_held / GIB, found.on.chip.memory / GIB
     of = f" of {room:.1f}" if math.isfinite(room) else ""
     verdict = "fits" if found.fits else f"does not fit: {held - room:.1f} GiB too much"
+    size_of, unit = (GIB, "GiB") if held >= 0.1 else (2**20, "MiB")
     yield f"{found.on.name}: {held:.2f}{of} GiB a chip, {verdict}"
     for name, size in found.memory.items():
-        yield f"  {size / GIB:9.2f} GiB  {name}"
+        yield f"  {size / size_of:9.2f} {unit}  {name}"
     if not found.fits:
         if found.refused:
             yield f"  the chip's own compiler refuses it: {found.refused[:160]}"
@@ -577,6 +615,5 @@ def lines(found: Plan) -> Iterator[str]:
         yield f"             bound by {found.bound}; MFU {found.mfu:.0%}"
     if found.measured:
         yield f"  {found.measured:9.3g} s a step, measured"
-    if found.unpriced:
-        yield f"  taken to cost nothing: {', '.join(found.unpriced)}"
+    yield from (f"  note: {text}" for text in found.doubts)
     yield f"  ({found.note})"
