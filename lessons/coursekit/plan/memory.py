@@ -5,20 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..compiled_program import arrays, operands
 from ..observation import bits_of
+from .operations import FREE, Operation, ProgramText
 
-if TYPE_CHECKING:
-    from .costs import Costs, Operation
-
-# What neither computes nor moves anything: it names a part, or is written in place.
-FREE = {
-    *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all"),
-    *("partition-id", "replica-id", "iota", "opt-barrier", "optimization-barrier"),
-    *("add-dependency", "domain", "get-dimension-size"),
-}
 # What has the memory of its operands.
 ALIASES = {"tuple", "get-tuple-element", "bitcast"}
 
@@ -33,8 +24,8 @@ class Buffers:
     A program's other results have memory from the start, which is not counted here.
     """
 
-    def __init__(self, costs: Costs):
-        self.costs, self.program = costs, costs.program
+    def __init__(self, text: ProgramText):
+        self.text, self.program = text, text.program
         # By (computation, owner): the array as which a loop's own memory begins.
         self.carried: dict[tuple[str, str], str] = {}
         head = self.program.text.partition("\n")[0]
@@ -78,9 +69,9 @@ class Buffers:
             one, like = found[places[owner]], self.carried.get((name, owner), owner)
             if owner in elsewhere:
                 continue
-            if lines[like][3] == "constant" or self.costs.in_kernel(name, lines[like]):
+            if lines[like][3] == "constant" or self.text.in_kernel(name, lines[like]):
                 continue
-            size = self.costs.size(name, like)
+            size = self.text.size(name, like)
             if one.begins and one.transfer:
                 size /= 2  # its type names the operand, too
             if owner != like and size > one.holds:
@@ -130,17 +121,17 @@ class Buffers:
             if order[line[1]] == order[operation]:
                 like = self.carried.get((name, owner), "")
                 begins = carried and self.source(name, like) == argument
-                if not begins and not self.costs.is_pointwise(line):
+                if not begins and not self.text.is_pointwise(line):
                     return False
         return True
 
     def readers(self, name: str, result: str) -> Iterator[re.Match]:
         """Yields the operations that read a result, or what has its memory."""
         root = self.program.computations[name][-1][1]
-        for user in self.costs.uses[name][result]:
+        for user in self.text.uses[name][result]:
             if user[1] == root:
                 continue
-            is_copy = self.costs.simulated and self.costs.is_copy(user)
+            is_copy = self.text.simulated and self.text.is_copy(user)
             if user[3] in ALIASES or (is_copy and user[3] != "fusion"):
                 yield from self.readers(name, user[1])
             else:
@@ -191,7 +182,7 @@ class Buffers:
 
     def owners(self, name: str, result: str, index: int | None = None) -> set[str]:
         """Returns the operations whose memory holds a result; none if an argument."""
-        line, costs = self.program.named[name][result], self.costs
+        line, text = self.program.named[name][result], self.text
         kind, needs = line[3], operands(line)
         if kind == "parameter" or kind in ("constant", "iota"):
             return set()
@@ -207,15 +198,15 @@ class Buffers:
             return self.owners(name, needs[0], index)
         if kind in FREE:
             return self.owners(name, needs[0]) if needs else set()
-        if costs.simulated and costs.is_copy(line) and needs:
-            biggest = max(needs, key=lambda one: costs.size(name, one))
-            if costs.size(name, biggest) >= costs.size(name, result):
+        if text.simulated and text.is_copy(line) and needs:
+            biggest = max(needs, key=lambda one: text.size(name, one))
+            if text.size(name, biggest) >= text.size(name, result):
                 above = self.owners(name, biggest)
                 is_new = not above and self.narrows_for_a_loop(name, line)
                 return {result} if is_new else above
-        if costs.melts(name, line):  # so what it takes lives on until then
+        if text.melts(name, line):  # so what it takes lives on until then
             return {own for one in needs for own in self.owners(name, one)}
-        if updates := costs.updates(name, line):
+        if updates := text.updates(name, line):
             return {own for one in updates for own in self.owners(name, one)} or (
                 set() if self.is_argument(name, updates) else {result}
             )
@@ -226,12 +217,12 @@ class Buffers:
 
         Elsewhere others convert where they use it, unlike the CPU's compiler.
         """
-        if not any(user[3] == "tuple" for user in self.costs.uses[name][line[1]]):
+        if not any(user[3] == "tuple" for user in self.text.uses[name][line[1]]):
             return False
         given = self.program.named[name][operands(line)[0]]
         [(dtype, shape)] = arrays(given[2])
         size = math.prod(shape) * bits_of("bool" if dtype == "pred" else dtype) / 8
-        return self.costs.size(name, line[1]) < size
+        return self.text.size(name, line[1]) < size
 
     def is_argument(self, name: str, results: dict[str, float]) -> bool:
         """Tells whether results are parameters, whose memory belongs to the caller."""

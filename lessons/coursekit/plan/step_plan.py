@@ -29,7 +29,8 @@ from jax.sharding import (
 from ..compiled_program import CompiledProgram
 from ..observation import describe
 from .chips import NODE, Chip, Cluster, PlanError, cluster, present, stand_ins
-from .costs import Costs, Operation
+from .costs import Costs
+from .operations import Operation
 from .timeline import COMPUTE, Price, Timeline
 
 GIB = 2**30

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from .chips import Cluster
-from .costs import Operation
+from .operations import Operation
 
 COMPUTE = "compute"
 MOST = 4000  # events of one timeline; longer loops are kept as one round, repeated
