@@ -321,9 +321,9 @@ draw_trace("g", program, num_devices)
 print("the record of vmap(g):", of_vmap)
 
 # %% [markdown]
-# Read the shapes: `pmap`'s program computes on `f32[2]`, one row, and every device runs
-# it. `vmap`, too, shows `g` one row, but its program computes on `f32[8, 2]`, all rows,
-# on one device: JAX puts `x`, a NumPy array, on the first.
+# Read the shapes: `pmap` records `g` on `f32[2]`, one row, and every device runs that.
+# `vmap`, too, shows `g` one row, but its program computes on `f32[8, 2]`, all rows, on
+# one device: JAX puts `x`, a NumPy array, on the first.
 #
 # The checks read the traced program, so from here on JAX must be able to trace your
 # functions: compute with `jnp`. A NumPy function raises a `TracerArrayConversionError`
@@ -406,8 +406,8 @@ prediction("traces of a function made anew", traced, guess)
 #
 # - The **mesh** says which devices take part, and gives their axis a name: `"devices"`.
 # - **`in_specs`** say how each argument is split. `P("devices")` splits its first axis
-#   over that axis of the mesh, and `P()` broadcasts it. They are `in_axes` of 0 and
-#   `None`, with a name.
+#   over that axis of the mesh, and `P()` broadcasts it. In `pmap`: `in_axes` of 0 and of
+#   `None`.
 # - **`out_specs`** say how the devices' results are joined into one array.
 # - **`jax.jit`** goes around `shard_map`: without it, JAX runs one operation at a time.
 #
@@ -455,7 +455,7 @@ print("same as pmap:", np.allclose(jax.jit(today)(params, batch), totals))
 # 8B](https://arxiv.org/abs/2407.21783) take 16 GB, so each of eight H100s (80 GB) can
 # hold a full copy.
 #
-# A server should compile once, before its first request. Write
+# A server should compile once, not in each request. Write
 # `make_parallel_predict(num_devices)`. It returns a function `serve(params, x)`, which
 # runs `predict` of section 4 on the mesh `make_mesh(num_devices)`; `jax.shard_map` is the
 # direct way. The batch `x: (B, F)` has no device axis; `B` is a multiple of
@@ -513,9 +513,9 @@ def make_parallel_predict(num_devices):
 
 # %% [markdown] built="make_parallel_predict"
 # `P()` for the parameters and an axis of the mesh for the batch: this pair *is* data
-# parallelism. Lesson 3 replaces `predict` by the gradient of a loss and adds one
-# collective, and then it trains. Try `out_specs=P()`: JAX refuses, because it cannot
-# know that all devices have computed the same.
+# parallelism. Lesson 3 replaces `predict` by the gradient of a loss and adds one average,
+# and then it trains. Try `out_specs=P()`: JAX refuses, because it cannot know that all
+# devices have computed the same.
 
 
 # %%
@@ -567,12 +567,12 @@ start = {
 #
 # <!-- 7e9 x 4 bytes = 28 GB; 2 x 7/8 of it is 49 GB; NVLink 4 450 GB/s in each
 # direction (NVIDIA's data sheet of the H100): 0.11 s; 400 Gbit/s = 50 GB/s. Read in
-# November 2026. --> To average the gradients of 7 billion parameters (28 GB in float32)
+# November 2026. --> Averaging the gradients of 7 billion parameters (28 GB in float32)
 # over eight GPUs takes a tenth of a second within one machine, but a whole second over a
 # fast network, in every step. **Local SGD** (stochastic gradient descent; [Stich,
 # 2018](https://arxiv.org/abs/1805.09767)) lets the replicas (the copies of the model)
 # drift for several steps, and then averages their parameters.
-# [DiLoCo](https://arxiv.org/abs/2311.08105) trains language models in this way, with 500
+# [DiLoCo](https://arxiv.org/abs/2311.08105) trains language models similarly, with 500
 # steps between two averages.
 #
 # Write the drifting part. `local_sgd_steps(params, x, y, lr, num_steps)` takes
@@ -655,13 +655,13 @@ def _():
 
 
 # %% [markdown]
-# **Common mistake: replicas that drift apart.** Each replica's loss on its own points
+# **Common mistake: replicas that never agree.** Each replica's loss on its own points
 # fell, and that is what the log shows. But these are now eight different models, each
 # fitted to its own eight points. Code that saves `params["w"][0]` keeps the model of
 # device 0, throws seven away, and reports success.
 #
 # The cure is to average over the devices, now and then. That takes a *collective*
-# (`lax.pmean`, lesson 2). Here NumPy does it.
+# (`lax.pmean`, lesson 2). Below, NumPy does.
 
 # %% [markdown]
 # ## 7. All eight at work
@@ -697,13 +697,14 @@ def _():
         together = averaged(together)
     losses = np.sort(losses_on_all(alone))
     print(f"replicas that trained alone: {losses[0]:.3f} to {losses[-1]:.3f}")
-    print(f"Local SGD, on all devices: {losses_on_all(together)[0]:.3f}")
     model = {"w": together["w"][0][:, None], "b": together["b"][0][None]}
     for count in (1, num_devices):
         serve = make_parallel_predict(count)
         line, program = serve(model, points), jax.jit(serve).lower(model, points)
         flops = program.compile().cost_analysis()["flops"]
         print(f"{count} device(s) serve it, each with {flops:.0f} operations")
+    loss = np.mean((np.asarray(line)[:, 0] - targets) ** 2)
+    print(f"Local SGD, as served from all devices: {loss:.3f}")
     print("line.sharding:", line.sharding)
     draw_array(line, "Predictions of the average model, from all devices")
 
@@ -730,7 +731,7 @@ def _():
 #   computed: one row per device. The numbers do not show who did the work.
 # - `in_axes=None` broadcasts. Map and compile a function once, before the loop.
 # - Today's way is `jit` of `shard_map`: a mesh, specs, and blocks that keep their axis.
-# - Replicas that never talk drift apart, and every loss looks fine.
+# - Replicas that never talk never agree, and every loss looks fine.
 
 # %% [markdown]
 # ## Three questions
@@ -1036,5 +1037,5 @@ def _():
 
 # %% [markdown]
 # Both are silent among the data, and rise in the gap and beyond the ends. But at `x =
-# 3`, where the curve is at -0.28, all members are too low by about 1 or more, and differ
+# 3`, where `sin(2x)` is -0.28, all members are too low by about 1 or more, and differ
 # less than in the gap: members that extrapolate alike agree. The distance still warns.

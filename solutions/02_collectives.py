@@ -266,9 +266,8 @@ for name, top in (
 #   classes it holds.
 # - [no overflow] Logits of ±10,000 give finite results, right to two decimals.
 # - [differentiable] `jax.grad` of `-(targets * result).sum()`, this device's part of a
-#   cross-entropy, is the softmax minus the one-hot targets. (The derivative of your
-#   `psum` is a `psum` again: it adds, by itself, how this device's logits change the
-#   other devices' parts.)
+#   cross-entropy, is the softmax minus the one-hot targets. (You add nothing: the
+#   derivative of your `psum` is a `psum`, which collects the other devices' shares.)
 
 
 # %% exercise="sharded_log_softmax" minutes=15 difficulty=2
@@ -476,7 +475,7 @@ def _():
 # %% [markdown]
 # ## 4. Gradients
 #
-# The derivative of a collective is a collective again. (`collectives(f, x)` traces `f`
+# The derivatives of most collectives are collectives again. (`collectives(f, x)` traces `f`
 # and lists what it runs.)
 #
 # **Predict, then run.** `all_gather` hands each device's block to all. Which collective
@@ -527,22 +526,24 @@ for name, f, check_vma in (
 
 # %% [markdown]
 # The average loss is the same number everywhere, but each device asks how it changes with
-# *its* copy (`2 d / D`, the second line; the first follows), and no other device's
+# *its* copy (`2 d / D`, line 2; line 1 is explained below), and no other device's
 # gradient is in the answer. **Averaging losses does not average the gradients** of
 # copies. The last line is what training needs: take gradients first, then average them.
-# (For weights that `P()` replicates under `check_vma`, it does: lesson 3.)
+# (For weights that `P()` replicates under `check_vma`, both agree: lesson 3.)
 #
 # **What `check_vma` is.** By default, `shard_map` tracks in the type of each value
 # whether it *varies* over the axis ("vma": varying manual axes): `jax.typeof(w)` is
 # `float32[]{V:i}`, and that of `lax.psum(w, "i")` is `float32[]`. So JAX could prove
 # that a mean is replicated (section 1), and counts the D averages here as one: `2 d /
-# D`. (Where a loop's total starts as a constant and becomes varying, JAX refuses: "carry
-# input and carry output must have equal types". `jax.lax.pcast(0.0, "i", to="varying")`,
-# `pvary` in JAX 0.7, is the remedy.)
+# D`. 
 #
 # `spmd` and `check` pass `check_vma=False`: all that runs under `pmap` runs here. Then
 # `jax.grad` differentiates the *sum* of what all devices return. An averaged loss is in it
 # D times, so its gradient is D times as large: `2 d`.
+#
+# (With `check_vma`, where a loop's total starts as a constant and becomes varying, JAX
+# refuses: "carry input and carry output must have equal types". The remedy is
+# `jax.lax.pcast(0.0, "i", to="varying")`, `pvary` in JAX 0.7.)
 
 # %% [markdown]
 # ## 5. The optimizer's state, an eighth on each device
@@ -573,9 +574,10 @@ for name, f, check_vma in (
 # Write `sharded_update(weights, velocity, grads, axis_name, lr, beta)`. Each device has
 # all `weights: (n, ...)`, the gradients of its own batch, `grads: (n, ...)`, and its
 # slice of the velocity, `(n / D, ...)`, the `d`-th on device `d`. `n` is a multiple of
-# `D`. With `g_d` the `d`-th slice of the mean gradient, it returns the new `(weights,
-# velocity)`: its own slice of the velocity, `beta * velocity + g_d`, and all slices of
-# the new weights: the `d`-th is the old one less `lr` times device `d`'s new velocity.
+# `D`. With `g_d` the `d`-th slice of the mean gradient, device `d`'s new velocity is
+# `beta * velocity + g_d`, and its new slice of the weights the old one less `lr` times
+# that. It returns `(weights, velocity)`: all of the new weights, and its slice of the
+# velocity.
 #
 # ```python
 # # 8 devices: weights, grads: f32[16, 3]; velocity: f32[2, 3]
@@ -651,8 +653,8 @@ def _():
 # ## 6. All four in one step
 #
 # A classifier of words, on padded texts split over the devices, trained by nothing but
-# your functions. Only to use your functions, the logits are resharded by classes: each
-# word counts on the device that has its class.
+# your functions. The logits are resharded by classes just to use your functions: a word
+# counts on the device that has its class.
 #
 # The loss is reduced before `jax.grad`, which section 4 warns against. Here it is right:
 # all D devices return the same loss, so each gets D times its own share of the gradient,
@@ -721,7 +723,7 @@ def _():
 # here. A network card of 400 Gbit/s: 400 / 8. -->
 
 # %%
-links = {"NVLink of an H100": 450e9, "a 400 Gbit/s network card": 50e9}  # bytes/s
+links = {"NVLink of an H100": 450e9, "a 400 Gbit/s network card": 50e9}  # bytes/s, one way
 
 
 @needs("sharded_update")

@@ -59,7 +59,7 @@ class Line(NamedTuple):
     bias: Any
 
 
-def line_step(line, x, y):  # on one device: f32[] each, x and y: f32[16]
+def line_step(line, x, y):  # on one device: Line of f32[], x, y: f32[16]
     grads = jax.grad(lambda p: jnp.mean((p.weight * x + p.bias - y) ** 2))(line)
     grads = jax.lax.pmean(grads, "devices")  # sync
     return jax.tree.map(lambda p, g: p - 0.01 * g, line, grads)
@@ -156,8 +156,8 @@ def mlp_loss(params, x, y):  # mean over this device's rows: f32[]
 
 
 # %% [markdown]
-# We compare with a single device that takes the whole batch: `reference_sgd`, in NumPy with
-# 64-bit floats.
+# We compare with a single device that takes the whole batch: `reference_sgd` (NumPy, 64
+# bits) returns parameters and losses.
 #
 # **Predict, then run.** Three runs of 50 steps on eight devices: with the gradients
 # averaged, added up, and left alone. Which log will look best?
@@ -203,8 +203,8 @@ draw_losses(spreads, "largest distance of two w1", "Replica spread", log=False)
 #
 # This is the step at the heart of DDP. Its price is one all-reduce of all gradients. For
 # 7 billion parameters in bfloat16, each of eight devices sends 24.5 GB (lesson 2's
-# table): half a second over a network card of 400 Gbit/s. (Adam's state of such a model
-# needs lesson 4.)
+# table): half a second over a network card of 400 Gbit/s. (Its Adam state needs sharding:
+# lesson 4.)
 # <!-- 7e9 x 2 bytes x 2 x 7/8; 400 Gbit/s are 50 GB/s, as of NVIDIA's ConnectX-7 (2022),
 # one for each GPU of a DGX H100. -->
 #
@@ -509,8 +509,8 @@ def shard_map_step(params, x, y, lr, num_devices):
 # and nothing needs `unreplicate`.
 
 # %% [markdown]
-# **Predict, then run.** Your step, on two devices and on all: what is the largest
-# difference of the losses?
+# **Predict, then run.** Your step, on two devices and on all: what is the shape of each
+# device's shard of `w1`?
 
 
 # %%
@@ -525,7 +525,7 @@ def _():
     print(f"largest difference: {np.ptp(runs, axis=0).max():.3f}")
     w1 = params["w1"]  # where is it?
     print("on every device:", w1.sharding.is_fully_replicated)
-    print("shards:", *{shard.data.shape for shard in w1.addressable_shards})
+    print("each shard:", *{shard.data.shape for shard in w1.addressable_shards})
 
 
 # %% [markdown]
@@ -558,8 +558,8 @@ def one_sync(weights, rows):
     return jax.lax.psum(rows[0], "devices")
 
 
-specs = {"in_specs": (P(), P(None, "devices")), "out_specs": P()}
-shapes = jnp.zeros(100), jnp.zeros((4, 100 * num_devices))
+specs = {"in_specs": (P(), P("devices")), "out_specs": P()}
+shapes = jnp.zeros(100), jnp.zeros((4 * num_devices, 100))
 for program in (add_up, one_sync):
     for sent in collectives(jax.shard_map(program, mesh=mesh, **specs), *shapes):
         print(f"{sent.bytes_moved:,.0f} bytes from each device: {sent}")
@@ -709,7 +709,7 @@ def _():
 # </details>
 # <details><summary>Not at all</summary>
 #
-# Right: equal updates of equal bits stay equal.
+# Right: equal bits, updated alike, stay equal.
 #
 # </details>
 
@@ -1050,7 +1050,7 @@ def cnn_step(state, key, step, x, y, lr, num_devices):
 # %% [markdown] hints="cnn_step"
 # - `jax.random.fold_in(key, number)` makes a new key of both. Which number names a row of
 #   the batch, wherever it is? This device's index is `jax.lax.axis_index("devices")`.
-# - `jax.vmap` can fold a number in for each row. Do not forget the step.
+# - Fold the step in, then `jax.vmap` over the rows; `jax.random.bernoulli` draws.
 # - The variance of all rows is not the mean of the devices' variances. First agree on the
 #   mean, with `pmean`.
 
@@ -1187,7 +1187,8 @@ def diloco_round(params, velocity, x, y, lr, num_devices):
 
 # %% [markdown] built="diloco_round"
 # The outer optimizer costs two more copies of the parameters: `velocity`, and `params`
-# while the replicas step. With AdamW inside, each replica also keeps moments of its own.
+# while the replicas step. With AdamW inside, each replica also keeps an Adam state of its
+# own.
 
 # %% [markdown]
 # ### The whole trainer

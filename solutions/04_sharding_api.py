@@ -109,7 +109,8 @@ draw_array(both, 'both, P(("data", "model")):')
 #
 # Where you compute with arrays, use `jnp`, not NumPy, `float()` or `if`: many checks also
 # trace your function inside `jax.jit`. Two ways to place an array do nothing or fail
-# there: `jnp.zeros(..., device=)`, and `out_shardings=P(...)` under `jax.set_mesh`.
+# inside `jit`: `jnp.zeros(..., device=)`, and `out_shardings=P(...)` under
+# `jax.set_mesh`.
 
 # %% [markdown]
 # ### Exercise 4.1: predict_layout
@@ -644,7 +645,8 @@ def fsdp_step(shardings):
 
 
 # %% [markdown] hints="fsdp_step"
-# - Write the step of **one** device that holds everything, with Optax's `update`.
+# - Write the step of **one** device that holds everything, with Optax's `update` and
+#   `apply_updates`.
 # - FSDP is in the shardings, and in the `lax.scan` of `mlp`. Which option of `jax.jit`
 #   says how its results are sharded, and which one reuses an argument's memory?
 # - `jax.jit(step, out_shardings=(shardings, None), donate_argnums=0)`; `None` leaves
@@ -859,8 +861,8 @@ def _():
 # program: what a GPU holds, what it sends over which link, and how long the step takes,
 # by [a simple
 # model](https://github.com/distributed-jax-course/distributed-jax-course/blob/main/docs/planning.md).
-# (In plain JAX, `compile().memory_analysis()` and `.cost_analysis()` give you raw
-# figures.)
+# (It prices the CPU's all-reduce of section 7 as a reduce-scatter. In plain JAX,
+# `compile().memory_analysis()` and `.cost_analysis()` give raw figures.)
 #
 # **Predict, then run.** The cell plans your `fsdp_step` in the layout of your
 # `choose_layout`, for 8 and for 64 H100s, with 4,096 tokens (rows of `x`) for each GPU.
@@ -904,9 +906,9 @@ def _():
 
 # %% [markdown]
 # It fits. Each GPU holds 10.5 GB of state, 0.3 GB of batch and 20.5 GB of temporary
-# arrays: 3.5 GB of gradients, the rest mostly activations. Computing takes longest, 0.43
-# s, but the step takes 0.56 s, because little of the sending hides behind it. On eight
-# machines 6 GB of gradients from each GPU also cross the network, and in this plan none
+# arrays: 3.5 GB of gradients, the rest mostly activations. Products take 0.43 s and other
+# operations 0.05; half of the sending hides, and the step takes 0.56 s. On eight machines
+# the all-reduce of the gradients also sends 6 GB over the network, and in this plan none
 # of that hides.
 #
 # From how many tokens on does computing take as long as sending? A token costs 6 FLOPs
@@ -952,9 +954,8 @@ def _():
 #
 # - A mesh and a spec make a sharding, and computation follows data.
 # - The compiler inserts the collectives. Memory and traffic are for you to check.
-# - FSDP, tensor parallelism and HSDP are tables of rules for one step. Constrain
-#   activations, too: where they and weights share a mesh axis, the compiler may gather
-#   either.
+# - FSDP, tensor parallelism and HSDP are tables of rules for one step. In larger models
+#   constrain activations, too: the compiler may gather them instead of weights.
 
 # %% [markdown]
 # ## Three questions
@@ -1226,7 +1227,7 @@ def _():
 # **A collective that nobody wanted.** On Auto axes, XLA prints *Involuntary full
 # rematerialization* ([an open issue](https://github.com/openxla/xla/issues/15207)) when
 # it can reshard an array only by copying all of it to every device. Look for that
-# all-gather in `compiled.as_text()`, whose `metadata` names your line, and constrain
+# all-gather in `.compile().as_text()`, whose `metadata` names your line, and constrain
 # the array before it. On Explicit axes, `jax.sharding.no_collectives` of JAX 0.12
 # refuses it while JAX traces.
 #
@@ -1331,8 +1332,8 @@ def _():
 # layers, along `"gpu"`; `jax.grad` turns each gather into a reduce-scatter of the
 # gradients by itself. What crosses the network comes after all loops.
 #
-# Under `jit` the compiler gathered again for the backward pass. Here, `jax.grad` keeps
-# all gathered weights for it. `jax.checkpoint(layer)` keeps only the layer's arguments,
+# Under `jit` the compiler gathered again for the backward pass. Here, `jax.grad` would
+# keep all gathered weights. `jax.checkpoint(layer)` keeps only the layer's arguments,
 # among them its own blocks of the weights: the backward pass runs the layer again,
 # gathers included.
 #
@@ -1629,8 +1630,7 @@ def _():
 
 # %% [markdown]
 # Your step sends a twelfth of what FSDP does over the network. With a card for each GPU
-# it still loses, 5.0 s against 4.4, since it computes each layer's forward pass twice (a
-# policy that saves `x @ w1` would avoid that): what sends least is not always fastest.
-#  With a shared card your step is
-# twice as fast. So plan, see what bounds the step, and write by hand what the compiler
-# misses.
+# it still loses, 5.0 s against 4.4, since it computes each layer's `x @ w1` twice (a
+# policy that saves it would avoid that): what sends least is not always fastest. With a
+# shared card your step is twice as fast. So plan, see what bounds the step, and write by
+# hand what the compiler misses.

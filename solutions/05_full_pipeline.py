@@ -137,10 +137,10 @@ draw_losses(errors, "largest error of a weight", "Two runs with the same loss")
 # %% [markdown]
 # ### Exercise 5.1: batches
 #
-# While the devices compute step k, the next batch can already be on its way to them:
-# this is **prefetching**. `place` returns before the copy has arrived, so the copy of
-# batch k + 1 runs while step k computes. That hides the copy, not the Python loop that
-# shuffles rows; section 8 shows what hides the loop.
+# While the devices compute step k, the next batch can already be on its way to them: this
+# is **prefetching**. `place` returns before the copy has arrived, so the copy of batch k
+# + 1 runs while step k computes. That hides the copy, not the shuffling on the host;
+# section 8 shows what hides that.
 #
 # Write the generator `batches(data, batch_size, sharding, seed, start_step)`. It yields
 # batch `start_step`, then the next, forever. `data` is a tuple of NumPy arrays with N
@@ -344,7 +344,7 @@ prediction("bytes of the loop, in all-reduces of the gradients", round(times, 1)
 # compiled function `step(state, batch) -> (state, metrics)`. The state is `{"params",
 # "opt_state"}`, replicated; a batch is a tuple of arrays, split by rows over `"data"`.
 # `loss_fn(params, *batch)` is a mean over rows. `microbatches_of` (inside a
-# `shard_map`: outside, it would move rows between devices) and `updated` are yours.
+# `shard_map`: outside, it would move rows between devices) and `updated` are given.
 #
 # ```python
 # step = make_train_step(digits_loss, make_sgd(), mesh, num_microbatches=4)
@@ -409,7 +409,7 @@ def make_train_step(loss_fn, optimizer, mesh, num_microbatches):
 # - Inside `shard_map` a device sees its own rows: `scan` over `microbatches_of` them,
 #   adding up `jax.value_and_grad(loss_fn)`.
 # - Divide the sums by `num_microbatches`, then `jax.lax.pmean(..., "data")`, after the
-#   scan.
+#   scan. The update needs no map.
 # - `jax.jit(step, donate_argnums=0)`, made once, and returned.
 
 # %% check="make_train_step"
@@ -985,7 +985,7 @@ print(f"largest difference of 120 losses is below 1e-4: {largest < 1e-4}")
 # | `make_optimizer(config)` | AdamW; its learning rate rises for 20 steps, then falls along a cosine |
 # | `first_state(init, optimizer, mesh)` | makes a state, each part on its own device |
 # | `resume(manager, config, init, optimizer, mesh)` | returns `(step, state)`: by your `restore_state`, or 0 and the first state |
-# | `keep_layout(state, step)` | compiles `step`: its new state is sharded like `state` |
+# | `keep_layout(state, function)` | compiles a step: its new state is sharded like `state` |
 # | `settings_of(config)` | what a resumed run must share |
 # | `open_log(config, step)` | keeps the lines of the first `step` steps; returns `write(step, metrics)` and `flush()` |
 #
@@ -1102,9 +1102,9 @@ def resume(manager, config, init, optimizer, mesh):  # (step, state)
     return step, state if step else first_state(init, optimizer, mesh)
 
 
-def keep_layout(state, step):  # the step, compiled so that states keep their sharding
+def keep_layout(state, function):  # a step, compiled so that states keep their sharding
     layout = jax.tree.map(lambda leaf: leaf.sharding, state)
-    return jax.jit(step, donate_argnums=0, out_shardings=(layout, None))
+    return jax.jit(function, donate_argnums=0, out_shardings=(layout, None))
 
 
 # %%
@@ -1147,9 +1147,9 @@ def open_log(config, step):  # returns write(step, metrics) and flush()
 #
 # How often should a run save? [Young's rule](https://doi.org/10.1145/361147.361115) says:
 # every √(2 · cost of a save · time between failures). With the 186 minutes of Llama 3's
-# run, and a minute in which each save stops the run, that is every 19 minutes. The rule
-# holds if a restart loses nothing but the steps since the last checkpoint: that is what
-# you build now.
+# run, and five seconds for which each save stops the run, that is every five and a half
+# minutes. The rule holds if a restart loses nothing but the steps since the last
+# checkpoint: that is what you build now.
 #
 # Write `fit(config)`. It trains to step `config["num_steps"]` and returns the parameters.
 # Use your `batches` (with `config["seed"]`, sharded by rows over the mesh's "data"),
@@ -1326,7 +1326,7 @@ def _():
 
 
 # %% [markdown]
-# In each step you see your loop (its four microbatches are one bar), then its one sync,
+# In each step you see your loop (four microbatches, mostly one bar), then its one sync,
 # where a device that is early waits for the slowest, and last the optimizer.
 
 # %% [markdown]
@@ -1372,9 +1372,9 @@ def _():
 
 
 # %% [markdown]
-# Nothing differs: a batch depends on the step alone, the checkpoint holds what else a step
-# reads, and equal devices compute equal bits. Before you leave a run alone overnight, go
-# through this list; your checks tick its lines.
+# Nothing differs: a batch depends on the step alone, the checkpoint holds what else a
+# step reads, and equal devices (GPUs: with section 6's flag) compute equal bits. Before
+# you leave a run alone overnight, go through this list; your checks tick its lines.
 
 # %%
 checklist(
@@ -1784,8 +1784,8 @@ def _():
 # stage to the first. Until then it keeps what its forward pass computed.
 #
 # A schedule says what each stage does when: `schedule[tick][stage]` is `("F", m)`,
-# forward over microbatch m, `("B", m)`, backward, or `None`. GPipe goes forward over
-# all microbatches, then backward.
+# forward over microbatch m, `("B", m)`, backward, or `None`. GPipe, as `jax.grad` of 5.8
+# does, goes forward over all microbatches, then backward.
 #
 # **Predict, then run.** For how many microbatches at once does a stage keep its
 # activations?
@@ -1998,8 +1998,8 @@ def _():
 
 # %% [markdown]
 # The split fills most of the gaps, and now every stage keeps four microbatches, not only
-# the first. With remat it wins only if what `B` has computed again is kept until its `W`
-# is done: memory again.
+# the first. With remat we assumed that what `B` computed again is kept until its `W`:
+# memory again.
 
 # %% [markdown]
 # ## 13. The model, trained in your pipeline

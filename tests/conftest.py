@@ -98,6 +98,7 @@ def pytest_configure(config):
         patch = pytest.MonkeyPatch()
         patch.setenv(TEMPROOT, tempfile.gettempdir())  # pytest keeps it after the run
         folder = tempfile.mkdtemp(prefix="tests-")
+        os.chmod(folder, 0o711)  # PostgreSQL runs as another user
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
         patch.setenv(PROGRAMS, tempfile.mkdtemp(prefix="programs-"))
