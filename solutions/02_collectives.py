@@ -535,7 +535,7 @@ for name, f, check_vma in (
 # whether it *varies* over the axis ("vma": varying manual axes): `jax.typeof(w)` is
 # `float32[]{V:i}`, and that of `lax.psum(w, "i")` is `float32[]`. So JAX could prove
 # that a mean is replicated (section 1), and counts the D averages here as one: `2 d /
-# D`. 
+# D`.
 #
 # `spmd` and `check` pass `check_vma=False`: all that runs under `pmap` runs here. Then
 # `jax.grad` differentiates the *sum* of what all devices return. An averaged loss is in it
@@ -723,7 +723,10 @@ def _():
 # here. A network card of 400 Gbit/s: 400 / 8. -->
 
 # %%
-links = {"NVLink of an H100": 450e9, "a 400 Gbit/s network card": 50e9}  # bytes/s, one way
+links = {
+    "NVLink of an H100": 450e9,
+    "a 400 Gbit/s network card": 50e9,
+}  # bytes/s, one way
 
 
 @needs("sharded_update")
