@@ -705,7 +705,7 @@ def _():
         print(f"{count} device(s) serve it, each with {flops:.0f} operations")
     loss = np.mean((np.asarray(line)[:, 0] - targets) ** 2)
     print(f"Local SGD, as served from all devices: {loss:.3f}")
-    print("line.sharding:", line.sharding)
+    print("devices of line.sharding:", len(line.sharding.device_set))
     draw_array(line, "Predictions of the average model, from all devices")
 
 
