@@ -62,7 +62,7 @@ class Buffers:
             if owner in places and not found[places[owner]].source:
                 begin = found[places[owner]]
                 begin.source, begin.scope = loop.source, loop.scope
-        own = {name for name, its in owners.items() if its == {name}}
+        own = {one for one, its in owners.items() if its == {one}}
         own |= {owner for owner in places if (name, owner) in self.carried}
         kept, elsewhere = self.results(name, of)
         for owner in own:
