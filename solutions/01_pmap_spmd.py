@@ -406,8 +406,8 @@ prediction("traces of a function made anew", traced, guess)
 #
 # - The **mesh** says which devices take part, and gives their axis a name: `"devices"`.
 # - **`in_specs`** say how each argument is split. `P("devices")` splits its first axis
-#   over that axis of the mesh, and `P()` broadcasts it. In `pmap`: `in_axes` of 0 and of
-#   `None`.
+#   over that axis of the mesh, and `P()` broadcasts it. They stand for
+#   `in_axes` of 0 and `None`.
 # - **`out_specs`** say how the devices' results are joined into one array.
 # - **`jax.jit`** goes around `shard_map`: without it, JAX runs one operation at a time.
 #
@@ -567,9 +567,10 @@ start = {
 #
 # <!-- 7e9 x 4 bytes = 28 GB; 2 x 7/8 of it is 49 GB; NVLink 4 450 GB/s in each
 # direction (NVIDIA's data sheet of the H100): 0.11 s; 400 Gbit/s = 50 GB/s. Read in
-# November 2026. --> Averaging the gradients of 7 billion parameters (28 GB in float32)
-# over eight GPUs takes a tenth of a second within one machine, but a whole second over a
-# fast network, in every step. **Local SGD** (stochastic gradient descent; [Stich,
+# November 2026. -->
+# Averaging the gradients of 7 billion parameters (28 GB in float32) over eight GPUs
+# takes a tenth of a second within one machine, but a whole second over a fast network,
+# in every step. **Local SGD** (stochastic gradient descent; [Stich,
 # 2018](https://arxiv.org/abs/1805.09767)) lets the replicas (the copies of the model)
 # drift for several steps, and then averages their parameters.
 # [DiLoCo](https://arxiv.org/abs/2311.08105) trains language models similarly, with 500
@@ -661,7 +662,7 @@ def _():
 # device 0, throws seven away, and reports success.
 #
 # The cure is to average over the devices, now and then. That takes a *collective*
-# (`lax.pmean`, lesson 2). Below, NumPy does.
+# (`lax.pmean`, lesson 2). Below, NumPy does it.
 
 # %% [markdown]
 # ## 7. All eight at work

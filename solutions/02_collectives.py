@@ -9,9 +9,10 @@
 # that take? And must every GPU keep all of Adam's 64 GB of state (two float32 numbers for
 # each weight), on a card that has 80 GB?
 #
-# Devices talk in **collectives**, operations in which all of them take part at once. (One
-# that a device skips, in a `lax.cond`, say, makes the others wait for ever.) At the end
-# of the first part, a training step of your own answers both questions.
+# Devices talk in **collectives**, operations in which all of them take part at once. (If
+# one device skips a collective, for example in a `lax.cond`, the others wait, and the
+# program hangs.) At the end of the first part, a training step of your own answers both
+# questions.
 #
 # **You need** lesson 1. **Time**: about 90 minutes for four exercises, with a pause.
 # "Going further" takes 80 more, and the bonus after it 65.
@@ -328,7 +329,7 @@ def _():
 
 # %% [markdown]
 # **A good place for a pause.** Save the notebook. When you come back, first run all
-# cells above  again.
+# cells above again.
 
 # %% [markdown]
 # ## 3. Moving: gather, scatter, permute, exchange

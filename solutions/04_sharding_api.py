@@ -115,7 +115,7 @@ draw_array(both, 'both, P(("data", "model")):')
 # %% [markdown]
 # ### Exercise 4.1: predict_layout
 #
-# Before you rent 512 GPUs you want to know what each of them will hold.  A layout is
+# Before you rent 512 GPUs you want to know what each of them will hold. A layout is
 # arithmetic. A weight of the MLP in [Llama 3 70B](https://arxiv.org/abs/2407.21783),
 # 8,192 x 28,672, makes 470 MB in bfloat16; sharded by `P("data", "model")` over 8 x 64
 # devices, each holds 0.9 MB.
@@ -433,7 +433,7 @@ def _():
 
 # %% [markdown]
 # **A good place for a pause.** Save the notebook. When you come back, first run all
-# cells above  again.
+# cells above again.
 
 # %% [markdown]
 # ## 6. A state that is created in place

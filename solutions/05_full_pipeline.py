@@ -962,7 +962,7 @@ print(f"largest difference of 120 losses is below 1e-4: {largest < 1e-4}")
 # The survivor can only wait: the compiled program needs all eight devices. In the end it
 # is aborted, because its partner has sent no *heartbeat*, its sign of life, for 100
 # seconds. A *launcher* (here `run_script`; else SLURM, Kubernetes, `torchrun`) can end it
-# sooner and start all processes  again. So the unit that fails is the
+# sooner and start all processes again. So the unit that fails is the
 # whole job; it goes on at step 40.
 #
 # The losses agree up to rounding: two processes add up in a different order than one.

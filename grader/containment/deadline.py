@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 LONGEST = 8  # times the seconds that are given, however long a machine is busy
-LEAST = 0.02  # of these seconds: what was waited less than that adds nothing
+LEAST = 0.02  # of the seconds: a shorter wait for a processor does not count
 
 
 class Deadline:
@@ -32,7 +32,7 @@ class Deadline:
         self.waited, self.most_used = 0.0, used() + seconds
 
     def has_passed(self) -> bool:
-        """Tells whether the time is over; first adds what was only waited."""
+        """Tells whether the time is over, extended by what was spent waiting."""
         now = time.monotonic()
         if now <= self.end:
             return False

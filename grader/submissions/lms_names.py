@@ -60,7 +60,7 @@ MOODLE_MARK = re.compile(r"(?:_(\d+))?_assignsubmission_")
 NUMBER = re.compile(r"\d\d?|[a-z]")
 NUMBER_OF_WORK = re.compile(r"\d{1,4}|[a-z]\d?|\d[a-z]")
 TIMES = "%Y-%m-%d-%H-%M-%S", "%b %d %Y %I%M %p", "%d %b %Y %I%M %p"
-# A name of these words alone is no learner's.
+# A name that consists of these words alone is not a learner's.
 WORK = frozenset(
     "section sections sec group groups team teams class classes course courses lesson "
     "lessons lecture notebook notebooks nb week weeks day part exercise exercises "
@@ -83,7 +83,7 @@ WORK = frozenset(
     "강 과제 실습 최종 제출 제출물 복사본 사본 의 무제 コピー のコピー 副本 的副本 "
     "수정 수업 분반 반 조 주차 답안 풀이".split()
 )
-# 강 and 조 are family names, too, and 수정, a revision, a given name.
+# 강, 조 and 반 are family names, too, and 수정, a revision, is a given name.
 KOREAN_NAME = re.compile("[강조반] 수정")
 
 

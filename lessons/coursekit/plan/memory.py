@@ -21,7 +21,8 @@ class Buffers:
     donated arguments are written over where nothing reads them any more, as compilers
     do.
 
-    A program's other results have memory from the start, which is not counted here.
+    The results of a program that replace no donated argument have memory of their own
+    from the start, which is not counted here.
     """
 
     def __init__(self, text: ProgramText):
@@ -42,9 +43,8 @@ class Buffers:
             found: its operations.
             of: what it is: a "program", the body of a "loop", or what a "call" runs.
         """
-        lines, places = self.program.named[name], {}
-        for number, one in enumerate(found):
-            places[one.name] = number
+        lines = self.program.named[name]
+        places = {one.name: number for number, one in enumerate(found)}
         taken: dict[str, Operation] = {}
         for one in found:
             if one.kind == "while":
@@ -84,8 +84,8 @@ class Buffers:
         """Finds the owners of a computation's results.
 
         Returns:
-            Those that need memory until the end, since what they are to be written over
-            is still read; and those whose memory is elsewhere.
+            Those that need memory until the end, since what they will replace is still
+            read; and those whose memory is counted elsewhere.
         """
         lines = self.program.computations[name]
         order = {line[1]: number for number, line in enumerate(lines)}

@@ -485,7 +485,7 @@ def doubts(costs: Costs, seconds: float) -> Iterator[str]:
 
 
 def unsharded(step: Callable, shapes: Sequence) -> Iterator[str]:
-    """Yields what is said of arguments that are not sharded as somebody may think."""
+    """Yields notes on arguments without a sharding, and on those on the host."""
     for name, leaves in leaves_by_name(step, shapes).items():
         shardings = [getattr(leaf, "sharding", None) for leaf in leaves]
         pairs = zip(leaves, shardings, strict=True)
